@@ -1,4 +1,4 @@
-"""The options of ``kafkalog load`` and its commands, as arguments of a command line."""
+"""The options of ``kafkalog load`` and its commands, as command-line arguments."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ exit codes: 0 done (or nothing new), 1 failed, 2 wrong usage, 3 another loader w
 
 
 class UsageError(ValueError):
-    """Options that cannot be used; the message says what to change."""
+    """Options are wrong; the message says what to change."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of a load, and the commands below it. ``arguments.action`` says which."""
+    """Add the options of a load, and its commands; ``arguments.action`` names the command."""
     commands = parser.add_subparsers(dest="action", metavar="[status | compact]", required=False)
     _add_load(parser)
     _add_status(commands)
@@ -126,7 +126,7 @@ def _size(text: str) -> int:
 
 
 def load_options(arguments: argparse.Namespace) -> LoadOptions:
-    """The options of a load. UsageError or OptionsError names what is wrong."""
+    """Return the options of a load. Raises UsageError or OptionsError for wrong ones."""
     for name in ("bootstrap_server", "topic", "to"):
         if not getattr(arguments, name):
             raise UsageError(f"--{name.replace('_', '-')} is missing")

@@ -19,14 +19,14 @@ from .load_options import LoadOptions, check_topic, topic_names
 OK, FAILED, USAGE, LOST_RACE = 0, 1, 2, 3
 
 Context = Callable[[str | None], Any]
-"""Gives the SparkContext, for the --master that was asked for."""
+"""Returns the SparkContext for a --master."""
 
 
 # ---------------------------------------------------------------------------------------------- running
 
 
 def run(arguments: argparse.Namespace, context: Context) -> int:
-    """Run what was asked for; the exit code. Errors are told in one line on standard error."""
+    """Run the command and return the exit code. Print errors in one line on standard error."""
     actions = {None: _load, "status": _status, "compact": _compact}
     try:
         return actions[arguments.action](arguments, context)
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def exit_code(error: Exception) -> int | None:
-    """The exit code of an error that is expected; None for a defect."""
+    """Return the exit code of an expected error; None for a defect."""
     from kafkalog.client.errors import ClientError, ConfigError
     from kafkalog.protocol.errors import KafkaError
     from kafkalog.records.errors import RecordsError
@@ -110,7 +110,7 @@ def _load(arguments: argparse.Namespace, context: Context) -> int:
             try:
                 loaded.append(job.load_topic(options, topic, running, bar))
             except LostRaceError as error:
-                # The other topics are no matter of that other loader's.
+                # That other loader does not affect the other topics.
                 _complain(str(error))
                 code = LOST_RACE
                 continue
@@ -179,7 +179,7 @@ def _dry_run(options: LoadOptions, arguments: argparse.Namespace) -> int:
 
 
 def table(heading: list[str], rows: list[list[str]]) -> str:
-    """Columns, right-aligned."""
+    """Format rows as right-aligned columns."""
     widths = [max(map(len, column)) for column in zip(heading, *rows, strict=True)]
     return "\n".join(
         "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [heading, *rows]
@@ -190,7 +190,7 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
 
 
 def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
-    """The file system of --to, its path, and the topics asked for, or found there."""
+    """Return the file system of --to, its path, and the given topics, or all found there."""
     from spark_kafkalog.fs.opening import open_files
 
     from .job import topic_path

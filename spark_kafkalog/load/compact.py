@@ -1,29 +1,29 @@
-"""Small files of published loads into bigger ones, in front of readers.
+"""Merges small files of published loads into bigger ones, while readers use them.
 
-Plain directories cannot exchange several files at once, so a reader that lists while files are exchanged could see
-rows twice, or not at all. This protocol makes such a reader *fail* instead; whoever does not fail sees every row once.
-It holds for readers that list first and open afterwards, as Spark, pyarrow, DuckDB and Hive do.
+Plain directories cannot exchange several files atomically. So a reader that lists files during the exchange could see
+rows twice, or not at all. This protocol makes such a reader *fail* instead; a reader that does not fail sees every row
+once. It holds for readers that list first and open afterwards, as Spark, pyarrow, DuckDB and Hive do.
 
 The files of one hour and partition, of consecutive loads, become one file in the directory of the last of these loads.
-Hour by hour, each step being the rename of one file:
+This happens hour by hour, and each step is the rename of one file:
 
-1. a *sign* is put up in every directory that has files to replace: a data file by its name, which is no Parquet, so
-   that whoever has listed it fails when it opens it;
+1. a *sign* is placed in every directory that has files to replace. By its name it is a data file, but it is not
+   Parquet, so a reader that has listed it fails when it opens it;
 2. the old files are moved away;
 3. the new files are moved in, under names that no file had before;
-4. the signs are taken away.
+4. the signs are removed.
 
 A reader that listed one of the directories between 1 and 4 has seen a sign, and fails. One that listed all of them
 before 1 has the old files, and reads them, or fails because one of them was moved away. One that listed all of them
 after 4 has the new ones. One that listed some before 1 and some after 4 has an old file in its list (every directory
-with a sign had one), which is not there any more, and fails. What it had opened it can read on: what is moved away is
-kept in staging until it is swept.
+with a sign had one), which no longer exists, and fails. A reader can go on reading files that it has opened: files that
+were moved away stay in staging until they are swept.
 
-The load's directories and their ``_offsets.json`` stay as they are: the state is not touched, and no load's number
-becomes free. From step 1 on there is only forwards: the work is committed by renaming it to ``_compacting`` (which
-also keeps a second compaction out), and whoever comes after a compaction that died finishes it, from what is where.
-He takes it over by renaming ``_compacting/<owner>``, after which every step of a former owner that was only suspended
-fails, because each renames from or to a path below.
+The load's directories and their ``_offsets.json`` do not change: the state stays as it is, and no load's number becomes
+free. From step 1 on the exchange can only go forwards. Renaming the work to ``_compacting`` commits it (and keeps a
+second compaction out). After a compaction that died, the next run finishes the exchange from the places of its files.
+It takes the work over by renaming ``_compacting/<owner>``. From then on every step of a former owner that was only
+suspended fails, because each step renames from or to a path below that directory.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ _BATCH_ROWS = 1 << 16
 
 
 class CompactionError(RuntimeError):
-    """A compaction that cannot run, or go on; the message says what to do."""
+    """A compaction cannot run or continue; the message says what to do."""
 
 
 class NotParquetError(CompactionError):
-    """Loads of another format, which are not compacted."""
+    """The loads have another format, which cannot be compacted."""
 
 
 class CompactionRunsError(RuntimeError):
-    """Another compaction of the topic is under way."""
+    """Another compaction of the topic is running."""
 
 
 class Input(NamedTuple):
@@ -85,13 +85,13 @@ class Merge:
 
     @property
     def load(self) -> int:
-        """Where the new file goes: to the last of the loads."""
+        """The load whose directory gets the new file: the last one."""
         return self.inputs[-1].load
 
 
 @dataclass(frozen=True)
 class Group:
-    """The merges of one hour, which are exchanged together."""
+    """The merges of one hour, whose files are exchanged together."""
 
     hour: str
     """date=…/hour=…"""
@@ -99,13 +99,13 @@ class Group:
 
     @property
     def loads(self) -> list[int]:
-        """Loads whose directories of the hour have files to replace."""
+        """The loads that have files to replace in their directories of the hour."""
         return sorted({each.load for merge in self.merges for each in merge.inputs})
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     files_before: int = 0
     files_after: int = 0
@@ -117,9 +117,9 @@ class Compacted:
 
 
 def plan_merges(topic: str, found: Sequence[tuple[str, int, str, int]], target_bytes: int) -> list[Group]:
-    """Which files to merge. ``found``: hour, load, name and size of the files, all of one incarnation of the topic.
+    """Choose the files to merge. ``found``: hour, load, name and size of files, all of one incarnation of the topic.
 
-    Consecutive files become one of at most ``target_bytes``; those of three quarters of that stay as they are. Pure.
+    Consecutive files become one of at most ``target_bytes``. Files of three quarters of that stay as they are. Pure.
     """
     by_place: dict[tuple[str, int], list[tuple[FileName, int, str, int]]] = defaultdict(list)
     for hour, load, name, size in found:
@@ -135,7 +135,7 @@ def plan_merges(topic: str, found: Sequence[tuple[str, int, str, int]], target_b
 
 
 def _runs(files: Sequence[Any], target_bytes: int) -> Iterator[list[Any]]:
-    """Runs of at least two files that together are not above the target."""
+    """Yield runs of at least two consecutive files whose sum is at most the target."""
     run: list[Any] = []
     total = 0
     for each in files:
@@ -156,7 +156,7 @@ def _runs(files: Sequence[Any], target_bytes: int) -> Iterator[list[Any]]:
 
 
 def find_groups(files: Files, topic_path: str, loads: range | None, target_bytes: int) -> list[Group]:
-    """What there is to merge among the published loads (None: all of them)."""
+    """Find the files to merge in the published loads (None: all of them)."""
     by_topic_id: dict[str, list[tuple[str, int, str, int]]] = defaultdict(list)
     topic = ""
     for number in published.numbers(files, topic_path):
@@ -203,7 +203,7 @@ class MergeTask:
 
 
 class Merged(NamedTuple):
-    """What a task wrote."""
+    """The result of a task."""
 
     rows: int
     bytes: int
@@ -225,7 +225,7 @@ def merge(task: MergeTask) -> Merged:
 
 
 def _rows_of(files: Files, path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a load's file, all of them."""
+    """Yield all rows of a load's file."""
     with files.stream(path) as opened, _reading(path), pq.ParquetFile(opened) as file:
         if not file.schema_arrow.equals(SCHEMA):
             raise CompactionError(f"{path} has other columns than a load writes; it cannot be compacted")
@@ -241,7 +241,7 @@ def _rows_of(files: Files, path: str) -> Iterator[pa.RecordBatch]:
 
 @contextlib.contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """What Arrow finds wrong with a file, with its name."""
+    """Add a file's name to Arrow's errors."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -256,7 +256,7 @@ def _reading(path: str) -> Iterator[None]:
 
 
 class _Work:
-    """The directory of a compaction: its plan, new files, signs, and what was moved away."""
+    """The directory of a compaction: its plan, new files, signs, and the files that were moved away."""
 
     def __init__(self, files: Files, topic_path: str, path: str, groups: Sequence[Group]) -> None:
         self._files = files
@@ -284,7 +284,7 @@ class _Work:
         return cls(files, topic_path, path, groups)
 
     def prepare(self) -> None:
-        """Directories, signs and the plan; the new files go to `new_path`."""
+        """Create directories, signs and the plan. The new files go to `new_path`."""
         for name in ("new", "signs", "old", "lifted"):
             self._files.make_directories(f"{self._path}/{name}")
         for index, group in enumerate(self._groups):
@@ -299,7 +299,7 @@ class _Work:
         return f"{self._path}/new/{index}/{name}"
 
     def exchange(self) -> None:
-        """Exchange what is not exchanged yet. FileNotFoundError where another has taken the work over."""
+        """Exchange the files that are not exchanged yet. Raises FileNotFoundError if another run took the work over."""
         lifted = {each.name for each in self._files.list(f"{self._path}/lifted")}
         waiting = {each.name for each in self._files.list(f"{self._path}/signs")}
         for index, group in enumerate(self._groups):
@@ -337,7 +337,7 @@ class _Work:
             self._files.sync(directory)
 
     def _move(self, source: str, target: str) -> None:
-        """Rename, or see that it was done before."""
+        """Rename a file, unless that was done before."""
         try:
             self._files.rename(source, target)
         except (FileNotFoundError, FileExistsError):
@@ -353,7 +353,7 @@ class _Work:
         return f"{self._topic_path}/{load_name(load)}/{group.hour}/{name}"
 
     def by_hand(self) -> str:
-        """What whoever has to end the exchange of the current group without this program is to do."""
+        """Describe how to end the exchange of the current group by hand."""
         place = f"{self._topic_path}/load=…/{self._groups[self.current].hour}"
         return (
             f"delete what {self._path}/plan.json names as outputs of group {self.current} in {place}, move the files "
@@ -365,7 +365,7 @@ class _Work:
         return self._file(group, load, f"{SIGN}.parquet")
 
     def remove_empty_directories(self) -> None:
-        """Directories from which everything was moved away."""
+        """Remove directories from which everything was moved away."""
         for group in self._groups:
             for load in group.loads:
                 hour = f"{self._topic_path}/{load_name(load)}/{group.hour}"
@@ -385,8 +385,8 @@ def compact(
 ) -> Compacted:
     """Merge the small files of the published loads ``loads`` (None: all).
 
-    Raises CompactionRunsError where another one is under way, CompactionError, SweptError, StateError, OptionsError,
-    OSError.
+    Raises CompactionRunsError if another compaction is running, and CompactionError, SweptError, StateError,
+    OptionsError, OSError.
     """
     check_stale_after(stale_after_s)
     with Staging(files, topic_path) as staging:
@@ -428,12 +428,12 @@ def _runs_already(files: Files, topic_path: str) -> str:
 
 
 def is_under_way(files: Files, topic_path: str) -> bool:
-    """Whether a compaction of the topic is exchanging files, or died doing so."""
+    """Return whether a compaction of the topic is exchanging files, or died during that."""
     return files.stat(f"{topic_path}/{COMPACTING}") is not None
 
 
 def finish_abandoned(files: Files, topic_path: str, staging: Staging, stale_after_s: float) -> bool:
-    """Finish a compaction whose run died; whether there was one."""
+    """Finish a compaction whose run died. Return whether there was one."""
     root = f"{topic_path}/{COMPACTING}"
     found = files.list(root)
     if not found:
@@ -451,7 +451,7 @@ def finish_abandoned(files: Files, topic_path: str, staging: Staging, stale_afte
 
 
 def _finish(files: Files, topic_path: str, staging: Staging) -> None:
-    """Exchange, and put what was moved away where it is swept later: readers may still read it."""
+    """Exchange the files. Move the old ones to where they are swept later, because readers may still read them."""
     root = f"{topic_path}/{COMPACTING}"
     path = f"{root}/{staging.run_id}"
     work = None

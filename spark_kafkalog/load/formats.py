@@ -1,11 +1,11 @@
-"""The formats of data files: Arrow record batches in, bytes out.
+"""The formats of data files: writers of Arrow record batches.
 
-- ``parquet`` zstd; offsets and timestamps as deltas, what repeats as dictionaries. A row group is about ROW_GROUP_BYTES
-  of Arrow data.
-- ``avro`` an object container file with snappy blocks, through ``fastavro`` (extra ``avro``). Record by record, in
-  Python: for readers that want Avro, not for speed.
-- ``raw`` the values and nothing else: for each record the length of its value as four bytes, the highest first, and
-  the value; length -1 stands for a null value. Nothing is a separator, so a value may be any bytes.
+- ``parquet``: zstd; offsets and timestamps as deltas, repeated values as dictionaries. A row group has about
+  ROW_GROUP_BYTES of Arrow data.
+- ``avro``: an object container file with snappy blocks, through ``fastavro`` (extra ``avro``). It is written record by
+  record in Python, for readers that need Avro, not for speed.
+- ``raw``: only the values. For each record, the length of its value as four bytes, big-endian, and the value; length -1
+  is a null value. There are no separators, so a value may be any bytes.
 """
 
 from __future__ import annotations
@@ -61,25 +61,25 @@ _AVRO_SCHEMA = {
 
 
 class FormatWriter(ABC):
-    """Writes record batches of SCHEMA to a file that the caller opened and closes."""
+    """Writes record batches of SCHEMA to a file that the caller opens and closes."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Write what waits in memory."""
+        """Write the rows that wait in memory."""
 
     pending: int = 0
     """Bytes that wait in memory."""
 
 
 class ParquetFormat(FormatWriter):
-    """Gathers batches to row groups."""
+    """Writes Parquet; collects batches into row groups."""
 
     def __init__(self, file: IO[bytes], level: int = COMPRESSION_LEVEL) -> None:
         deltas = {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"}
@@ -122,7 +122,7 @@ class AvroFormat(FormatWriter):
         self._writer = Writer(file, parse_schema(_AVRO_SCHEMA), codec="snappy")
 
     def write(self, batch: pa.RecordBatch) -> None:
-        # Micros as they are: fastavro would make them of datetimes, and no datetime is before the year 1.
+        # Plain microseconds: fastavro would convert datetimes, and no datetime is before the year 1.
         at = batch.schema.get_field_index("timestamp")
         micros = batch.column(at).cast(pa.int64())
         for record in batch.set_column(at, "timestamp", micros).to_pylist():
@@ -136,7 +136,7 @@ class AvroFormat(FormatWriter):
 
 
 class RawFormat(FormatWriter):
-    """Length-prefixed values."""
+    """Writes length-prefixed values."""
 
     def __init__(self, file: IO[bytes], level: int = 0) -> None:
         self._file = file
@@ -151,10 +151,10 @@ class RawFormat(FormatWriter):
         self._file.write(b"".join(parts))
 
     def flush(self) -> None:
-        """Nothing waits."""
+        """Do nothing, because no row waits."""
 
     def close(self) -> None:
-        """Every value is written."""
+        """Do nothing, because every value is written already."""
 
 
 WRITERS: dict[str, type[Any]] = {"parquet": ParquetFormat, "avro": AvroFormat, "raw": RawFormat}
@@ -162,7 +162,7 @@ WRITERS: dict[str, type[Any]] = {"parquet": ParquetFormat, "avro": AvroFormat, "
 
 
 def read_raw(file: IO[bytes]) -> Iterator[bytes | None]:
-    """The values of a ``raw`` file; EOFError where it is cut off."""
+    """Yield the values of a ``raw`` file. Raises EOFError if it is cut off."""
     while head := file.read(_LENGTH.size):
         if len(head) < _LENGTH.size:
             raise EOFError("the file ends within a length")

@@ -1,8 +1,8 @@
-"""A load of topics: plan, read and write, publish. Each topic is a unit of its own.
+"""Loads topics: plan, read and write, publish. Each topic is a unit of its own.
 
-Topics are loaded one after another and published one by one: a load of one topic is all or nothing, and says nothing
-about the others. Nothing but the newest published document is read to know where to go on, and nothing is written
-outside of staging before the rename.
+Topics are loaded and published one after another: the load of one topic is all or nothing, independent of the others.
+The newest published document alone tells where to continue, and nothing is written outside of staging before the
+rename.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from .runner import Runner
 from .write import SplitTask, WrittenFile, WrittenSplit, load_split
 
 _MOVERS = 8
-"""Renames under way at a time: on HDFS each waits for the NameNode's disk."""
+"""Concurrent renames: on HDFS each waits for the NameNode's disk."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """What a load of a topic would do, and with what it was found out."""
+    """The plan of a topic's load, and the objects that it was made with."""
 
     plan: Plan
     last: Offsets | None
@@ -54,7 +54,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What came of a topic; ``document`` and ``path`` are None where there was nothing new."""
+    """The result of a topic's load; ``document`` and ``path`` are None if there was nothing new."""
 
     planned: Planned
     document: Offsets | None
@@ -63,15 +63,15 @@ class Loaded:
 
 
 def topic_path(root: str, topic: str) -> str:
-    """The directory of a topic's loads."""
+    """Return the directory of a topic's loads."""
     return f"{root.rstrip('/')}/{topic}"
 
 
 def plan_topic(options: LoadOptions, topic: str) -> Planned:
-    """What the next load of a topic reads. Touches nothing.
+    """Plan the next load of a topic, without changing anything.
 
-    Raises PlanError, OptionsError, what asking the brokers raises (UnknownTopicOrPartitionError, ClientTimeoutError),
-    and OSError or StateError of the file system.
+    Raises PlanError, OptionsError, errors of brokers and client (UnknownTopicOrPartitionError, ClientTimeoutError), and
+    OSError or StateError of the file system.
     """
     files, root = open_files(options.to)
     source = options.source(topic)
@@ -91,7 +91,7 @@ def plan_topic(options: LoadOptions, topic: str) -> Planned:
         def resolved(limit: Limit, starting: bool) -> dict[int, int]:
             return _resolved(limit, topic, partitions, discovery, ends, starting=starting)
 
-        # Starts before the end, limits of the end after it: a topic grows meanwhile, and may not grow beyond either.
+        # Look up starts before the end, and limits of the end after it: the topic may grow between the requests.
         first_starts = resolved(options.first, True)
         starts = None if options.start is None else resolved(options.start, True)
         known = {TopicPartition(topic, number): end for number, end in (last.ends if last else {}).items()}
@@ -121,7 +121,7 @@ def _resolved(
     *,
     starting: bool,
 ) -> dict[int, int]:
-    """Offsets of a limit, by partition. ``ends``: what was found for EARLIEST and LATEST, which is not asked again."""
+    """Return the offsets of a limit, by partition. ``ends`` has the known offsets of EARLIEST and LATEST."""
 
     def lookup(asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         known = {tp: ends[time][tp] for tp, time in asked.items() if time in ends and tp in ends[time]}
@@ -143,11 +143,11 @@ def load_topic(
     runner: Callable[[], Runner],
     shown: Callable[[int, Runner], AbstractContextManager[object]] = lambda total, runner: nullcontext(),
 ) -> Loaded:
-    """Load what is new of a topic and publish it. ``runner`` is called only where there is something to do.
+    """Load and publish the new records of a topic. ``runner`` is called only if there are any.
 
-    ``shown`` gives a context in which progress (offsets in all, where they are counted) is shown.
+    ``shown`` returns a context that shows progress; its arguments are the total of offsets, and the runner that counts.
 
-    Raises what `plan_topic` raises, and LostRaceError, SweptError, TaskFailedError; nothing is published then.
+    Raises the errors of `plan_topic`, and LostRaceError, SweptError, TaskFailedError; then nothing is published.
     """
     began = time.monotonic()
     planned = plan_topic(options, topic)
@@ -158,7 +158,7 @@ def load_topic(
         return Loaded(planned, None, None, time.monotonic() - began)
     with Staging(files, path, options.heartbeat_s) as staging:
         sweep(files, staging, options.stale_after_s)
-        # Readers fail until it is finished, whether there is something new or not.
+        # Readers fail until it is finished, so finish it even if there is nothing new.
         compact.finish_abandoned(files, path, staging, options.stale_after_s)
         if planned.plan.is_empty:
             return Loaded(planned, None, None, time.monotonic() - began)
@@ -194,7 +194,7 @@ def _task(options: LoadOptions, planned: Planned, files: Files, staging: Staging
 
 
 def _prepare(files: Files, staging: Staging, document: Offsets, written: Sequence[WrittenSplit]) -> str:
-    """Put the files that the document names where they are published from."""
+    """Move the files that the document names to the directory that will be published."""
     prepared = f"{staging.path}/load"
     found: list[WrittenFile] = [each for split in written for each in split.files]
     for directory in sorted({each.file.path.rpartition("/")[0] for each in found}):
@@ -222,7 +222,7 @@ def _prepare(files: Files, staging: Staging, document: Offsets, written: Sequenc
 
 
 def _document(plan: Plan, run_id: str, format_: str, written: Sequence[WrittenSplit]) -> Offsets:
-    """The document of what was read. Raises AssertionError where files and plan do not agree: a defect."""
+    """Return the document of what was read. Raises AssertionError if files and plan disagree, which is a defect."""
     found = tuple(sorted((each.file for split in written for each in split.files), key=lambda file: file.path))
     if len({file.path for file in found}) != len(found):
         raise AssertionError("two files of a load have one name")
@@ -259,7 +259,7 @@ def _versions() -> dict[str, str]:
 
 
 def _check_unchanged(planned: Planned) -> None:
-    """What was read is of the topic that was planned: it was not deleted and created again in the meantime."""
+    """Check that the topic was not deleted and created again since it was planned."""
     topic = planned.plan.topic
     now = _topic_id(planned.source, topic)
     if now != planned.topic_id:

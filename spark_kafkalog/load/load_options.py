@@ -1,4 +1,4 @@
-"""What a user may set for a load, checked."""
+"""The options of a load, checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layout.staging import HEARTBEAT_S, STALE_AFTER_S
 
 FORMATS = ("parquet", "avro", "raw")
 COMPRESSION_LEVEL = 3
-"""Of zstd: what Spark writes with."""
+"""The level of zstd that Spark writes with."""
 MOST_SPLIT_RECORDS = 4_000_000
 MOST_FILE_BYTES = 512 << 20
 FROM_EARLIEST = AtEnd(EARLIEST)
@@ -26,10 +26,10 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """One load of some topics.
+    """The options of one load of some topics.
 
-    ``first``: where partitions begin that no load has; ``start``: where to begin at all costs (refused where that
-    would load offsets twice, or leave some out); ``until``: where to end.
+    ``first``: where to begin partitions that no load has. ``start``: where to begin in any case (refused if that would
+    load offsets twice, or leave some out). ``until``: where to end.
     """
 
     bootstrap_servers: str
@@ -63,7 +63,7 @@ class LoadOptions:
         check_stale_after(self.stale_after_s, self.heartbeat_s)
 
     def source(self, topic: str) -> SourceOptions:
-        """The options of the source that reads one topic. OptionsError names a client property that is wrong."""
+        """Return the options of the source that reads one topic. Raises OptionsError for a wrong client property."""
         given = {f"kafka.{key}": value for key, value in self.properties.items()}
         given["kafka.bootstrap.servers"] = self.bootstrap_servers
         given |= {"subscribe": topic, "failOnDataLoss": str(self.fail_on_data_loss).lower(), "includeHeaders": "true"}
@@ -71,24 +71,24 @@ class LoadOptions:
 
 
 def check_topic(name: str) -> None:
-    """OptionsError for what cannot be the name of a topic, and must not become a path."""
+    """Raise OptionsError for a text that cannot be a topic's name, and must not become part of a path."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionsError(f"--topic {name}: is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
 
 
 def check_stale_after(stale_after_s: float, heartbeat_s: float = HEARTBEAT_S) -> None:
-    """OptionsError for a time in which a run that lives may well be silent: it would be swept."""
-    if not stale_after_s >= 3 * heartbeat_s:  # nan, too
+    """Raise OptionsError for a time so short that a live run could be silent for it, and be swept."""
+    if not stale_after_s >= 3 * heartbeat_s:  # also refuses nan
         raise OptionsError(f"--stale-after must be at least {3 * heartbeat_s:g} seconds: three heartbeats")
 
 
 def topic_names(given: Sequence[str]) -> tuple[str, ...]:
-    """Names of repeated options and of comma lists, each once."""
+    """Return the names in repeated options and comma lists, each once."""
     return tuple(dict.fromkeys(name.strip() for each in given for name in each.split(",") if name.strip()))
 
 
 def parse_time(option: str, text: str) -> AtTimestamp:
-    """Milliseconds since 1970, or ISO 8601; without a zone it is UTC."""
+    """Parse milliseconds since 1970, or ISO 8601 (UTC if it has no zone)."""
     text = text.strip()
     try:
         millis = int(text)
@@ -107,7 +107,7 @@ def parse_time(option: str, text: str) -> AtTimestamp:
 
 
 def parse_until(text: str) -> Limit:
-    """``latest``, a time, or offsets as JSON."""
+    """Parse ``latest``, a time, or offsets as JSON."""
     text = text.strip()
     if text.lower() == "latest":
         return UNTIL_LATEST

@@ -1,6 +1,6 @@
-"""What a load reads: ranges of offsets from where the last one ended, and what is refused. Pure.
+"""Plans a load: the ranges of offsets from the end of the last load on, and what is refused. Pure.
 
-The caller asks the brokers; here are maps of partitions (numbers, for one topic) to offsets.
+The caller requests offsets from brokers; this module takes maps from partition numbers of one topic to offsets.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ By = Mapping[int, int]
 
 
 class PlanError(ValueError):
-    """A load that must not run; the message says what to do."""
+    """The load must not run; the message says what to do."""
 
 
 class ChangingTopicError(PlanError):
-    """The topic changed while it was looked at; nothing is wrong with what was asked for."""
+    """The topic changed during the planning; the options are not wrong."""
 
 
 class RecreatedTopicError(PlanError):
-    """The topic is not the one that was loaded."""
+    """The topic was deleted and created again since it was loaded."""
 
 
 class LostOffsetsError(PlanError):
-    """Offsets that were to be loaded are gone."""
+    """Offsets that should have been loaded are gone."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the brokers say of a topic: its id ("" where they have none), and where its partitions begin and end."""
+    """A topic as brokers report it: its id ("" if they have none), and where its partitions begin and end."""
 
     topic_id: str
     earliest: By
@@ -46,9 +46,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What was asked for. ``starts``: where to begin, resolved, or None for where the last load ended.
+    """The limits that the user wants. ``starts``: offsets to begin at, or None for the end of the last load.
 
-    ``first_starts``: where partitions begin that no load has. ``until``: where to end, -1 for the end of the log.
+    ``first_starts``: where to begin partitions that no load has. ``until``: where to end, -1 for the end of the log.
     """
 
     first_starts: By
@@ -69,7 +69,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """One load of one topic. ``positions``: [start, end) of every partition, those without anything new included."""
+    """One load of one topic. ``positions``: [start, end) of every partition, even of those without new offsets."""
 
     topic: str
     topic_id: str
@@ -79,11 +79,11 @@ class Plan:
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
     fixes_starts: bool = False
-    """Whether it says where a partition begins, which the next load could not find out: ``latest`` moves."""
+    """Whether it records where a partition begins. The next load could not find that out: ``latest`` moves."""
 
     @property
     def ranges(self) -> list[OffsetRange]:
-        """What there is to read."""
+        """The ranges to read."""
         lost = {each.partition: each.end for each in self.lost}
         return [
             OffsetRange(TopicPartition(self.topic, number), max(start, lost.get(number, 0)), end)
@@ -93,25 +93,25 @@ class Plan:
 
     @property
     def size(self) -> int:
-        """Offsets to read."""
+        """The number of offsets to read."""
         return sum(each.size for each in self.ranges)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to publish: no new offsets, not even lost ones, and no start to remember."""
+        """Whether there is nothing to publish: no new offsets, not even lost ones, and no start to record."""
         return not self.fixes_starts and all(start == end for start, end in self.positions.values())
 
     def splits(self, least: int, most_offsets: int | None) -> list[Split]:
-        """About ``least`` splits of like size (if there is anything), none of more than ``most_offsets``."""
+        """Cut the ranges into about ``least`` splits of similar size, none of more than ``most_offsets``."""
         cut = split_ranges(self.ranges, least, most_offsets)
         return [Split(each.tp.topic, each.tp.partition, each.start, each.end) for each in cut]
 
 
 def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> Plan:
-    """The next load of a topic after ``last``, its newest published one.
+    """Plan the next load of a topic after ``last``, its newest published one.
 
-    Raises RecreatedTopicError, LostOffsetsError, and PlanError where offsets were asked for that are loaded already or
-    would leave a gap.
+    Raises RecreatedTopicError and LostOffsetsError. Raises PlanError if the wanted offsets are loaded already, or would
+    leave a gap.
     """
     restarted = last is not None and _is_recreated(topic, last, seen, wanted.restart_recreated)
     loaded: By = {} if last is None or restarted else last.ends
@@ -154,7 +154,7 @@ def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> P
 
 
 def describe_lost(topic: str, lost: Iterable[Lost]) -> str:
-    """Which offsets are gone, how many, and what to do about it."""
+    """Describe the lost offsets, their number, and a remedy."""
     lost = list(lost)
     ranges = ", ".join(f"{topic}-{each.partition} [{each.start}, {each.end}) ({each.why})" for each in lost)
     count = sum(each.end - each.start for each in lost)
@@ -187,7 +187,7 @@ def _check_partitions(topic: str, loaded: By, seen: Seen) -> None:
 
 
 def _check_starts(topic: str, loaded: By, starts: By) -> None:
-    """Offsets are loaded once, and in order."""
+    """Check that offsets are loaded only once, and in order."""
     for number in sorted(loaded.keys() & starts.keys()):
         start, end = starts[number], loaded[number]
         if start < end:

@@ -1,4 +1,4 @@
-"""A line on a terminal that shows how far a load is."""
+"""A line on a terminal that shows the progress of a load."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ProgressBar:
 
 
 def line(title: str, total: int, rows: int, size: int, seconds: float) -> str:
-    """The text: a bar, rows, megabytes written, rows a second, and the time that is left."""
+    """Return the text: a bar, rows, megabytes written, rows a second, and the remaining time."""
     share = min(rows / total, 1.0) if total else 1.0
     done = int(share * _WIDTH)
     rate = rows / seconds if seconds else 0.0

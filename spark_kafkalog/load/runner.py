@@ -1,4 +1,4 @@
-"""Runs tasks side by side: as a Spark job, or in threads of this process."""
+"""Runs tasks concurrently: as a Spark job, or in threads of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ERROR_LINE = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Za-z_]\w*(?:Error|Exceptio
 
 
 class Counted(Protocol):
-    """What a task returns tells how much it did."""
+    """The result of a task, with the amount of its work."""
 
     @property
     def rows(self) -> int: ...
@@ -25,25 +25,25 @@ class Counted(Protocol):
 
 
 class Runner(Protocol):
-    """Where tasks run."""
+    """Runs tasks."""
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at a time."""
+        """Return how many tasks run at a time."""
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """``work`` of every task, in their order. The first failure is raised when no task runs any more."""
+        """Return ``work``'s results for all tasks, in order. Raises the first failure when no task runs any more."""
 
     def progress(self) -> tuple[int, int]:
-        """Rows and bytes of the tasks that are done."""
+        """Return rows and bytes of the finished tasks."""
 
 
 class TaskFailedError(RuntimeError):
-    """A task failed on an executor; the message is that of the error there."""
+    """A task failed on an executor; the message is that of the executor's error."""
 
 
 class ThreadRunner:
-    """Threads of this process."""
+    """Runs tasks in threads of this process."""
 
     def __init__(self, parallelism: int) -> None:
         self.parallelism = parallelism
@@ -70,7 +70,7 @@ class ThreadRunner:
 
 
 class _Counting:
-    """Work on an executor that counts what it has done, for the driver to see."""
+    """Does a task's work on an executor, and counts it in accumulators for the driver."""
 
     def __init__(self, work: Callable[[T], R], rows: Any, size: Any) -> None:
         self._work: Callable[[Any], Any] = work
@@ -85,7 +85,7 @@ class _Counting:
 
 
 class SparkRunner:
-    """One Spark task for each task."""
+    """Runs each task as a Spark task."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -109,12 +109,12 @@ class SparkRunner:
         return found
 
     def progress(self) -> tuple[int, int]:
-        # A task that Spark ran twice may count twice.
+        # A task that Spark ran twice may be counted twice.
         return int(self._rows.value), int(self._size.value)
 
 
 def task_error(text: str) -> str:
-    """What a Python task said last, out of Spark's report of its failure; the report's first line where it is other."""
+    """Extract the last line of a Python task's traceback from Spark's report; else the report's first line."""
     found = ""
     for line in text.splitlines():
         if match := _ERROR_LINE.match(line):

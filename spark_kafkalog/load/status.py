@@ -1,4 +1,4 @@
-"""What was loaded, and how far behind the brokers that is."""
+"""Reports what was loaded, and how far the loads lag behind the brokers."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Table = Callable[[list[str], list[list[str]]], str]
 
 
 class Ends(NamedTuple):
-    """Where the partitions of a topic end now, and the mark of its id (empty where the brokers have none)."""
+    """Where the partitions of a topic end now, and the mark of its id (empty if brokers have none)."""
 
     latest: Mapping[int, int]
     topic_id: str = ""
 
 
 NO_TOPIC = Ends({})
-"""Of a topic that the brokers do not know."""
+"""The ends of a topic that brokers do not know."""
 SAME, MISSING, RECREATED = "same", "missing", "recreated"
 _STATES = {
     MISSING: "the brokers do not know this topic: it was deleted, or never was on them",
@@ -39,7 +39,7 @@ _STATES = {
 
 @dataclass(frozen=True)
 class Status:
-    """The loads of a topic; ``now`` where brokers were asked."""
+    """The loads of a topic; ``now`` has its current ends, if brokers were asked."""
 
     topic: str
     loads: tuple[Offsets, ...]
@@ -47,7 +47,7 @@ class Status:
 
     @property
     def state(self) -> str | None:
-        """What became of the topic since: `SAME`, `MISSING`, `RECREATED`; None where the brokers were not asked."""
+        """The topic's state since the load: `SAME`, `MISSING`, `RECREATED`; None if brokers were not asked."""
         if self.now is None:
             return None
         if not self.now.latest:
@@ -57,7 +57,7 @@ class Status:
 
     @property
     def latest(self) -> Mapping[int, int] | None:
-        """By partition, where offsets of the topic that was loaded can be compared with them."""
+        """Current ends by partition, if they can be compared with the loaded offsets."""
         return self.now.latest if self.now is not None and self.state == SAME else None
 
     @property
@@ -65,13 +65,13 @@ class Status:
         return self.loads[-1].ends
 
     def lag(self, partition: int) -> int | None:
-        """Offsets that are not loaded yet; None where that is not known."""
+        """The number of offsets that are not loaded yet; None if unknown."""
         if self.latest is None:
             return None
         return max(self.latest.get(partition, 0) - self.ends.get(partition, 0), 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the status as a JSON document."""
         partitions = sorted(self.ends.keys() | (self.latest or {}).keys())
         return {
             "topic": self.topic,
@@ -101,7 +101,7 @@ class Status:
         }
 
     def text(self, table: Table) -> str:
-        """For people."""
+        """Return the status as text for people."""
         document = self.to_dict()
         partitions = [
             ["-" if value is None else f"{value}" for value in each.values()] for each in document["partitions"]
@@ -128,12 +128,12 @@ class Status:
 
 
 def describe(files: Files, root: str, topic: str, now: Ends | None) -> Status:
-    """The published loads of a topic that has some."""
+    """Read the published loads of a topic, which must have some."""
     return Status(topic, tuple(published.history(files, f"{root.rstrip('/')}/{topic}")), now)
 
 
 def ends(topics: Sequence[str], bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Ends]:
-    """Where the partitions of each topic end now. Raises what asking the brokers raises."""
+    """Request where the partitions of each topic end now. Raises errors of brokers and client."""
     config = ClientConfig.from_dict({**properties, "bootstrap.servers": bootstrap_servers})
     with Cluster(config) as cluster:
         return {topic: _ends(cluster, topic, config.isolation_level) for topic in topics}

@@ -1,9 +1,9 @@
-"""One split of a load, on an executor: from the partition's leader to files in staging, without the JVM.
+"""Writes one split of a load, on an executor: from the partition's leader to files in staging, without the JVM.
 
-A task writes into a directory of its own attempt, under names that only count: a task that Spark runs twice (a retry,
-speculation) leaves two directories, and the driver takes the files that the task it counts has named. What hour a
-record belongs to is known by its timestamp, so that a split may write several files; a file that is closed early, to
-bound memory or its size, is followed by another of the same hour, with higher offsets.
+Each attempt of a task writes into a directory of its own, under consecutive numbers. If Spark runs a task twice (a
+retry, speculation), there are two directories, and the driver takes the files named in the result that Spark accepts.
+The timestamp of a record decides its hour, so a split may write several files. A file may be closed early, to bound
+memory or its size; then another one of the same hour follows, with higher offsets.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 MOST_OPEN = 64
-"""Files (hours) that a task writes at a time."""
+"""The most files (hours) that a task has open at a time."""
 MOST_PENDING = 256 << 20
-"""Bytes that wait in memory for their row groups, over all files of a task."""
+"""The most bytes that wait in memory for their row groups, over all files of a task."""
 _BUFFER = 1 << 20
 
 
 @dataclass(frozen=True)
 class SplitTask:
-    """A split and all that an executor needs to know to write it."""
+    """A split, and everything that an executor needs to write it."""
 
     split: Split
     options: SourceOptions
     files: Files
     directory: str
-    """Where attempts make their directories."""
+    """The parent directory of the attempts' directories."""
     format: str
     compression_level: int
     most_file_bytes: int
     topic_mark: str | None = None
-    """``spark_kafkalog.offsets.topic_mark`` of the topic that the split was planned for."""
+    """The mark (``spark_kafkalog.offsets.topic_mark``) of the topic that the split was planned for."""
 
 
 class WrittenFile(NamedTuple):
-    """A closed file: where the attempt wrote it, and what it is to be in the load."""
+    """A closed file: the path where the attempt wrote it, and its entry in the load's document."""
 
     path: str
     file: DataFile
 
 
 class WrittenSplit(NamedTuple):
-    """What a task did."""
+    """The result of a task."""
 
     split: Split
     files: tuple[WrittenFile, ...]
@@ -80,7 +80,7 @@ class WrittenSplit(NamedTuple):
 
 
 def load_split(task: SplitTask) -> WrittenSplit:
-    """Read the split and write its files. Raises what reading raises, and OSError of the file system."""
+    """Read the split and write its files. Raises errors of reading, and OSError of the file system."""
     split = task.split
     faults.point("split-begun")
     attempt = f"{task.directory}/{uuid.uuid4().hex}"
@@ -103,7 +103,7 @@ def load_split(task: SplitTask) -> WrittenSplit:
 
 
 class Checksummed(io.RawIOBase):
-    """Counts the bytes that go to a file, and their CRC-32C."""
+    """Passes bytes on to a file, and computes their count and CRC-32C."""
 
     def __init__(self, file: io.RawIOBase) -> None:
         self._file = file
@@ -129,7 +129,7 @@ class Checksummed(io.RawIOBase):
 
 
 class _HourFile:
-    """The file of one hour while it is written."""
+    """The open file of one hour."""
 
     def __init__(self, path: str, task: SplitTask) -> None:
         self.path = path
@@ -182,7 +182,7 @@ class _HourFile:
 
 
 class _SplitOutput:
-    """The files of a split: one an hour, and more where one is closed early."""
+    """The files of a split: one an hour, or more if one is closed early."""
 
     def __init__(self, task: SplitTask, directory: str) -> None:
         self._task = task
@@ -225,7 +225,7 @@ def by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]
         yield (low if low >= 0 else None), batch
         return
     for hour in np.unique(hours).tolist():
-        # Copied, not sliced: a few rows that wait for their row group would keep the whole batch in memory.
+        # Copied, not sliced: a few waiting rows would keep the whole batch in memory.
         yield (hour if hour >= 0 else None), batch.take(pa.array(np.flatnonzero(hours == hour)))
 
 

@@ -1,12 +1,12 @@
-"""The names of the layout, made and read back. Pure.
+"""Makes and parses the names of directories and files of loads. Pure.
 
     <to>/<topic>/load=0000000007/_offsets.json
     <to>/<topic>/load=0000000007/date=2026-11-21/hour=18/<topic>+<partition>+<start>+<end>.parquet
     <to>/<topic>/_staging/<run id>/…
 
-``load``, ``date`` and ``hour`` are partition columns for Spark, Hive, pyarrow and DuckDB, which pass over names that
-begin with ``_``. A file's name tells the offsets it may hold: its first one and the one behind its last. They need not
-be dense, because a file has the records of one hour only and timestamps may be out of order.
+``load``, ``date`` and ``hour`` are partition columns for Spark, Hive, pyarrow and DuckDB, which ignore names that begin
+with ``_``. A file's name has the range of its offsets: its first one, and the one behind its last. The file need not
+hold all of them, because it has the records of one hour only, and timestamps may be out of order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OFFSETS_FILE = "_offsets.json"
 STAGING = "_staging"
 COMPACTING = "_compacting"
 NO_HOUR = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
-"""Where records without a usable timestamp go: the name that Hive, Spark, pyarrow and DuckDB read as null."""
+"""The directory of records without a usable timestamp: a name that Hive, Spark, pyarrow and DuckDB read as null."""
 HOUR_US = 3_600_000_000
 LAST_HOUR = 70_389_527
 """The last hour of the year 9999, beyond which neither Python nor SQL has dates."""
@@ -29,7 +29,7 @@ _FILE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})\+(?P<partition>\d+)\+(?P<s
 
 
 class FileName(NamedTuple):
-    """What a data file's name tells: offsets [start, end) of a partition, not all of which it needs to hold."""
+    """The parts of a data file's name: offsets [start, end) of a partition, not all of which need be in the file."""
 
     topic: str
     partition: int
@@ -38,12 +38,12 @@ class FileName(NamedTuple):
 
 
 def load_name(number: int) -> str:
-    """The directory of a load."""
+    """Return the name of a load's directory."""
     return f"load={number:010}"
 
 
 def load_number(name: str) -> int | None:
-    """The number of a load's directory; None for any other name."""
+    """Return the number in the name of a load's directory; None for any other name."""
     match = _LOAD.fullmatch(name)
     if match is None or load_name(int(match[1])) != name:
         return None
@@ -51,17 +51,17 @@ def load_number(name: str) -> int | None:
 
 
 def hour_path(hour: int | None) -> str:
-    """``date=…/hour=…`` of an hour from 1970 (UTC) to LAST_HOUR, or, for None, of records that have none."""
+    """Return ``date=…/hour=…`` of an hour from 1970 (UTC) to LAST_HOUR; for None, that of records without an hour."""
     return NO_HOUR if hour is None else f"{datetime.fromtimestamp(hour * 3600, UTC):date=%Y-%m-%d/hour=%H}"
 
 
 def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> str:
-    """A data file's name; ``suffix`` without a dot."""
+    """Return a data file's name; ``suffix`` has no dot."""
     return f"{topic}+{partition}+{start:020}+{end:020}.{suffix}"
 
 
 def parse_file_name(name: str) -> FileName:
-    """The parts of a data file's name; ValueError for any other name."""
+    """Parse a data file's name. Raises ValueError for any other name."""
     match = _FILE.fullmatch(name)
     if match is None:
         raise ValueError(f"{name} is not the name of a load's file (topic+partition+start+end.suffix)")

@@ -1,7 +1,7 @@
-"""``_offsets.json``: what a load holds, and where the next one begins. Pure.
+"""``_offsets.json``: the contents of a load, and where the next one begins. Pure.
 
 The document of the newest published load is the only state of a topic's loads. It is written once and never changed.
-Readers must not guess: a document of another version, or with a field that is missing or of another kind, is refused.
+Readers must not guess, so a document of another version, or with a missing or wrongly typed field, is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PartitionOffsets:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One data file. ``path`` below the load's directory; timestamps in ms, None where no record has one."""
+    """One data file. ``path`` is relative to the load's directory; timestamps in ms, None if no record has one."""
 
     path: str
     partition: int
@@ -39,14 +39,14 @@ class DataFile:
     rows: int
     bytes: int
     crc32c: str
-    """Of the whole file, eight hexadecimal digits."""
+    """The CRC-32C of the whole file, eight hexadecimal digits."""
     min_timestamp: int | None
     max_timestamp: int | None
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Offsets [start, end) of a partition that were to be loaded and are gone (only with --no-fail-on-data-loss)."""
+    """Lost offsets [start, end) of a partition, gone before they were loaded (only with --no-fail-on-data-loss)."""
 
     partition: int
     start: int
@@ -60,7 +60,7 @@ class Offsets:
 
     topic: str
     topic_id: str
-    """As Kafka writes it (base64); empty where the brokers have no topic ids."""
+    """The topic's id as Kafka writes it (base64); empty if the brokers have no topic ids."""
     load: int
     previous_load: int | None
     run_id: str
@@ -71,7 +71,7 @@ class Offsets:
     files: tuple[DataFile, ...] = ()
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
-    """Whether this load began anew because the topic had been deleted and created again."""
+    """Whether this load started over because the topic had been deleted and created again."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -80,16 +80,16 @@ class Offsets:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The bytes of all files."""
         return sum(each.bytes for each in self.files)
 
     @property
     def ends(self) -> dict[int, int]:
-        """Where the next load begins, by partition."""
+        """The offsets where the next load begins, by partition."""
         return {number: each.end for number, each in self.partitions.items()}
 
     def to_json(self) -> str:
-        """The document's text, with totals that people and monitoring want to find in it."""
+        """Return the document's text, with totals for people and monitoring."""
         times = [
             (each.min_timestamp, each.max_timestamp)
             for each in self.files
@@ -118,7 +118,7 @@ class Offsets:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Offsets:
-        """Read a document; DocumentError says what is wrong with it."""
+        """Parse a document. Raises DocumentError, which says what is wrong."""
         try:
             document = json.loads(text)
         except ValueError as error:
@@ -153,7 +153,7 @@ class Offsets:
         return found
 
     def _check(self, top: _Object) -> None:
-        """What must agree within a document."""
+        """Check that the parts of a document agree."""
         if self.load < 0 or (self.previous_load is not None and self.previous_load >= self.load):
             raise DocumentError(f"load {self.load} does not follow load {self.previous_load}")
         for number, each in self.partitions.items():
@@ -168,7 +168,7 @@ class Offsets:
 
 
 class _Object:
-    """A JSON object whose fields are taken by name and kind."""
+    """Reads the fields of a JSON object by name and type."""
 
     def __init__(self, value: Any, where: str) -> None:
         if not isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""The published loads of a topic, and publishing the next one: the one rename that exactly-once stands on.
+"""The published loads of a topic, and publishing the next one by the one rename that exactly-once depends on.
 
-A run computes what to load from load n-1 and publishes load n. Where another run was first, load n exists, the rename
-fails, and the run throws its work away; it must never try n+1, whose offsets would overlap. So no number may ever
-become free again: compaction leaves every load's directory and document where they are.
+A run plans from load n-1 and publishes load n. If another run was faster, load n exists, the rename fails, and the run
+discards its work. It must never try n+1, whose offsets would overlap. So no number may ever become free again:
+compaction leaves every load's directory and document in place.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from .offsets_document import DocumentError, Offsets
 
 
 class StateError(RuntimeError):
-    """What is published cannot be understood; nothing may be loaded after it."""
+    """A published load cannot be read; nothing may be loaded after it."""
 
 
 class LostRaceError(RuntimeError):
-    """Another run has published the load that this one was to publish; this one has published nothing."""
+    """Another run has published this run's load first; this run has published nothing."""
 
 
 def numbers(files: Files, topic_path: str) -> list[int]:
-    """The numbers of the published loads, in their order."""
+    """Return the numbers of the published loads, in order."""
     found = (load_number(each.name) for each in files.list(topic_path) if each.is_directory)
     return sorted(number for number in found if number is not None)
 
 
 def read_document(files: Files, topic_path: str, number: int) -> Offsets:
-    """The document of a published load. StateError where it is missing or cannot be read."""
+    """Read the document of a published load. Raises StateError if it is missing or invalid."""
     path = f"{topic_path}/{load_name(number)}/{OFFSETS_FILE}"
     try:
         document = Offsets.from_json(files.read(path))
@@ -51,20 +51,20 @@ def read_document(files: Files, topic_path: str, number: int) -> Offsets:
 
 
 def newest(files: Files, topic_path: str) -> Offsets | None:
-    """The document of the newest published load: the state. None where nothing is published."""
+    """Read the document of the newest published load, which is the state; None if nothing is published."""
     found = numbers(files, topic_path)
     return read_document(files, topic_path, found[-1]) if found else None
 
 
 def history(files: Files, topic_path: str) -> list[Offsets]:
-    """The documents of all published loads, oldest first."""
+    """Read the documents of all published loads, oldest first."""
     return [read_document(files, topic_path, number) for number in numbers(files, topic_path)]
 
 
 def publish(files: Files, topic_path: str, prepared: str, document: Offsets) -> str:
-    """Publish the directory ``prepared``, which holds the document and its files; the path of the load.
+    """Publish the directory ``prepared``, which has the document and its files, and return the path of the load.
 
-    Raises LostRaceError where the load exists, FileNotFoundError where ``prepared`` was swept.
+    Raises LostRaceError if the load exists, and FileNotFoundError if ``prepared`` was swept.
     """
     target = f"{topic_path}/{load_name(document.load)}"
     faults.point("before-rename")

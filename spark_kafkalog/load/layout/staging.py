@@ -1,13 +1,14 @@
-"""Directories in which runs prepare what they publish, and the sweeping of those whose run is dead.
+"""Staging directories, in which runs prepare what they publish, and the sweeping of those whose run is dead.
 
-A run owns ``_staging/<run id>`` and a file ``lease`` in it, written anew every ``HEARTBEAT_S`` by a thread of the
-driver. Who sweeps compares the lease's modification time with that of a file he has just written himself: both are the
-file system's clock, so that the machines' clocks do not matter. A lease older than ``stale_after_s`` is dead; so is,
-at once, that of a process of this machine (and since its start, and in this process namespace) that does not run.
+A run owns ``_staging/<run id>`` and a file ``lease`` in it, which a thread of the driver rewrites every
+``HEARTBEAT_S``. The sweeping run compares the lease's modification time with that of a file that it has just written.
+Both times are from the file system's clock, so the machines' clocks do not matter. A lease older than ``stale_after_s``
+is dead. The lease of a process of this machine (since its boot, in this process namespace) that no longer runs is dead
+at once.
 
-That can be wrong: a driver may be suspended for longer. Therefore a directory that is swept is first renamed, at once.
-Whatever its run does then fails, and publishing above all: the source of that rename is gone. Never can a part of a
-run be published.
+That can be wrong: a driver may be suspended for longer. So sweeping first renames the directory, atomically. From then
+on everything that its run does fails, above all publishing, because the source of that rename is gone. So a part of a
+run can never be published.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _log = logging.getLogger(__name__)
 
 
 class SweptError(RuntimeError):
-    """Another run took this one for dead and swept its staging directory; nothing was published."""
+    """Another run considered this one dead and swept its staging directory; nothing was published."""
 
 
 class Staging:
-    """One run's directory below ``topic_path``/_staging, with a lease that is kept until the ``with`` block ends.
+    """One run's directory below ``topic_path``/_staging, with a lease that is renewed until the ``with`` block ends.
 
-    What is left of the directory then is deleted; after a crash, the next run sweeps it.
+    Then the rest of the directory is deleted. After a crash, the next run sweeps it.
     """
 
     def __init__(self, files: Files, topic_path: str, heartbeat_s: float = HEARTBEAT_S) -> None:
@@ -83,7 +84,7 @@ class Staging:
             self._files.sync(each)
 
     def check(self) -> None:
-        """SweptError where the lease could not be kept, because the directory is gone."""
+        """Raise SweptError if the lease could not be renewed, because the directory is gone."""
         if isinstance(self._lost, FileNotFoundError) or self._files.stat(f"{self.path}/{LEASE}") is None:
             raise SweptError(
                 f"another run took this one ({self.run_id}) for dead and swept its staging directory, so nothing was "
@@ -92,7 +93,7 @@ class Staging:
             )
 
     def renew(self) -> None:
-        """Write the lease anew. FileNotFoundError where the directory is gone."""
+        """Rewrite the lease. Raises FileNotFoundError if the directory is gone."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         lease = {"machine": _machine(), "process": os.getpid(), "host": socket.gethostname(), "renewed": now}
         self._files.replace(f"{self.path}/{LEASE}", json.dumps(lease).encode())
@@ -109,23 +110,23 @@ class Staging:
 
 
 def new_run_id() -> str:
-    """A name that no other run has, and that tells when it began."""
+    """Return a name that no other run has, with the time when the run began."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Tells which runs are dead, as seen from a run that lives."""
+    """Decides which runs are dead, from the view of a live run."""
 
     files: Files
     root: str
     """The directory of all runs."""
     oldest_ms: float
-    """A lease that was last renewed before is stale."""
+    """A lease that was last renewed before this time is stale."""
 
     @classmethod
     def of(cls, files: Files, own: Staging, stale_after_s: float) -> Judge:
-        """By the clock of the file system, as the lease of ``own`` tells it. SweptError where that is gone."""
+        """Take the time from the file system's clock, by the lease of ``own``. Raises SweptError if that is gone."""
         own.renew()
         lease = files.stat(f"{own.path}/{LEASE}")
         if lease is None:
@@ -161,7 +162,7 @@ class Judge:
 
 
 def _machine() -> str | None:
-    """This machine since it was started, and this namespace of processes; None where that cannot be told."""
+    """Return an id of this machine's boot and process namespace; None if it cannot be found."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -170,7 +171,7 @@ def _machine() -> str | None:
 
 
 def sweep(files: Files, own: Staging, stale_after_s: float = STALE_AFTER_S) -> list[str]:
-    """Delete the directories of dead runs; their names. What cannot be deleted is left for later."""
+    """Delete the directories of dead runs, and return their names. Those that cannot be deleted are left for later."""
     judge = Judge.of(files, own, stale_after_s)
     swept = []
     for entry in files.list(judge.root):
