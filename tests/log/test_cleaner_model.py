@@ -19,6 +19,7 @@ from kafkalog.records.compression import Codec
 from tests.log.cleaning_support import clean, keyed, records_of, table_of
 from tests.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.log.support import NOW, marker, open_log
+from tests.support.amount import examples
 
 KEYS = [b"a", b"b", b"c", b"d"]
 
@@ -182,5 +183,5 @@ class CompactedLog(LossyLogMachine):
         return table
 
 
-CompactedLog.TestCase.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)
+CompactedLog.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=25, deadline=None)
 TestCompactedLog = CompactedLog.TestCase

@@ -17,6 +17,7 @@ from broker.log.append.validation import Origin
 from broker.log.log_config import LogConfig
 from tests.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.log.support import NOW, Stored, batch, marker, open_log, stored
+from tests.support.amount import examples
 
 
 class LogOnALossyDisk(LossyLogMachine):
@@ -172,7 +173,7 @@ class LogOnALossyDisk(LossyLogMachine):
             assert [row[:3] for row in kept.batches[-1:]] == [row[:3] for row in entry.batches[-1:]]
 
 
-LogOnALossyDisk.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+LogOnALossyDisk.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=30, deadline=None)
 TestLogOnALossyDisk = LogOnALossyDisk.TestCase
 
 

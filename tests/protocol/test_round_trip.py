@@ -36,11 +36,12 @@ from tests.protocol.support import (
     version_id,
     versions,
 )
+from tests.support.amount import examples
 
 
 @pytest.mark.parametrize(("cls", "version"), every_version(), ids=version_id)
 def test_message_survives_encoding_and_decoding(cls: type[Message], version: int) -> None:
-    @settings(max_examples=15)
+    @settings(max_examples=examples(15))
     @given(values(cls, version))
     def check(msg: Message) -> None:
         data = encode_message(msg, version)

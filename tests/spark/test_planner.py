@@ -34,6 +34,7 @@ from spark_kafkalog.executor.tasks import RangePartition
 from spark_kafkalog.offsets import Offsets, Position
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
+from tests.support.amount import examples
 
 Record = tuple[str, str, int, int]
 """Topic, its mark, partition, offset: what no other record has."""
@@ -390,5 +391,6 @@ def test_any_order_of_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         stream_reader, "reporter", lambda fail: lambda condition, detail: REPORTS.append((condition, detail))
     )
-    limits = settings(max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck))
+    checks = list(HealthCheck)
+    limits = settings(max_examples=examples(300), stateful_step_count=40, deadline=None, suppress_health_check=checks)
     run_state_machine_as_test(Planning, settings=limits)

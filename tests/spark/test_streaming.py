@@ -23,6 +23,7 @@ from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import DataLossError
 from tests.spark.topics import Topics, numbers
 from tests.spark.without_spark import Stream, everything
+from tests.support.amount import examples
 
 
 @pytest.fixture
@@ -342,5 +343,6 @@ class Streaming(RuleBasedStateMachine):
 
 def test_any_order_of_events(topics: Topics) -> None:
     Streaming.topics = topics
-    limits = settings(max_examples=40, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    checks = list(HealthCheck)
+    limits = settings(max_examples=examples(40), stateful_step_count=20, deadline=None, suppress_health_check=checks)
     run_state_machine_as_test(Streaming, settings=limits)

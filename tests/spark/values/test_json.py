@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from spark_kafkalog.values import from_json
 from spark_kafkalog.values.ddl import parse_ddl
 from spark_kafkalog.values.from_json import JsonDecoder
+from tests.support.amount import examples
 
 pytestmark = pytest.mark.usefixtures("checked")
 
@@ -159,7 +160,7 @@ documents = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.dictionaries(st.sampled_from("abcdefgh"), documents, max_size=8), min_size=1, max_size=20))
 def test_at_once_and_one_by_one_agree(drawn: list[dict[str, Any]]) -> None:
     values: list[bytes | None] = [
@@ -182,7 +183,7 @@ def values_of(document: dict[str, Any]) -> str:
     return repr(sorted(document))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(
         st.none()
