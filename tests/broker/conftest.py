@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import create_topic
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """A directory on a disk, whose pages can leave the page cache: `make test` has `tmp_path` in memory."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        yield Path(directory)
 
 
 @pytest.fixture

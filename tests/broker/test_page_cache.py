@@ -75,8 +75,8 @@ def pages_in_memory(fd: int) -> int:
     return sum(page & 1 for page in found.raw)
 
 
-def test_what_is_in_memory_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+def test_what_is_in_memory_is_known(disk_path: Path) -> None:
+    path = disk_path / "file"
     path.write_bytes(os.urandom(3 << 20))
     if not evict(path):
         pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
@@ -99,8 +99,8 @@ def test_cold_segments_are_served(broker: KafkalogBroker, wire: socket.socket, t
         assert fetch(wire, topic, {0: 0}, partition_max_bytes=8 << 20)[0].records == warm
 
 
-def test_reading_what_is_in_memory_only(tmp_path: Path) -> None:
-    path = tmp_path / "file"
+def test_reading_what_is_in_memory_only(disk_path: Path) -> None:
+    path = disk_path / "file"
     data = os.urandom(3 << 20)
     path.write_bytes(data)
     if not evict(path):
@@ -127,19 +127,19 @@ def test_reading_what_is_in_memory_only(tmp_path: Path) -> None:
         assert not file_resident(str(path))
     finally:
         os.close(fd)
-    assert file_resident(str(tmp_path / "missing"))
-    read_in_file(str(tmp_path / "missing"))
+    assert file_resident(str(disk_path / "missing"))
+    read_in_file(str(disk_path / "missing"))
 
 
 @pytest.mark.parametrize("size", [300, 100_000])
-def test_a_cold_log_is_looked_up_in_after_a_worker_has_read_it_in(tmp_path: Path, size: int) -> None:
-    log = open_log(tmp_path, LogConfig(segment_bytes=2 << 20))
+def test_a_cold_log_is_looked_up_in_after_a_worker_has_read_it_in(disk_path: Path, size: int) -> None:
+    log = open_log(disk_path, LogConfig(segment_bytes=2 << 20))
     count = 3000 if size < 1000 else 60
     for _ in range(count):
         log.append_batch(log_batch(2, size=size), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
     log.close()
-    log = open_log(tmp_path, clean=True)
+    log = open_log(disk_path, clean=True)
     log.high_watermark = log.log_end_offset
     files = [path for path in log.dir.iterdir() if path.suffix in (".log", ".index")]
     if not all(evict(path) for path in files if path.stat().st_size):
@@ -164,13 +164,13 @@ def test_a_cold_log_is_looked_up_in_after_a_worker_has_read_it_in(tmp_path: Path
     log.close()
 
 
-def test_a_search_by_time_in_a_cold_log(tmp_path: Path) -> None:
-    log = open_log(tmp_path, LogConfig(segment_bytes=200_000))
+def test_a_search_by_time_in_a_cold_log(disk_path: Path) -> None:
+    log = open_log(disk_path, LogConfig(segment_bytes=200_000))
     count = 3000
     for i in range(count):
         log.append_batch(log_batch(2, size=300, timestamp=NOW + i * 10), leader_epoch=0, now_ms=NOW)
     log.close()
-    log = open_log(tmp_path, clean=True)
+    log = open_log(disk_path, clean=True)
     files = [path for path in log.dir.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
     if not evict(max(files, key=lambda path: path.stat().st_size)):
         pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")

@@ -16,7 +16,7 @@ from broker.log.read.read_ahead import AHEAD_BYTES, MAX_STREAMS, STRETCH_BYTES, 
 from broker.system import page_cache
 from tests.broker.test_page_cache import drop, evict, pages_in_memory
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, fetch, produce
+from tests.support.wire import batch, create_topic, fetch, produce
 
 MIB = 1 << 20
 
@@ -82,12 +82,19 @@ def test_readers_of_one_file_have_a_stream_each() -> None:
 
 
 def test_a_client_that_reads_a_cold_log_on_and_on_gets_every_byte(
-    broker: KafkalogBroker, wire: socket.socket, topic: str
+    start_broker: Callable[..., KafkalogBroker], disk_path: Path
 ) -> None:
+    with start_broker(directory=disk_path).connect() as wire:
+        check_cold_reads(disk_path / "log", wire)
+
+
+def check_cold_reads(log_dir: Path, wire: socket.socket) -> None:
+    topic = "cold"
+    create_topic(wire, topic)
     values = [os.urandom(900_000) for _ in range(24)]
     for value in values:
         produce(wire, topic, batch([value]))
-    path = broker.log_dir / f"{topic}-0" / "00000000000000000000.log"
+    path = log_dir / f"{topic}-0" / "00000000000000000000.log"
     if not evict(path):
         pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
     for offset, value in enumerate(values):
