@@ -14,7 +14,6 @@ One log:
 - ``leader_epoch_cache``  which leader epoch began at which offset
 - ``roller``              when the active segment is closed and the next one begun
 - ``flusher``             the recovery point, and forcing the log to the device
-- ``flush_stats``         how often segments were flushed, and how long that took
 - ``truncation``          removing records from the end of the log
 - ``retention/``          removing records from its beginning, and segments that compaction has replaced
 - ``storage_errors``      what a log does about errors of its disk
@@ -27,6 +26,7 @@ All the logs of a broker:
 - ``recovery/``           opening the logs at the start, and repairing them after a crash
 - ``cleaner/``            log compaction
 - ``alter_dirs/``         moving a log to another log directory (KIP-113)
-- ``files/``              the file-system calls that can lose data; the budget of file descriptors
+- ``files/``              the file-system calls that can lose data; the budget of file descriptors; flush statistics
 - ``tools/``              ``kafkalog log``: dump, verify, repair and count the files of a stopped broker
+- ``kafka_0_7``           partition directories of Kafka 0.7, for ``kafkalog log``
 """

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.log.files.file_ops import OS, FileOps
+from broker.log.files.flush_stats import FlushStats
 from broker.log.files.open_files import OpenFiles
-from broker.log.flush_stats import FlushStats
 
 
 @dataclass(frozen=True, slots=True)

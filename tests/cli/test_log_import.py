@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.log.tools.kafka_0_7 import OldLog
+from broker.log.kafka_0_7 import OldLog
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from broker.log.tools import kafka_0_7
-from broker.log.tools.kafka_0_7 import (
+from broker.log import kafka_0_7
+from broker.log.kafka_0_7 import (
     BrokenLogError,
     OldLog,
     dump_lines,

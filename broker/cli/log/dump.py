@@ -115,7 +115,7 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
 
 def _dump_0_7(arguments: argparse.Namespace, file: str) -> bool:
     """Return a segment of Kafka 0.7, whose offsets are positions."""
-    from broker.log.tools.kafka_0_7 import dump_lines
+    from broker.log.kafka_0_7 import dump_lines
 
     failed = False
     try:

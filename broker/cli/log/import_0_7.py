@@ -17,7 +17,7 @@ from kafkalog.cli.shared.client_options import (
 )
 
 if TYPE_CHECKING:
-    from broker.log.tools.kafka_0_7 import OldLog
+    from broker.log.kafka_0_7 import OldLog
     from kafkalog.client.producer import DeliveryFuture, Producer
 
 EXAMPLES = """\
@@ -68,7 +68,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_import(arguments: argparse.Namespace) -> int:
     """Import every partition; 1 where one could not be imported whole."""
-    from broker.log.tools.kafka_0_7 import partition_directories, partition_of
+    from broker.log.kafka_0_7 import partition_directories, partition_of
     from kafkalog.client.producer import Producer, ProducerConfig
 
     directories = partition_directories(arguments.path)
@@ -96,7 +96,7 @@ def run_import(arguments: argparse.Namespace) -> int:
 
 
 def _import(producer: Producer, directory: Path, topic: str, partition: int, start: int | None) -> str:
-    from broker.log.tools.kafka_0_7 import OldLog
+    from broker.log.kafka_0_7 import OldLog
 
     try:
         log = OldLog.open(directory)
@@ -130,7 +130,7 @@ class _Progress:
 
 
 def _send(producer: Producer, log: OldLog, topic: str, partition: int, progress: _Progress) -> None:
-    from broker.log.tools.kafka_0_7 import BrokenLogError
+    from broker.log.kafka_0_7 import BrokenLogError
 
     under_way: list[DeliveryFuture] = []
     behind = progress.done

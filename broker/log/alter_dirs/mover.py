@@ -180,7 +180,7 @@ class LogMover:
                 self._wait(future, size)
 
         copier = Copier(future.dir, self._ops, pace)
-        # Remove the marker of an earlier move that ended before its last step.
+        # Remove the marker of an earlier move that ended before its last step: it must not vouch for this one.
         forget_moved_from(str(log.dir), self._ops)
         copier.take_over(listing.directory, listing.files)
         begun = False

@@ -1,8 +1,8 @@
 """Writing one kind of offset checkpoint into all log directories, and knowing which partitions the files name.
 
 The rows of a checkpoint name a topic, but do not say which of several topics that had this name. So before a partition
-is made, its caller asks whether a checkpoint still has a row of a deleted topic. After a crash such a row would vouch
-for records of the new topic, or hide them.
+is made, the log manager asks whether a checkpoint still has a row of a deleted topic. After a crash such a row would
+vouch for records of the new topic, or hide them.
 """
 
 from __future__ import annotations

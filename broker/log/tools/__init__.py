@@ -9,5 +9,4 @@
 - ``repair``       carries that out
 - ``stats``        counts what is in a partition
 - ``tail``         the last records, and those that are appended from then on
-- ``kafka_0_7``    partition directories of Kafka 0.7
 """

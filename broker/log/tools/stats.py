@@ -182,7 +182,7 @@ def segment_stats(
         if count_keys:
             _take_keys(stats, view, table)
     if deep:
-        # Of wrappers, too.
+        # The records of wrapper messages were counted, too.
         stats.uncounted_batches = 0
         stats.records = stats.counts[c.RECORDS]
     return stats

@@ -14,7 +14,7 @@ There are no keys and no timestamps. An offset is a position in the log: the byt
 of the message behind is `next_offset`, which is what a consumer of 0.7 stores. Messages within a compressed one share
 its offset, for a consumer can only begin before it. Here no compressed message lies in another.
 
-Whole directories are read and written by `broker.log.tools.kafka_0_7`. For a dump: `iter_messages` (what was sent) and
+Whole directories are read and written by `broker.log.kafka_0_7`. For a dump: `iter_messages` (what was sent) and
 `iter_shallow` (what is stored).
 """
 
