@@ -1,4 +1,4 @@
-"""Web access logs as Spark SQL expressions: one line of text to a structure, or the reason why it is none.
+"""Web access logs as Spark SQL expressions: a line of text to a structure, or the reason why it does not parse.
 
 The formats are Apache's "common" and "combined" (https://httpd.apache.org/docs/2.4/logs.html#accesslog), which are
 also nginx's predefined ``combined``; what a server adds after them, behind a space, is not looked at. The expressions
@@ -39,7 +39,7 @@ NO_LINE = "not a line of the common or combined log format"
 NO_TIME = "the time is not day/month/year:hour:minute:second zone"
 NO_REQUEST = "the request is not a method, a target and a protocol"
 REASONS = (NO_VALUE, NO_LINE, NO_TIME, NO_REQUEST)
-"""Why a record is no request, in the order in which they are looked for."""
+"""The reasons why a record is not a request, in the order of the checks."""
 
 FIELDS = ("host", "user", "time", "method", "target", "path", "protocol", "status", "bytes", "referer", "agent")
 """Of the structure that `parsed` makes, before ``reason``."""

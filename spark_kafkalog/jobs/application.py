@@ -1,4 +1,4 @@
-"""A streaming job as a process: its session, its queries until they end or are stopped, its figures and exit code."""
+"""Runs a streaming job as a process: its session, its queries until they end or are stopped, figures and exit code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _JVM_CAUSE = re.compile(r"^Caused by: (.+?)\s*$", re.MULTILINE)
 
 
 def run(name: str, job: Callable[[], None]) -> int:
-    """Run a job; its exit code. Errors are told in one line on standard error.
+    """Run a job and return its exit code. Print errors in one line on standard error.
 
     (spark-submit passes on what its application prints there on standard output, too.)
     """
@@ -100,7 +100,7 @@ class Figures:
         self._seen: set[tuple[str, int]] = set()
 
     def take(self, query: StreamingQuery) -> None:
-        """Count in what the query has reported since the last time; it keeps its last 100 reports."""
+        """Add the query's reports since the last call; it keeps its last 100 reports."""
         for progress in query.recentProgress:
             observed = progress["observedMetrics"]
             batch = str(query.runId), int(progress["batchId"])
@@ -110,7 +110,7 @@ class Figures:
                 self.add(observed, progress["stateOperators"])
 
     def add(self, observed: Mapping[str, Any], state: Sequence[Mapping[str, Any]]) -> None:
-        """Count in one report's observed metrics and state operators."""
+        """Add one report's observed metrics and state operators."""
         for row in observed.values():
             found = row.asDict() if hasattr(row, "asDict") else row
             for name, value in found.items():
@@ -121,7 +121,7 @@ class Figures:
 
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set, for a job that is to end in good order."""
+    """Return an event that SIGTERM and SIGINT set, so that a job can end in good order."""
     asked = threading.Event()
 
     def ask(number: int, frame: Any) -> None:
@@ -136,15 +136,15 @@ def stop_signals() -> Iterator[threading.Event]:
 
 
 def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
-    """Start all, and wait until all have ended or a signal says stop.
+    """Start all queries, and wait until all have ended or a signal arrives.
 
-    Raises what starting raises, and StreamingQueryException when one fails; the others are stopped then, too.
+    Raises the errors of starting, and StreamingQueryException if a query fails; then the others are stopped, too.
     """
     running: list[StreamingQuery] = []
     with stop_signals() as asked:
         try:
             for writer in writers:
-                # One by one: where the second does not start, the first is to be stopped.
+                # One by one: if the second does not start, the first must be stopped.
                 running.append(writer.start())
                 _await_sources(running[-1], asked)
             while running and not asked.is_set():

@@ -17,7 +17,7 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """What to read. Options have the names of Kafka's tools, and of the source's options."""
+    """Add the options of what to read. They have the names of Kafka's tools, and of the source's options."""
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to learn the cluster from"
@@ -45,7 +45,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def add_streaming(parser: argparse.ArgumentParser) -> None:
-    """Where rejected records and checkpoints go, and when micro-batches run."""
+    """Add the options of where rejected records and checkpoints go, and when micro-batches run."""
     rejected = parser.add_argument_group("records that do not parse").add_mutually_exclusive_group(required=True)
     rejected.add_argument("--rejected", metavar="DIR", help="Parquet, with the reason and where each record stands")
     rejected.add_argument(
@@ -71,7 +71,7 @@ def add_streaming(parser: argparse.ArgumentParser) -> None:
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Options of the format ``kafkalog`` as a source. UsageError names what is wrong."""
+    """Return options of the format ``kafkalog`` as a source. Raises UsageError for wrong ones."""
     properties = client_properties(arguments)
     if "bootstrap.servers" in properties:
         raise UsageError("bootstrap.servers is set by --bootstrap-server")
@@ -87,7 +87,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
-    """Options of the format ``kafkalog`` as a sink. UsageError names what is wrong."""
+    """Return options of the format ``kafkalog`` as a sink. Raises UsageError for wrong ones."""
     properties = client_properties(argparse.Namespace(command_config=arguments.command_config, consumer_property=[]))
     for pair in arguments.producer_property:
         key, equals, value = pair.partition("=")
@@ -99,12 +99,12 @@ def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
 
 
 def topics(arguments: argparse.Namespace) -> set[str]:
-    """The topics that are read."""
+    """Return the topics to read."""
     return {name.strip() for name in arguments.topic.split(",")}
 
 
 def trigger(text: str) -> dict[str, Any]:
-    """Arguments of ``DataStreamWriter.trigger``."""
+    """Return the arguments of ``DataStreamWriter.trigger``."""
     if text == AVAILABLE_NOW:
         return {"availableNow": True}
     try:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def check_written(spark: SparkSession, option: str, directory: str, checkpoint: str) -> None:
     """Refuse a directory that a query with another checkpoint has written.
 
-    The file sink passes over a micro-batch whose number it has written. A new checkpoint counts from 0 again, so that
-    its first rows would be missing without a word.
+    The file sink skips a micro-batch whose number it has written before. A new checkpoint counts from 0 again, so its
+    first rows would be missing without any error.
 
     Raises:
         UsageError: another checkpoint belongs to ``directory``.

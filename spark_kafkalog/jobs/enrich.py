@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command line; ends the process with exit code 2 where they are wrong."""
+    """Parse the command line; end the process with exit code 2 if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="enrich.py",
         description="Write the records of topics to another topic as JSON, enriched from a small CSV or Parquet file.",
@@ -226,7 +226,7 @@ def job(arguments: argparse.Namespace) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the job; its exit code."""
+    """Run the job and return its exit code."""
     arguments = arguments_of(words)
     return application.run(NAME, lambda: job(arguments))
 

@@ -16,7 +16,7 @@ NO_VALUE = "the record has no value"
 NO_OBJECT = "not a JSON object"
 HAS_MEMBER = "the object has a member already of the name that the lookup adds"
 REASONS = (NO_VALUE, NO_OBJECT, HAS_MEMBER)
-"""Why a record is not enriched, in the order in which they are looked for."""
+"""The reasons why a record is not enriched, in the order of the checks."""
 
 PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\['[^'\]]+'\]|\[[0-9]+\])+", re.ASCII)
 """A path to a member, such as ``$.request.host``, ``$['user-agent']`` or ``$.peers[0].id``."""

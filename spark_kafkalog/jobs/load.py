@@ -24,7 +24,7 @@ def context(master: str | None) -> Any:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run a load; its exit code."""
+    """Run a load and return its exit code."""
     from spark_kafkalog.load.arguments import EXAMPLES, add_options
     from spark_kafkalog.load.command import run
 

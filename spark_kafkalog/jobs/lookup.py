@@ -21,7 +21,7 @@ _KEY, _ENTRY, _ENTRIES = "lookup_key", "lookup_entry", "lookup_entries"
 
 
 def format_of(path: str, given: str | None) -> str:
-    """``csv`` or ``parquet``, by the name of the file where it is not given. UsageError where that does not tell."""
+    """Return ``csv`` or ``parquet``, by default from the file's name. Raises UsageError if that is unclear."""
     if given is not None:
         return given
     for ending, name in _FORMATS.items():
@@ -56,7 +56,7 @@ def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataF
 
 
 def check(path: str, rows: Sequence[Row]) -> None:
-    """UsageError for a table that is empty, too long, or has a key twice or a row without one."""
+    """Raise UsageError for a table that is empty, too long, has a key twice, or a row without a key."""
     if not rows:
         raise UsageError(f"--lookup {path} has no rows")
     if len(rows) > MOST_ROWS:

@@ -47,7 +47,7 @@ examples:
 
 
 def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
-    """The options of a command line; ends the process with exit code 2 where they are wrong."""
+    """Parse the command line; end the process with exit code 2 if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="page_views.py",
         description="Count page views by hour, path and status class, from web access logs in topics into Parquet.",
@@ -163,7 +163,7 @@ def _records(spark: SparkSession, source: dict[str, str]) -> DataFrame:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the job; its exit code."""
+    """Run the job and return its exit code."""
     arguments = arguments_of(words)
     return application.run(NAME, lambda: job(arguments))
 

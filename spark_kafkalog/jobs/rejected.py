@@ -34,7 +34,7 @@ def checkpoint(name: str, arguments: argparse.Namespace) -> str:
 
 
 def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -> None:
-    """UsageError where ``--rejected`` names a directory that belongs to another checkpoint."""
+    """Raise UsageError if ``--rejected`` names a directory that belongs to another checkpoint."""
     if arguments.rejected is not None:
         check_written(spark, "--rejected", arguments.rejected, checkpoint)
 
@@ -69,7 +69,7 @@ def _headers(frame: DataFrame) -> Column:
 
 
 def described(sums: Mapping[str, int], reasons: Sequence[str]) -> str:
-    """One line: how many, and why."""
+    """Return one line with the number of rejected records and the reasons."""
     found = [(reason, sums.get(reason, 0)) for reason in reasons]
     why = "; ".join(f"{reason}: {count:,}" for reason, count in found if count)
     return f"{sum(count for _, count in found):,} rejected{f' ({why})' if why else ''}"

@@ -1,7 +1,7 @@
 """``spark.read.format("kafkalog").load(DIR)``: the batch reader over log directories.
 
-The driver lists directories, finds where partitions begin and end, and cuts segments into tasks; executors open the
-files by the same paths, so these must be reachable from all of them.
+The driver lists directories, finds where partitions begin and end, and cuts segments into tasks. Executors open the
+files by the same paths, so all of them must be able to reach these paths.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from .segment_pieces import Piece
 _log = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
-"""How many levels below a given directory partitions are looked for."""
+"""How many levels below a given directory are searched for partitions."""
 _BROKER_FILES = (file_names.META_PROPERTIES, file_names.LOG_START_CHECKPOINT)
-"""What lies beside partitions, and never in one."""
+"""Files that lie beside partitions, and never in one."""
 _SHOWN = 3
-"""How many wrong rows of a checkpoint are told one by one."""
+"""How many wrong rows of a checkpoint are logged one by one."""
 _INTERNAL = INTERNAL_TOPICS | NEWER_INTERNAL_TOPICS
-"""Kafka's own topics: they are read only when they are named."""
+"""Kafka's own topics, which are read only if they are named."""
 
 
 class OfflineBatchReader(DataSourceReader):
-    """A batch query over log directories; what is read is fixed when it is planned."""
+    """Reads a batch query over log directories. Its offsets are fixed when it is planned."""
 
     def __init__(self, options: OfflineOptions, schema: StructType) -> None:
         self._options = options
@@ -65,7 +65,7 @@ class OfflineBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         if not isinstance(partition, OfflinePartition):
-            # What PySpark makes of an empty list of partitions.
+            # PySpark makes such a partition of an empty list.
             return iter(())
         return read_pieces(partition.pieces, self._options, self._columns)
 
@@ -74,7 +74,7 @@ class OfflineBatchReader(DataSourceReader):
 
 
 class Logs:
-    """The chosen partitions' logs, one replica of each."""
+    """The logs of the chosen partitions, one replica of each."""
 
     def __init__(self, options: OfflineOptions, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         self._logs = logs
@@ -85,7 +85,7 @@ class Logs:
 
     @classmethod
     def find(cls, options: OfflineOptions) -> Logs:
-        """Look for what the options name. OptionsError where a path, or a topic that is named, is not there."""
+        """Find the logs that the options name. Raises OptionsError if a path or a named topic does not exist."""
         directories = find_directories(options.paths)
         wanted = _wanted(directories, options)
         starts: dict[str, dict[TopicPartition, int]] = {}
@@ -105,7 +105,7 @@ class Logs:
         return self._logs[tp]
 
     def end(self, tp: TopicPartition) -> int:
-        """Behind the last record that the isolation level lets be read."""
+        """Return the offset behind the last record that the isolation level allows to read."""
         if not self._committed_only:
             return self._logs[tp].end
         if tp not in self._ends:
@@ -114,7 +114,7 @@ class Logs:
         return self._ends[tp]
 
     def lookup(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Offsets of times, as ``offsets.Lookup`` says."""
+        """Return the offsets of timestamps, as ``offsets.Lookup`` describes."""
         found = {}
         for tp, time in times.items():
             log = self._logs.get(tp)
@@ -130,7 +130,7 @@ class Logs:
         return found
 
     def within(self, ranges: Sequence[offsets.OffsetRange]) -> list[offsets.OffsetRange]:
-        """Ranges cut to what the logs hold; what they do not is reported as lost."""
+        """Cut ranges to the offsets that the logs hold, and report the others as lost."""
         held = []
         for tp, start, end in ranges:
             begin, behind = self._logs[tp].start, self.end(tp)
@@ -148,7 +148,7 @@ class Logs:
 
 
 def find_directories(paths: Sequence[str]) -> dict[TopicPartition, list[str]]:
-    """The directories of partitions at or below paths, each directory once. OptionsError for a path without any."""
+    """Find the directories of partitions at or below paths. Raises OptionsError for a path without any."""
     found: dict[TopicPartition, list[str]] = {}
     for path in paths:
         entries = expand(path)
@@ -169,7 +169,7 @@ def find_directories(paths: Sequence[str]) -> dict[TopicPartition, list[str]]:
 def _partition_directories(
     fs: FileSystem, entry: Entry, depth: int, in_log_dir: bool = False
 ) -> Iterator[tuple[TopicPartition, str]]:
-    """``in_log_dir``: whether the directory above is known to be a broker's, so that names tell what it holds."""
+    """Find partitions below an entry. ``in_log_dir``: the parent is a broker's directory, so names are reliable."""
     if not entry.is_directory:
         return
     key = file_names.parse_served_dir(entry.name)
@@ -188,12 +188,12 @@ def _partition_directories(
 
 
 def _is_log(entries: Sequence[Entry]) -> bool:
-    """Whether a directory that is named like a partition's holds files as a partition's does."""
+    """Return whether a directory with a partition's name contains files like a partition's."""
     return any(not entry.is_directory for entry in entries) and not _holds_logs(entries)
 
 
 def _holds_logs(entries: Sequence[Entry]) -> bool:
-    """Whether a directory is one above partitions: a broker's may well be called ``data-1``, as a partition's."""
+    """Return whether a directory contains partitions: a broker's directory may have a name like ``data-1``."""
     return any(entry.name in _BROKER_FILES for entry in entries) or (
         any(entry.is_directory for entry in entries)
         and not any(entry.name.endswith(file_names.LOG) for entry in entries)
@@ -244,7 +244,7 @@ def _chosen(tp: TopicPartition, replicas: Any) -> str:
 
 
 def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[Piece]]:
-    """The pieces of all ranges, in tasks of ``maxBytesPerPartition`` or less where ``minPartitions`` asks for more."""
+    """Pack the pieces of all ranges into tasks of ``maxBytesPerPartition``, or less if ``minPartitions`` needs more."""
     wanted = [(segment, start, end) for tp, start, end in ranges for segment in logs[tp].segments]
     total = segment_pieces.total_size(wanted)
     most_bytes = segment_pieces.task_bytes(total, options.max_bytes_per_partition, options.source.min_partitions)
@@ -253,7 +253,7 @@ def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOpt
     least = options.source.min_partitions or 0
     offsets_wanted = sum(each.size for each in ranges)
     if len(packed) < least and offsets_wanted > len(packed):
-        # Large batches leave few places to cut at: by offsets then, though tasks share batches.
+        # Large batches leave few places to cut at. So cut by offsets, although tasks then share batches.
         share = max(offsets_wanted // least, 1)
         most_records = share if most_records is None else min(share, most_records)
         packed = segment_pieces.pack(_all_pieces(logs, ranges, most_bytes, most_records), most_bytes, most_records)
@@ -292,5 +292,5 @@ def _pieces(
             check = replica_directory.checker(batches, segment.base)
             return segment_pieces.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
     except FileNotFoundError:
-        # Retention was faster; the task that finds it gone says so.
+        # Retention has deleted it meanwhile; the task that finds it gone reports it.
         return [Piece(*tp, segment, low, high, 0, segment.size, None)]

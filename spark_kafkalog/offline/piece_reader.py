@@ -1,8 +1,8 @@
-"""Pieces of segments as Arrow record batches, on an executor.
+"""Reads pieces of segments as Arrow record batches, on an executor.
 
-A file is read a few MiB at a time, cut between batches, checked and decoded as what a broker sends. What planning knew
-about positions is checked again: a segment that was compacted since is searched from its beginning. Where bytes are
-damaged, batches are gone through one by one, so that what is lost is no more than must be.
+A file is read a few MiB at a time, cut between batches, checked and decoded like the data that a broker sends. The
+positions from planning are checked again: a segment that was compacted since is searched from its beginning. If bytes
+are damaged, batches are read one by one, so that as little as possible is lost.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ READ_BYTES = 4 << 20
 """Bytes of one read, unless a batch is larger."""
 PIECE_ROWS = 1 << 16
 PIECE_BYTES = 2 << 20
-"""A record batch is made of whole batches of the log, so many rows or (compressed) bytes, as in ``reader``."""
+"""The most rows or (compressed) bytes that are decoded into one record batch, as in ``executor.batch_pieces``."""
 
 OLD_PIECE_BYTES = 1 << 20
-"""The same for messages of v0 and v1, which are made into batches of v2 in memory."""
+"""The same for messages of v0 and v1, which are converted to batches of v2 in memory."""
 
 _START = Struct(">qi")
 _INT32 = Struct(">i")
@@ -57,7 +57,7 @@ _COUNT_AT = 57
 
 @dataclass
 class OfflinePartition(InputPartition):
-    """One task: pieces of segments, those of a partition in the order of their offsets."""
+    """One task: pieces of segments. Those of one partition are in the order of their offsets."""
 
     pieces: list[Piece]
 
@@ -71,9 +71,9 @@ class Stretch(NamedTuple):
 
 
 def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The records of all pieces as batches with exactly ``columns``.
+    """Read the records of all pieces as batches with exactly ``columns``.
 
-    Raises CorruptLogError for damage and DataLossError for segments that are gone, where ``failOnDataLoss`` is set.
+    If ``failOnDataLoss`` is set, raises CorruptLogError for damage and DataLossError for deleted segments.
     """
     with python_worker.task(options.source.keep_freed_memory):
         for piece in pieces:
@@ -109,7 +109,7 @@ class _PieceReader:
         self._segment = piece.segment
         self._options = options.source
         self._next = piece.start
-        """No record below it is read any more."""
+        """The next offset to read: records below it are skipped."""
         self._at, self._until = piece.position, piece.until
         self._batches = Batches(file, piece.segment.path, piece.segment.size)
         if not self._is_as_planned(file):
@@ -147,7 +147,7 @@ class _PieceReader:
     # Bytes
 
     def _is_as_planned(self, file: File) -> bool:
-        """Whether positions hold: a sealed segment has the size that it had, and batches begin where they did."""
+        """Return whether positions still hold: a sealed segment has the same size, and batches begin where they did."""
         planned = self._segment
         if file.size < planned.size or (file.size != planned.file_size and not planned.is_tail):
             return False
@@ -155,7 +155,7 @@ class _PieceReader:
         return first is None or self._batches.is_batch(self._at, first, first + 1) is not None
 
     def _take(self) -> memoryview:
-        """Bytes from the position on: READ_BYTES, or one batch if that is larger."""
+        """Read from the position: READ_BYTES, or one batch if that is larger."""
         file = self._batches.file
         if self._ahead is not None and self._ahead[0] == self._at:
             chunk = self._ahead[1].result()
@@ -169,7 +169,7 @@ class _PieceReader:
         return chunk
 
     def _ask(self) -> None:
-        """Read ahead where reading waits for a network."""
+        """Read ahead if the file system is remote."""
         if self._thread is not None and self._at < self._until:
             size = min(READ_BYTES, self._until - self._at)
             self._ahead = self._at, self._thread.submit(self._batches.file.read, self._at, size)
@@ -179,7 +179,7 @@ class _PieceReader:
     def _decode(
         self, records: memoryview, behind: int, columns: tuple[str, ...], aborted: list[Aborted]
     ) -> Iterator[pa.RecordBatch]:
-        """Decode whole batches; nothing is yielded twice if it raises on the way."""
+        """Decode whole batches. After an error, decoding can go on without yielding a record twice."""
         end = self._piece.end
         if records[MAGIC_AT] < MAGIC:
             made = upgraded(records, check_crc=self._options.client.check_crcs)
@@ -205,13 +205,13 @@ class _PieceReader:
     def _one_by_one(
         self, at: int, end: int, columns: tuple[str, ...], aborted: list[Aborted]
     ) -> Iterator[pa.RecordBatch]:
-        """Batches at [at, end) of which one is damaged: all others, and a report of that one."""
+        """Decode the batches at [at, end), one of which is damaged, and report the damaged one."""
         self._at = at
         while self._at < end and self._next < self._piece.end:
             yield from self._next_one(columns, aborted)
 
     def _next_one(self, columns: tuple[str, ...], aborted: list[Aborted]) -> Iterator[pa.RecordBatch]:
-        """The one batch at the position if it is sound; else report it, and move to where sound ones begin again."""
+        """Return the batch at the position if it is valid; else report it, and move to the next valid one."""
         why = "the file ends within a batch"
         try:
             header = self._batches.checked(self._at)
@@ -236,7 +236,7 @@ class _PieceReader:
     # What is lost
 
     def _report(self, why: str, onward: int, is_loss: bool) -> None:
-        """``is_loss``: whether it may have held offsets that the query reads."""
+        """Report damage. ``is_loss``: whether the damaged bytes may have held offsets that the query reads."""
         tp = f"{self._piece.topic}-{self._piece.partition}"
         damage = f"{self._segment.path} is damaged at position {self._at} ({tp}, from offset {self._next} on): {why}."
         if is_loss and self._options.fail_on_data_loss:
@@ -247,7 +247,7 @@ class _PieceReader:
         _log.warning("%s %d bytes are skipped, up to position %d.", damage, onward - self._at, onward)
 
     def _check_reached(self) -> None:
-        """The last segment was planned up to its last batch; it is shorter where a broker truncated it since."""
+        """Report the missing offsets of a last segment that a broker has truncated since it was planned."""
         if self._segment.is_tail and self._next < self._piece.end and self._at >= self._until < self._piece.until:
             reporter(self._options.fail_on_data_loss)(
                 Condition.COULD_NOT_READ,
@@ -259,13 +259,13 @@ class _PieceReader:
     # Transactions
 
     def _aborted(self) -> list[Aborted]:
-        """The aborted transactions that have records in the piece."""
+        """Find the aborted transactions that have records in the piece."""
         walked = walk(self._fs, self._onward(), self._piece.start, self._at)
         with closing(walked):
             return aborted_before(walked, self._piece.start, self._piece.end, self._indexed)
 
     def _onward(self) -> Iterator[Segment]:
-        """This segment and, when it comes to that, those behind it."""
+        """Yield this segment and, on demand, those behind it."""
         yield replace(self._segment, size=self._batches.end)
         tp = TopicPartition(self._piece.topic, self._piece.partition)
         for segment in inspect(self._fs, tp, self._directory, 0).segments:
@@ -273,7 +273,7 @@ class _PieceReader:
                 yield segment
 
     def _indexed(self) -> list[Aborted]:
-        """What the transaction indexes of this segment and later ones tell."""
+        """Yield the entries of the transaction indexes of this segment and later ones."""
         found: list[Aborted] = []
         for entry in self._fs.entries(self._directory):
             if entry.name.endswith(TXN_INDEX) and entry.name >= segment_name(self._segment.base, ""):
@@ -322,7 +322,7 @@ def cut(chunk: memoryview) -> list[Stretch]:
 
 
 def _cut_old(chunk: memoryview, at: int, stretches: list[Stretch]) -> int:
-    """Append stretches of the messages of v0 and v1 from position ``at`` on; the position behind the last one."""
+    """Append stretches of the messages of v0 and v1 from position ``at`` on. Return the position behind the last."""
     begin, rows, behind = at, 0, 0
     while at + MAGIC_AT < len(chunk) and chunk[at + MAGIC_AT] < MAGIC and header_is_there(chunk, at, len(chunk)):
         try:
@@ -343,7 +343,7 @@ def _cut_old(chunk: memoryview, at: int, stretches: list[Stretch]) -> int:
 
 
 def _touching(aborted: list[Aborted], records: memoryview, behind: int) -> list[tuple[int, int]]:
-    """The aborted transactions that have records or their marker in these batches."""
+    """Select the aborted transactions that have records or their marker in these batches."""
     if not aborted:
         return []
     first = _START.unpack_from(records)[0]

@@ -1,4 +1,4 @@
-"""One replica's directory, looked at when a query is planned: its segments, where it begins and ends."""
+"""Examines one replica's directory when a query is planned: its segments, where it begins and ends."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _INDEX_BLOCK = 64 * 1024
 _INDEX_TRIES = 16
 _LISTINGS = 5
 _SMALL_FILE = 64 << 20
-"""Checkpoints, snapshots and other indexes beyond this are taken for damaged; of offset indexes no more is used."""
+"""Larger checkpoints, snapshots and other indexes count as damaged; of offset indexes no more than this is used."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class PartitionLog:
     tp: TopicPartition
     directory: str
     epoch: int
-    """The latest leader epoch it knows of, -1 for none."""
+    """The latest leader epoch in the log, -1 for none."""
     start: int
     end: int
     segments: tuple[Segment, ...]
@@ -52,7 +52,7 @@ class PartitionLog:
 def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) -> PartitionLog:
     """Find the segments and the end of the last one. ``log_start`` is the checkpoint's, 0 without one.
 
-    A torn end is told of in the log. Raises what listing and reading raise.
+    A torn end is logged. Raises the errors of listing and reading.
     """
     files, found = _listed(fs, directory)
     names = _in_place(fs, directory, files, found) if found.swaps else found.segments
@@ -82,7 +82,7 @@ def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) 
 
 
 def load_index(fs: FileSystem, segment: Segment) -> OffsetEntries:
-    """The offset index beside a segment; no entries where there is none, or none that can be."""
+    """Load the offset index beside a segment; no entries if it is missing or invalid."""
     path = _beside(segment.path, file_names.INDEX)
     try:
         with closing(fs.open(path)) as file:
@@ -93,13 +93,13 @@ def load_index(fs: FileSystem, segment: Segment) -> OffsetEntries:
 
 @contextmanager
 def opened(fs: FileSystem, segment: Segment) -> Iterator[Batches]:
-    """The segment's batches, for as long as the context lasts."""
+    """Open the segment's batches for the duration of the context."""
     with closing(fs.open(segment.path)) as file:
         yield Batches(file, segment.path, segment.size)
 
 
 def checker(batches: Batches, base: int) -> Check:
-    """Looks at batches for planning."""
+    """Return the function with which planning checks for a batch at a position."""
 
     def check(position: int, most: int) -> int | None:
         header = batches.is_batch(position, base, most + 1)
@@ -112,7 +112,7 @@ def checker(batches: Batches, base: int) -> Check:
 
 
 def _listed(fs: FileSystem, directory: str) -> tuple[dict[str, Entry], Listing]:
-    """A directory's files. While compaction moves some, until two listings agree, lest one is seen in neither place."""
+    """List a directory's files. While compaction moves some, repeat until two listings agree, to miss none of them."""
     files = {entry.name: entry for entry in fs.entries(directory) if not entry.is_directory}
     found = listing(files)
     for _ in range(_LISTINGS):
@@ -146,7 +146,7 @@ def _known_epoch(fs: FileSystem, files: dict[str, Entry]) -> int:
 
 
 def read_small(fs: FileSystem, path: str) -> bytes:
-    """All bytes of a small file; ValueError for one that is not, FileNotFoundError for one that is gone."""
+    """Read a whole small file. Raises ValueError if it is too large, and FileNotFoundError if it is gone."""
     with closing(fs.open(path)) as file:
         if file.size > _SMALL_FILE:
             raise ValueError(f"{file.size} bytes")
@@ -154,13 +154,13 @@ def read_small(fs: FileSystem, path: str) -> bytes:
 
 
 def _beside(log_path: str, kind: str) -> str:
-    """Path of another file of the segment: ``….log`` or ``….log.swap`` with its kind replaced."""
+    """Return the path of another file of the segment: ``….log`` or ``….log.swap`` with its kind replaced."""
     stem, _, rest = log_path.rpartition(file_names.LOG)
     return stem + kind + rest
 
 
 def _filled(file: File) -> bytes:
-    """An index without the zeros that fill it up while its segment is active."""
+    """Cut off the zeros that fill up an index while its segment is active."""
     data = bytearray()
     while len(data) < _SMALL_FILE and (block := file.read(len(data), _INDEX_BLOCK)):
         data += block
@@ -173,7 +173,7 @@ def _filled(file: File) -> bytes:
 
 
 def _end(fs: FileSystem, log: Entry, name: SegmentName, files: dict[str, Entry]) -> tuple[int, int, int]:
-    """Of a last segment: the offset behind its last sound batch, the position there, and that batch's epoch."""
+    """Return of a last segment: the offset behind its last valid batch, the position there, and that batch's epoch."""
     entries = NO_ENTRIES
     index = files.get(name.file(file_names.INDEX))
     with closing(fs.open(log.path)) as file:
@@ -200,7 +200,7 @@ def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
             if header is not None and header.base_offset < end:
                 raise CorruptRecordError(f"offset {header.base_offset} after {end - 1}")
         except CorruptRecordError as error:
-            # With sound batches behind it, it is no torn end: who reads there is told.
+            # Valid batches follow, so this is damage, not a torn end. The reader reports it.
             onward = after_damage(batches, at, end, _INT64_MAX, [], batches.end)
             if onward is not None:
                 at = onward
@@ -224,10 +224,10 @@ def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
 
 
 def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
-    """Where read_committed ends: before the first transaction under way.
+    """Return where read_committed ends: before the first open transaction.
 
-    From the newest producer snapshot that can be read on, the batches' headers tell; without one, from the start.
-    CorruptLogError where damage hides how a transaction ended.
+    The batches' headers are read from the newest readable producer snapshot on, or from the start without one. Raises
+    CorruptLogError if damage hides how a transaction ended.
     """
     under_way, since = _snapshot(fs, log)
     scan = aborted_transactions.TransactionScan(under_way)
@@ -260,7 +260,7 @@ def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
 
 
 def _open_transactions(entries: Iterable[producer_snapshots.SnapshotEntry]) -> dict[int, int]:
-    """First offsets of the transactions under way, by producer id."""
+    """Return the first offsets of the open transactions, by producer id."""
     rows = ((entry.producer_id, entry.transaction_first_offset) for entry in entries)
     return {producer_id: first for producer_id, first in rows if first >= 0}
 
@@ -298,9 +298,9 @@ def _sound_headers(
 
 
 def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:
-    """Offset of the first record at or after a time (ms); None where there is none.
+    """Return the offset of the first record at or after a time (ms); None if there is none.
 
-    Damaged bytes that may hold it count as if they did, so that who reads from there is told of them.
+    Damaged bytes that may hold that record count as if they did, so that a reader from there gets the report of them.
     """
     damaged: int | None = None
     for segment in log.segments:
@@ -325,16 +325,16 @@ def offset_at(fs: FileSystem, log: PartitionLog, timestamp: int) -> int | None:
 
 
 def _record_at(batches: Batches, at: int, header: BatchHeader, timestamp: int, start: int) -> int | None:
-    """Offset of a batch's first record at or after a time and an offset."""
+    """Return the offset of a batch's first record at or after a time and an offset."""
     try:
         _, records = decode_any(batches.bytes_at(at, header.size))
     except RecordsError:
-        return max(header.base_offset, start)  # who reads there is told
+        return max(header.base_offset, start)  # the reader reports the damage
     return next((each.offset for each in records if each.timestamp >= timestamp and each.offset >= start), None)
 
 
 def _times(fs: FileSystem, segment: Segment) -> tuple[list[tuple[int, int]], bool]:
-    """Entries of the time index as far as they can be, and whether that is all of it."""
+    """Return the valid entries of the time index, and whether these are all of it."""
     try:
         data = read_small(fs, _beside(segment.path, file_names.TIME_INDEX))
     except (FileNotFoundError, ValueError):
