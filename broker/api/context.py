@@ -270,7 +270,7 @@ class Request:
         self.connection.reply(chunks)
 
     def no_reply(self, wait_ms: int) -> None:
-        """The request has no response (acks=0); its client has to wait so long for its quotas."""
+        """End a request that has no response (acks=0); its client is throttled for ``wait_ms``."""
         if wait_ms > 0:
             self.connection.hold_back(wait_ms / 1000)
         self._counter.answered(self.broker.runtime.seconds() - self._began)

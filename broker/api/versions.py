@@ -24,7 +24,7 @@ def announced(apis: Mapping[int, Api]) -> list[ApiVersion]:
 
 @cache
 def _served() -> tuple[ApiVersion, ...]:
-    """What every broker of this release serves: a constant, made once, for the registry imports this module."""
+    """Return the versions that this release serves, computed once: the registry imports this module."""
     from broker.api.registry import served_apis
 
     return tuple(announced(served_apis()))

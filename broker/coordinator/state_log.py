@@ -87,7 +87,7 @@ class StateBatch(NamedTuple):
 
 
 def as_coordinator_error(error: Exception) -> Exception:
-    """What a coordinator answers when its state could not be stored (Kafka's ``GroupMetadataManager``).
+    """Return the error of a coordinator whose state could not be stored (Kafka's ``GroupMetadataManager``).
 
     The partition is not to be had now: COORDINATOR_NOT_AVAILABLE. It is led elsewhere, or its disk failed:
     NOT_COORDINATOR. Any other error is itself: the record is too large, the producer is fenced, time is up.
@@ -348,7 +348,7 @@ def _size(records: Iterable[Record]) -> int:
 
 
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:
-    """What ``apply`` makes of the whole batches of a slice, from offset ``first`` on, and the offset after them.
+    """Apply the whole batches of a slice from offset ``first`` on; return the result and the offset after them.
 
     On a worker.
     """

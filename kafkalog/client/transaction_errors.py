@@ -43,7 +43,7 @@ class TransactionError(ClientError):
 
 
 class AbortableTransactionError(TransactionError):
-    """This transaction can only be aborted. Then the producer can begin another one."""
+    """The current transaction can only be aborted. Then the producer can begin another one."""
 
 
 class FatalTransactionError(TransactionError):

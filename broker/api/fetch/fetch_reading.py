@@ -120,8 +120,9 @@ class FetchReading:
         return self._diverged or self.nbytes >= self.min_bytes
 
     def is_behind(self, states: Iterable[FetchPartitionState]) -> bool:
-        """Whether a partition is read in a segment that is not appended to any more: no minimum comes together there,
-        for a response ends with the segment.
+        """Return whether a partition is read in an older segment, so that waiting for a minimum of bytes is useless.
+
+        A response ends with the segment, and nothing is appended to an older segment any more.
         """
         get = self.request.broker.replicas.get
         for state in states:
@@ -131,7 +132,7 @@ class FetchReading:
         return False
 
     def missing(self, states: Iterable[FetchPartitionState]) -> list[Callable[[], None]]:
-        """What a worker has to do before ``read`` gets by without the disk; nothing, for a consumer at the tail."""
+        """Return the work for a worker before ``read`` needs no disk; none for a consumer at the tail."""
         found: list[Callable[[], None]] = []
         get = self.request.broker.replicas.get
         left = min(self.max_bytes - self.nbytes, READ_IN_BYTES)

@@ -1,5 +1,6 @@
-"""Groups of the classic protocol: JoinGroup (key 11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13); and those of
-either protocol: ListGroups (16), DescribeGroups (15) and DeleteGroups (42).
+"""Groups of the classic protocol: JoinGroup (key 11), SyncGroup (14), Heartbeat (12) and LeaveGroup (13).
+
+Groups of either protocol: ListGroups (16), DescribeGroups (15) and DeleteGroups (42).
 """
 
 from __future__ import annotations

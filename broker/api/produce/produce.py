@@ -332,7 +332,7 @@ class Produce:
             _reply(self.request, response)
 
     async def respond_in_turns(self) -> None:
-        """The same for a request of many partitions."""
+        """Do the same for a request with many partitions."""
         request = self.request
         if self._acks == ACKS_NONE:
             self._end_without_response()
@@ -425,7 +425,7 @@ def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
 
 
 def _check_version(version: int, view: RecordsView) -> None:
-    """Raises RecordsError for records that a produce request of that version may not carry."""
+    """Raise RecordsError for records that a produce request of that version may not contain."""
     if version < BATCH_SINCE:
         # Whatever their format, and be it nothing: Kafka never minded what clients sent in these versions.
         return

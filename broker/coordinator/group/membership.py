@@ -144,7 +144,7 @@ class Membership(Protocol):
         """
 
     def check_deletable(self) -> None:
-        """Raises NonEmptyGroupError where the group has members."""
+        """Raise NonEmptyGroupError if the group has members."""
 
     def is_subscribed(self, topic: str) -> bool:
         """Return whether its members read the topic, as far as the coordinator knows.

@@ -112,7 +112,7 @@ class GroupCoordinator:
         return self._replicas.config
 
     def now(self) -> Moment:
-        """This moment."""
+        """Return the current moment."""
         return Moment(int(self._loop.time() * 1000), self._now_ms())
 
     # -- starting and stopping

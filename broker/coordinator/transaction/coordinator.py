@@ -241,7 +241,7 @@ class TransactionCoordinator:
         return transactions, transactions.machines.get(transactional_id)
 
     def _require(self, transactional_id: str) -> tuple[PartitionTransactions, TransactionMachine]:
-        """Raises InvalidRequestError, InvalidProducerIdMappingError, and what `_partition` raises."""
+        """Find a transaction; raise InvalidRequestError, InvalidProducerIdMappingError, or errors of `_partition`."""
         if not transactional_id:
             raise InvalidRequestError
         transactions, machine = self._find(transactional_id)
@@ -327,7 +327,7 @@ class TransactionCoordinator:
         self._require(transactional_id)[1].verify(producer, partition)
 
     def describe(self, transactional_id: str) -> TransactionMachine:
-        """What is known of a transactional id.
+        """Return what is known about a transactional id.
 
         Raises:
             InvalidRequestError: it is empty.

@@ -280,7 +280,7 @@ class TransactionMachine:
         raise InvalidTxnStateError
 
     def complete(self, now_ms: int) -> Transaction:
-        """What is to be stored once every partition has its marker; pending from the decision on."""
+        """Return the state to store once every partition has its marker; pending from the decision on."""
         current = self.current
         self._fencing = self._failed_fence = False
         state = _COMPLETE_COMMIT if current.state is _PREPARE_COMMIT else _COMPLETE_ABORT
@@ -327,7 +327,7 @@ class TransactionMachine:
         return self.pending is None and current.state.may_expire and current.updated_ms <= now_ms - expiration_ms
 
     def bury(self) -> None:
-        """The transactional id is being forgotten: pending until its tombstone is stored."""
+        """Begin to forget the transactional id; this is pending until its tombstone is stored."""
         self.pending = TransactionState.DEAD
 
     # -- storing

@@ -1,5 +1,6 @@
-"""Groups of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup): members agree on a generation, and the
-one that leads it assigns.
+"""Groups of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
+
+Members agree on a generation, and its leader assigns the partitions.
 
 Nothing here does I/O or reads a clock: each call says what moment it is, and what has to be done is left as data.
 

@@ -307,7 +307,7 @@ def encoded(records: list[GroupRecord]) -> list[StateRecord]:
 
 
 def _check_epoch(member: Member, epoch: int) -> None:
-    """Raises StaleMemberEpochError, of a member of the classic protocol IllegalGenerationError."""
+    """Raise StaleMemberEpochError, or IllegalGenerationError for a member of the classic protocol."""
     if epoch == member.epoch:
         return
     error: KafkaError

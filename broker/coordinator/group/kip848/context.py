@@ -37,7 +37,7 @@ class Topics(Protocol):
     def name_of(self, topic_id: UUID) -> str | None: ...
 
     def matching(self, regex: str) -> Matched | None:
-        """What an expression matches, maybe in an older version; None where that was not worked out.
+        """Return what an expression matches, maybe as of an older version; None if that is not known yet.
 
         Raises:
             InvalidRegularExpressionError

@@ -26,7 +26,7 @@ _ABANDON = "The member must abandon all its partitions and rejoin."
 
 
 def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
-    """Raises GroupMaxSizeReachedError where one more member is too many."""
+    """Raise GroupMaxSizeReachedError if one more member is too many."""
     if len(group.members) >= max_size and member_id not in group.members:
         raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {max_size} members.")
 
@@ -56,7 +56,7 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
-    """Raises FencedMemberEpochError where a heartbeat's epoch is not the member's.
+    """Raise FencedMemberEpochError if a heartbeat's epoch is not the member's.
 
     The epoch before is good as well, if the member owns nothing that it has not: the answer that told it of the newer
     one was lost.
@@ -90,7 +90,7 @@ def static_joiner(group: ConsumerGroup, member_id: str, instance_id: str, record
 
 
 def check_released(group: ConsumerGroup, member_id: str, instance_id: str) -> None:
-    """Raises UnreleasedInstanceIdError where another member has the instance id and has not left."""
+    """Raise UnreleasedInstanceIdError if another member has the instance id and has not left."""
     existing = group.static_member(instance_id)
     if existing is not None and existing.epoch != STATIC_LEAVE_EPOCH:
         raise UnreleasedInstanceIdError(
