@@ -15,13 +15,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from spark_kafkalog.columns import source_schema
+from spark_kafkalog.offline.offline_options import OfflineOptions, is_offline, refuse_stream
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
-
-from .columns import source_schema
-from .offline.offline_options import OfflineOptions, is_offline, refuse_stream
-from .values.option_names import are_given
-from .values.registry_error import SchemaRegistryError
+from spark_kafkalog.values.option_names import are_given
+from spark_kafkalog.values.registry_error import SchemaRegistryError
 
 if TYPE_CHECKING:
     from spark_kafkalog.values.typed import Typed
@@ -64,7 +63,7 @@ class KafkalogDataSource(DataSource):
     def _typed(self) -> Typed | None:
         """Return how values are decoded (``valueFormat``); None if they stay binary. Asks a schema registry once."""
         if self._values is None and are_given(self.options):
-            from .values.value_types import typed_values
+            from spark_kafkalog.values.value_types import typed_values
 
             self._values = typed_values(self.options, self._any_options.strategy)
         return self._values
@@ -82,13 +81,13 @@ class KafkalogDataSource(DataSource):
         typed = self._typed()
         if typed is None:
             return self._binary_reader(schema)
-        from .values.typed_readers import typed_batch_reader
+        from spark_kafkalog.values.typed_readers import typed_batch_reader
 
         return typed_batch_reader(self._binary_reader, typed, schema)
 
     def _binary_reader(self, schema: StructType) -> DataSourceReader:
         if is_offline(self.options):
-            from .offline.offline_reader import OfflineBatchReader
+            from spark_kafkalog.offline.offline_reader import OfflineBatchReader
 
             return OfflineBatchReader(OfflineOptions.parse(self.options), schema)
         from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
@@ -105,7 +104,7 @@ class KafkalogDataSource(DataSource):
             typed = self._typed()
             if typed is None:
                 return KafkalogStreamReader(options, schema)
-            from .values.typed_readers import typed_stream_reader
+            from spark_kafkalog.values.typed_readers import typed_stream_reader
 
             return typed_stream_reader(lambda binary: KafkalogStreamReader(options, binary), typed, schema)
         except (OptionsError, SchemaRegistryError) as error:
@@ -113,12 +112,12 @@ class KafkalogDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from .sink.batch_writer import KafkalogWriter
+        from spark_kafkalog.sink.batch_writer import KafkalogWriter
 
         return KafkalogWriter(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from .sink.stream_writer import KafkalogStreamWriter
+        from spark_kafkalog.sink.stream_writer import KafkalogStreamWriter
 
         return KafkalogStreamWriter(self.options, schema, overwrite)
 

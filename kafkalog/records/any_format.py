@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import batch
-from .batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
-from .compression import DEFAULT_MAX_SIZE, Buffer
-from .errors import CorruptRecordError
-from .legacy import message_set
-from .legacy.message_set import ENTRY_OVERHEADS, MIN_ENTRY_SIZE
+from kafkalog.records import batch
+from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer
+from kafkalog.records.errors import CorruptRecordError
+from kafkalog.records.legacy import message_set
+from kafkalog.records.legacy.message_set import ENTRY_OVERHEADS, MIN_ENTRY_SIZE
 
 HEADER_SIZES = (*ENTRY_OVERHEADS, HEADER_SIZE)
 """The least bytes of a whole batch, by magic; as many as `read_any_header` needs."""

@@ -42,16 +42,16 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from . import compression
-from .checksum import crc32c
-from .compression import Buffer, Codec
-from .errors import (
+from kafkalog.records import compression
+from kafkalog.records.checksum import crc32c
+from kafkalog.records.compression import Buffer, Codec
+from kafkalog.records.errors import (
     CorruptRecordError,
     InvalidRecordError,
     UnsupportedCompressionTypeError,
     UnsupportedMagicError,
 )
-from .varint import append_varint, read_varint, read_varlong
+from kafkalog.records.varint import append_varint, read_varint, read_varlong
 
 LOG_OVERHEAD = 12
 """Bytes of base_offset and batch_length, which batch_length does not count."""

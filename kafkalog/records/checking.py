@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import compression
-from .any_format import decode_any, header_is_there, read_any_header, verify_any_crc
-from .batch import CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, read_header, records_section
-from .compression import Buffer
-from .errors import CorruptRecordError, InvalidRecordError, RecordsError
-from .kernels import loader
-from .kernels.abi import check_layout as c
-from .kernels.abi import table as t
-from .kernels.abi.status import OK, error_for
-from .kernels.compiled.native import crc32c_address
-from .kernels.plain import log_checking as plain
+from kafkalog.records import compression
+from kafkalog.records.any_format import decode_any, header_is_there, read_any_header, verify_any_crc
+from kafkalog.records.batch import CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, read_header, records_section
+from kafkalog.records.compression import Buffer
+from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.abi import check_layout as c
+from kafkalog.records.kernels.abi import table as t
+from kafkalog.records.kernels.abi.status import OK, error_for
+from kafkalog.records.kernels.compiled.native import crc32c_address
+from kafkalog.records.kernels.plain import log_checking as plain
 
 TABLE_ROWS = 8192
 Table = Any
@@ -36,7 +36,7 @@ def load() -> None:
     global _fast
     if _fast is None:
         loader.load_checking()
-        from .kernels.compiled import log_checking, reading
+        from kafkalog.records.kernels.compiled import log_checking, reading
 
         _fast = (reading.scan_batches, log_checking.check_batches, log_checking.check_records)
 

@@ -41,7 +41,7 @@ from struct import Struct
 import cramjam
 import lz4.frame
 
-from .errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
+from kafkalog.records.errors import CorruptRecordError, RecordTooLargeError, UnsupportedCompressionTypeError
 
 Buffer = bytes | bytearray | memoryview
 

@@ -11,8 +11,8 @@ from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 
-from .batch import Record, encode_batch
-from .errors import InvalidRecordError
+from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.errors import InvalidRecordError
 
 _KEY = Struct(">hh")
 _MARKER = Struct(">hi")

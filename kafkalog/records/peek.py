@@ -6,8 +6,8 @@ through the broker. All of it is what the bytes claim; the code that appends the
 
 from __future__ import annotations
 
-from .batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
-from .legacy.message_set import MIN_ENTRY_SIZE
+from kafkalog.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_FLAG
+from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 
 NO_MAGIC = -1
 """The magic of records that are too short for an entry of any format."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .batch import (
+from kafkalog.records.batch import (
     MIN_RECORD_SIZE,
     NO_PRODUCER_ID,
     BatchHeader,
@@ -21,11 +21,11 @@ from .batch import (
     records_section,
     verify_crc,
 )
-from .compression import DEFAULT_MAX_SIZE, Buffer
-from .errors import InvalidRecordError
-from .kernels import loader
-from .kernels.abi.status import OK, error_for
-from .kernels.plain.reading import Fields
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer
+from kafkalog.records.errors import InvalidRecordError
+from kafkalog.records.kernels import loader
+from kafkalog.records.kernels.abi.status import OK, error_for
+from kafkalog.records.kernels.plain.reading import Fields
 
 
 class ValidatedBatch(NamedTuple):

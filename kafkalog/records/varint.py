@@ -8,7 +8,7 @@ are not.
 
 from __future__ import annotations
 
-from .errors import CorruptRecordError
+from kafkalog.records.errors import CorruptRecordError
 
 Buffer = bytes | bytearray | memoryview
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 
-from .kernels import loader
+from kafkalog.records.kernels import loader
 
 LOADERS = {
     "validation": loader.load_validation,

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from .versions import is_tested
+from spark_kafkalog.compat.versions import is_tested
 
 _MODULE, _NAME = "pyspark.sql.datasource_internal", "_SimpleStreamReaderWrapper"
 

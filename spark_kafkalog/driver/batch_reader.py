@@ -27,9 +27,8 @@ class KafkalogBatchReader(DataSourceReader):
         self._starting, self._ending = options.batch_limits()
 
     def partitions(self) -> Sequence[InputPartition]:
+        from spark_kafkalog.driver.discovery import Discovery
         from spark_kafkalog.plan.byte_sizes import measure_for
-
-        from .discovery import Discovery
 
         discovery = Discovery(self._options)
         try:

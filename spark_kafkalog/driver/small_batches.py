@@ -26,10 +26,9 @@ from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.errors import RecordsError
 from spark_kafkalog.compat.prefetched import WRAPPER
+from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.offsets import OffsetRange, Offsets
 from spark_kafkalog.options.source_options import SourceOptions
-
-from .discovery import Discovery
 
 if TYPE_CHECKING:
     import pyarrow as pa

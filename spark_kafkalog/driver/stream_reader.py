@@ -34,6 +34,9 @@ from spark_kafkalog import offsets
 from spark_kafkalog.columns import columns_of
 from spark_kafkalog.compat.prefetched import RowsInPlanner
 from spark_kafkalog.data_loss import reporter
+from spark_kafkalog.driver.discovery import Discovery
+from spark_kafkalog.driver.group_commits import GroupProgress
+from spark_kafkalog.driver.small_batches import SmallBatches
 from spark_kafkalog.executor.tasks import SmallBatch, read_task, tasks
 from spark_kafkalog.offsets import Offsets, Position
 from spark_kafkalog.options.limits import EARLIEST, Limit
@@ -41,10 +44,6 @@ from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan import admission, byte_sizes
 from spark_kafkalog.plan.ranges import stream_ranges
 from spark_kafkalog.plan.start_and_end import resolve
-
-from .discovery import Discovery
-from .group_commits import GroupProgress
-from .small_batches import SmallBatches
 
 
 class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):

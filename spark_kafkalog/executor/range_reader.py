@@ -26,13 +26,12 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.executor import python_worker
 from spark_kafkalog.executor.batch_pieces import Piece, cut
 from spark_kafkalog.offsets import topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.process_cache import ProcessCache
-
-from . import python_worker
 
 _log = logging.getLogger(__name__)
 

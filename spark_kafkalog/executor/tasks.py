@@ -60,7 +60,7 @@ def read_task(partition: InputPartition, options: SourceOptions, schema: StructT
     if not isinstance(partition, RangePartition):
         # PySpark makes such a partition of an empty list.
         return iter(())
-    from .range_reader import read_range
+    from spark_kafkalog.executor.range_reader import read_range
 
     return read_range(
         TopicPartition(partition.topic, partition.partition),

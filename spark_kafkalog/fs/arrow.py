@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .interface import Entry, File, FileSystem
+from spark_kafkalog.fs.interface import Entry, File, FileSystem
 
 
 class _ArrowFile:

@@ -6,9 +6,9 @@ import fnmatch
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from .interface import Entry, FileSystem
-from .opening import file_system
-from .paths import split
+from spark_kafkalog.fs.interface import Entry, FileSystem
+from spark_kafkalog.fs.opening import file_system
+from spark_kafkalog.fs.paths import split
 
 
 def expand(pattern: str) -> list[Entry]:

@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from spark_kafkalog.fs.interface import Entry, File, Files
+from spark_kafkalog.fs.paths import split
 from spark_kafkalog.process_cache import ProcessCache
-
-from .interface import Entry, File, Files
-from .paths import split
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from .interface import Entry, File, Files
-from .paths import local_path
-from .renaming import rename_without_replacing
+from spark_kafkalog.fs.interface import Entry, File, Files
+from spark_kafkalog.fs.paths import local_path
+from spark_kafkalog.fs.renaming import rename_without_replacing
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -10,12 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from spark_kafkalog.fs.arrow import ArrowFiles
+from spark_kafkalog.fs.hdfs import HdfsFiles
+from spark_kafkalog.fs.interface import Files, FileSystem
+from spark_kafkalog.fs.local import LocalFiles
 from spark_kafkalog.process_cache import ProcessCache
-
-from .arrow import ArrowFiles
-from .hdfs import HdfsFiles
-from .interface import Files, FileSystem
-from .local import LocalFiles
 
 LOCAL: FileSystem = LocalFiles()
 REMOTE: ProcessCache[str, FileSystem] = ProcessCache(8)

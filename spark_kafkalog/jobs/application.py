@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
+from spark_kafkalog.jobs.arguments import UsageError
 from spark_kafkalog.options.parsing import OptionsError
-
-from .arguments import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

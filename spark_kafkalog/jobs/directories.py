@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_kafkalog.compat import file_sink
-
-from .arguments import UsageError
+from spark_kafkalog.jobs.arguments import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,8 +6,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .arguments import sink_options
-from .directories import check_written
+from spark_kafkalog.jobs.arguments import sink_options
+from spark_kafkalog.jobs.directories import check_written
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

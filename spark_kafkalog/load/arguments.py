@@ -7,10 +7,9 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from spark_kafkalog.load.load_options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
 from spark_kafkalog.options.limits import AtEnd, AtOffsets, AtTimestamp
 from spark_kafkalog.options.parsing import parse_offsets
-
-from .load_options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
 
 EXAMPLES = """\
 examples:

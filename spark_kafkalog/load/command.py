@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .arguments import UsageError, client_properties, load_options
-from .load_options import LoadOptions, check_topic, topic_names
+from spark_kafkalog.load.arguments import UsageError, client_properties, load_options
+from spark_kafkalog.load.load_options import LoadOptions, check_topic, topic_names
 
 OK, FAILED, USAGE, LOST_RACE = 0, 1, 2, 3
 
@@ -48,13 +48,12 @@ def exit_code(error: Exception) -> int | None:
     from kafkalog.records.errors import RecordsError
     from spark_kafkalog.data_loss import DataLossError
     from spark_kafkalog.fs.opening import UnsupportedUrlError
+    from spark_kafkalog.load.compact import CompactionError, CompactionRunsError
+    from spark_kafkalog.load.layout.published import LostRaceError, StateError
+    from spark_kafkalog.load.layout.staging import SweptError
+    from spark_kafkalog.load.load_plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
+    from spark_kafkalog.load.runner import TaskFailedError
     from spark_kafkalog.options.parsing import OptionsError
-
-    from .compact import CompactionError, CompactionRunsError
-    from .layout.published import LostRaceError, StateError
-    from .layout.staging import SweptError
-    from .load_plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
-    from .runner import TaskFailedError
 
     if isinstance(error, LostRaceError | CompactionRunsError):
         return LOST_RACE
@@ -82,10 +81,10 @@ def _complain(message: str) -> None:
 
 
 def _load(arguments: argparse.Namespace, context: Context) -> int:
-    from . import job
-    from .layout.published import LostRaceError
-    from .progress_bar import ProgressBar
-    from .runner import Runner, SparkRunner, ThreadRunner
+    from spark_kafkalog.load import job
+    from spark_kafkalog.load.layout.published import LostRaceError
+    from spark_kafkalog.load.progress_bar import ProgressBar
+    from spark_kafkalog.load.runner import Runner, SparkRunner, ThreadRunner
 
     options = load_options(arguments)
     if arguments.dry_run:
@@ -147,7 +146,7 @@ def _loaded_json(loaded: Any) -> dict[str, Any]:
 
 
 def _dry_run(options: LoadOptions, arguments: argparse.Namespace) -> int:
-    from . import job
+    from spark_kafkalog.load import job
 
     planned = [job.plan_topic(options, topic) for topic in options.topics]
     cores = options.min_splits or os.cpu_count() or 1
@@ -192,9 +191,8 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
 def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
     """Return the file system of --to, its path, and the given topics, or all found there."""
     from spark_kafkalog.fs.opening import open_files
-
-    from .job import topic_path
-    from .layout.published import numbers
+    from spark_kafkalog.load.job import topic_path
+    from spark_kafkalog.load.layout.published import numbers
 
     if not arguments.to:
         raise UsageError("--to is missing")
@@ -213,7 +211,7 @@ def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
 
 
 def _status(arguments: argparse.Namespace, context: Context) -> int:
-    from .status import Ends, describe, ends
+    from spark_kafkalog.load.status import Ends, describe, ends
 
     files, root, topics = _topics_of(arguments)
     now: Mapping[str, Ends] = {}
@@ -229,9 +227,9 @@ def _status(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _compact(arguments: argparse.Namespace, context: Context) -> int:
-    from .compact import CompactionError, CompactionRunsError, NotParquetError, compact
-    from .job import topic_path
-    from .runner import Runner, SparkRunner, ThreadRunner
+    from spark_kafkalog.load.compact import CompactionError, CompactionRunsError, NotParquetError, compact
+    from spark_kafkalog.load.job import topic_path
+    from spark_kafkalog.load.runner import Runner, SparkRunner, ThreadRunner
 
     files, root, topics = _topics_of(arguments)
 

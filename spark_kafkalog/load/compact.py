@@ -41,14 +41,13 @@ import pyarrow.parquet as pq
 
 from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
-
-from .formats import SCHEMA, ParquetFormat
-from .layout import published
-from .layout.file_names import COMPACTING, FileName, file_name, load_name, parse_file_name
-from .layout.staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
-from .load_options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
-from .runner import Runner
-from .write import Checksummed
+from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
+from spark_kafkalog.load.layout import published
+from spark_kafkalog.load.layout.file_names import COMPACTING, FileName, file_name, load_name, parse_file_name
+from spark_kafkalog.load.layout.staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
+from spark_kafkalog.load.load_options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
+from spark_kafkalog.load.runner import Runner
+from spark_kafkalog.load.write import Checksummed
 
 SIGN = "compaction-under-way"
 _SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.records.arrow import arrow_schema
-
-from .load_options import COMPRESSION_LEVEL
+from spark_kafkalog.load.load_options import COMPRESSION_LEVEL
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 SCHEMA = arrow_schema(COLUMNS)

@@ -23,20 +23,28 @@ from spark_kafkalog import faults
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.opening import open_files
+from spark_kafkalog.load import compact
+from spark_kafkalog.load.layout import published
+from spark_kafkalog.load.layout.file_names import OFFSETS_FILE
+from spark_kafkalog.load.layout.offsets_document import Lost, Offsets, PartitionOffsets
+from spark_kafkalog.load.layout.staging import Staging, SweptError, sweep
+from spark_kafkalog.load.load_options import LoadOptions
+from spark_kafkalog.load.load_plan import (
+    ChangingTopicError,
+    Plan,
+    PlanError,
+    RecreatedTopicError,
+    Seen,
+    Split,
+    Wanted,
+    plan_load,
+)
+from spark_kafkalog.load.runner import Runner
+from spark_kafkalog.load.write import SplitTask, WrittenFile, WrittenSplit, load_split
 from spark_kafkalog.offsets import Position, topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtOffsets, Limit
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.start_and_end import resolve
-
-from . import compact
-from .layout import published
-from .layout.file_names import OFFSETS_FILE
-from .layout.offsets_document import Lost, Offsets, PartitionOffsets
-from .layout.staging import Staging, SweptError, sweep
-from .load_options import LoadOptions
-from .load_plan import ChangingTopicError, Plan, PlanError, RecreatedTopicError, Seen, Split, Wanted, plan_load
-from .runner import Runner
-from .write import SplitTask, WrittenFile, WrittenSplit, load_split
 
 _MOVERS = 8
 """Concurrent renames: on HDFS each waits for the NameNode's disk."""

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog.load.layout.staging import HEARTBEAT_S, STALE_AFTER_S
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, Limit
 from spark_kafkalog.options.parsing import OptionsError, parse_offsets
 from spark_kafkalog.options.source_options import SourceOptions
-
-from .layout.staging import HEARTBEAT_S, STALE_AFTER_S
 
 FORMATS = ("parquet", "avro", "raw")
 COMPRESSION_LEVEL = 3

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkalog.client.types import TopicPartition
+from spark_kafkalog.load.layout.offsets_document import Lost, Offsets
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.plan.splitting import split as split_ranges
-
-from .layout.offsets_document import Lost, Offsets
 
 By = Mapping[int, int]
 """Partition to offset."""

@@ -12,11 +12,10 @@ from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.fs.interface import Files
+from spark_kafkalog.load.layout import published
+from spark_kafkalog.load.layout.file_names import load_name
+from spark_kafkalog.load.layout.offsets_document import Offsets
 from spark_kafkalog.offsets import topic_mark
-
-from .layout import published
-from .layout.file_names import load_name
-from .layout.offsets_document import Offsets
 
 Table = Callable[[list[str], list[list[str]]], str]
 

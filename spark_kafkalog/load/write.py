@@ -23,12 +23,11 @@ from kafkalog.records.checksum import crc32c
 from spark_kafkalog import faults
 from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.fs.interface import Files
+from spark_kafkalog.load.formats import COLUMNS, WRITERS, FormatWriter
+from spark_kafkalog.load.layout.file_names import HOUR_US, LAST_HOUR, file_name, hour_path
+from spark_kafkalog.load.layout.offsets_document import DataFile, Lost
+from spark_kafkalog.load.load_plan import Split
 from spark_kafkalog.options.source_options import SourceOptions
-
-from .formats import COLUMNS, WRITERS, FormatWriter
-from .layout.file_names import HOUR_US, LAST_HOUR, file_name, hour_path
-from .layout.offsets_document import DataFile, Lost
-from .load_plan import Split
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from kafkalog.records.batch import BatchHeader, decode_batch
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
-
-from .segment import Batches, CorruptLogError
+from spark_kafkalog.offline.segment import Batches, CorruptLogError
 
 
 class Aborted(NamedTuple):

@@ -23,18 +23,17 @@ from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.fs.globs import expand
 from spark_kafkalog.fs.interface import Entry, FileSystem
 from spark_kafkalog.fs.opening import file_system
+from spark_kafkalog.offline import replica_directory, segment_pieces
+from spark_kafkalog.offline.offline_options import OfflineOptions
+from spark_kafkalog.offline.piece_reader import OfflinePartition, read_pieces
+from spark_kafkalog.offline.replica_directory import PartitionLog
+from spark_kafkalog.offline.segment_pieces import Piece
 from spark_kafkalog.options.java_patterns import compile_java
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
 from spark_kafkalog.plan.ranges import batch_ranges
 from spark_kafkalog.plan.start_and_end import resolve
-
-from . import replica_directory, segment_pieces
-from .offline_options import OfflineOptions
-from .piece_reader import OfflinePartition, read_pieces
-from .replica_directory import PartitionLog
-from .segment_pieces import Piece
 
 _log = logging.getLogger(__name__)
 

@@ -32,12 +32,11 @@ from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.executor import python_worker
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
-
-from .aborted_transactions import Aborted, aborted_before
-from .offline_options import OfflineOptions
-from .replica_directory import inspect, load_index, read_small, walk
-from .segment import Batches, CorruptLogError, after_damage
-from .segment_pieces import Piece, Segment
+from spark_kafkalog.offline.aborted_transactions import Aborted, aborted_before
+from spark_kafkalog.offline.offline_options import OfflineOptions
+from spark_kafkalog.offline.replica_directory import inspect, load_index, read_small, walk
+from spark_kafkalog.offline.segment import Batches, CorruptLogError, after_damage
+from spark_kafkalog.offline.segment_pieces import Piece, Segment
 
 _log = logging.getLogger(__name__)
 

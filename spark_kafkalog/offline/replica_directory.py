@@ -19,10 +19,9 @@ from kafkalog.storage.index_arrays import NO_ENTRIES, OffsetEntries, usable_offs
 from kafkalog.storage.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from kafkalog.storage.listing import Listing, SegmentName, listing, snapshots, swapped
 from spark_kafkalog.fs.interface import Entry, File, FileSystem
-
-from . import aborted_transactions
-from .segment import Batches, after_damage
-from .segment_pieces import Check, Segment, floor
+from spark_kafkalog.offline import aborted_transactions
+from spark_kafkalog.offline.segment import Batches, after_damage
+from spark_kafkalog.offline.segment_pieces import Check, Segment, floor
 
 _log = logging.getLogger(__name__)
 

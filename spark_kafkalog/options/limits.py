@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkalog.client.types import TopicPartition
-
-from .parsing import TIMESTAMPS_EXAMPLE, Given, OptionsError, parse_offsets, single_timestamp
+from spark_kafkalog.options.parsing import TIMESTAMPS_EXAMPLE, Given, OptionsError, parse_offsets, single_timestamp
 
 EARLIEST = -2
 LATEST = -1

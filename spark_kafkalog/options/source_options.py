@@ -13,11 +13,20 @@ from difflib import get_close_matches
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
+from spark_kafkalog.options.parsing import (
+    Given,
+    OptionsError,
+    boolean,
+    duration,
+    not_negative,
+    positive,
+    positive_int32,
+    size,
+    size_or_none,
+)
+from spark_kafkalog.options.subscription import Strategy, parse_strategy
 from spark_kafkalog.values.option_names import NAMES as _VALUE_OPTIONS
-
-from .limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
-from .parsing import Given, OptionsError, boolean, duration, not_negative, positive, positive_int32, size, size_or_none
-from .subscription import Strategy, parse_strategy
 
 _log = logging.getLogger(__name__)
 

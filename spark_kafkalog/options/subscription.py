@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkalog.client.types import TopicPartition
-
-from .java_patterns import PatternError, compile_java
-from .parsing import Given, OptionsError, parse_partitions
+from spark_kafkalog.options.java_patterns import PatternError, compile_java
+from spark_kafkalog.options.parsing import Given, OptionsError, parse_partitions
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 

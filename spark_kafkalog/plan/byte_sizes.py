@@ -24,9 +24,8 @@ from typing import NamedTuple
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.offsets import OffsetRange, Offsets
 from spark_kafkalog.options.source_options import SourceOptions
-
-from .admission import apportion
-from .splitting import Measure, divide
+from spark_kafkalog.plan.admission import apportion
+from spark_kafkalog.plan.splitting import Measure, divide
 
 SAMPLES = 8
 """Headers sampled in a range of offsets that is to be cut."""

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalog.client.types import TopicPartition
-
-from .transactional.claim import BatchWrote, Claim
-from .transactional.ledger_record import TaskTransaction
+from spark_kafkalog.sink.transactional.claim import BatchWrote, Claim
+from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 
 _log = logging.getLogger(__name__)
 

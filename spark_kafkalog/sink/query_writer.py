@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from .message import TaskWrote, tell, written_together
-from .sink_columns import SinkColumns
-from .sink_options import SinkOptions
+from spark_kafkalog.sink.message import TaskWrote, tell, written_together
+from spark_kafkalog.sink.sink_columns import SinkColumns
+from spark_kafkalog.sink.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from .transactional.claim import Claim
+    from spark_kafkalog.sink.transactional.claim import Claim
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -36,21 +36,21 @@ class QueryWriter:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._options.once is not None and self._claim is None:
-            from .transactional.commit_driver import Driver
+            from spark_kafkalog.sink.transactional.commit_driver import Driver
 
             self._claim = Driver(self._options.once).claim()
         return dict(self.__dict__)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         """Write the rows of one task."""
-        from .task_writer import write_rows
+        from spark_kafkalog.sink.task_writer import write_rows
 
         return write_rows(iterator, self._options, self._columns, self._claim, streaming=self._streaming)
 
     def _commit(self, messages: Messages, batch: int | None, what: str) -> None:
         together = written_together(messages)
         if self._options.once is not None and together is not None:
-            from .transactional.commit_driver import Driver
+            from spark_kafkalog.sink.transactional.commit_driver import Driver
 
             if not Driver(self._options.once).commit(together, batch):
                 logging.getLogger(__name__).warning("%s was written before; it is not written again", what)
@@ -63,7 +63,7 @@ class QueryWriter:
             return False
         together = written_together(messages)
         if together is not None:
-            from .transactional.commit_driver import Driver
+            from spark_kafkalog.sink.transactional.commit_driver import Driver
 
             Driver(self._options.once).abort(together)
         return True

@@ -16,8 +16,7 @@ from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import ProducerConfig
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 from spark_kafkalog.options.parsing import OptionsError
-
-from .transactional.transaction_options import OnceOptions
+from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 __all__ = ["OptionsError", "SinkOptions"]
 

@@ -9,11 +9,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from spark_kafkalog.options.parsing import OptionsError
-
-from .message import tell
-from .query_writer import QueryWriter
-from .sink_columns import SinkColumns
-from .sink_options import SinkOptions
+from spark_kafkalog.sink.message import tell
+from spark_kafkalog.sink.query_writer import QueryWriter
+from spark_kafkalog.sink.sink_columns import SinkColumns
+from spark_kafkalog.sink.sink_options import SinkOptions
 
 
 class KafkalogStreamWriter(QueryWriter, DataSourceStreamArrowWriter):

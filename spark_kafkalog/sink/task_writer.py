@@ -14,11 +14,10 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
 from spark_kafkalog.executor import python_worker
-
-from .message import TaskWrote, Written
-from .sink_columns import SinkColumns
-from .sink_options import SinkOptions
-from .transactional.claim import Claim
+from spark_kafkalog.sink.message import TaskWrote, Written
+from spark_kafkalog.sink.sink_columns import SinkColumns
+from spark_kafkalog.sink.sink_options import SinkOptions
+from spark_kafkalog.sink.transactional.claim import Claim
 
 
 def write_rows(
@@ -39,7 +38,7 @@ def write_rows(
     """
     with python_worker.task():
         if claim is not None:
-            from .transactional.task_attempt import micro_batch, write_in_transaction
+            from spark_kafkalog.sink.transactional.task_attempt import micro_batch, write_in_transaction
 
             def run(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskWrote:
                 return _Task(producer, options).run(rows, columns)

@@ -45,9 +45,8 @@ from pyspark.sql.types import (
 )
 
 from spark_kafkalog.compat import avro
-
-from .arrow_types import arrow_type
-from .schema_registry import RegisteredSchema
+from spark_kafkalog.values.arrow_types import arrow_type
+from spark_kafkalog.values.schema_registry import RegisteredSchema
 
 _log = logging.getLogger(__name__)
 

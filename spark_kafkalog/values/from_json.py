@@ -43,8 +43,7 @@ from pyspark.sql.types import (
 )
 
 from kafkalog.records.arrow.json_text import first_not_enclosed
-
-from .arrow_types import arrow_type, parts
+from spark_kafkalog.values.arrow_types import arrow_type, parts
 
 SLOW_ROWS = 16
 """A part of at most this many records is parsed one by one instead of being cut further."""

@@ -20,7 +20,7 @@ from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from .registry_error import SchemaRegistryError
+from spark_kafkalog.values.registry_error import SchemaRegistryError
 
 __all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "SchemaRegistryError"]
 

@@ -17,10 +17,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
-
-from .arrow_types import nullable
-from .schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
-from .value_options import ValueOptions
+from spark_kafkalog.values.arrow_types import nullable
+from spark_kafkalog.values.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
+from spark_kafkalog.values.value_options import ValueOptions
 
 VALUE = "value"
 
@@ -108,10 +107,10 @@ class Typed:
     def _decoder(self) -> Any:
         assert self.value is not None
         if self.options.format == "json":
-            from .from_json import JsonDecoder
+            from spark_kafkalog.values.from_json import JsonDecoder
 
             return JsonDecoder(self.value)
-        from .from_avro import AvroDecoder
+        from spark_kafkalog.values.from_avro import AvroDecoder
 
         assert self.reader is not None
         lookup = None if self.options.registry is None else self._schema_of_id
@@ -133,7 +132,7 @@ class Typed:
 
 
 def checked_json(schema: StructType, where: str) -> StructType:
-    from .from_json import check_supported
+    from spark_kafkalog.values.from_json import check_supported
 
     try:
         check_supported(schema)

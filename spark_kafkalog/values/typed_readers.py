@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.compat.filters import takes_filters
 from spark_kafkalog.compat.prefetched import RowsInPlanner
-
-from .typed import Typed
+from spark_kafkalog.values.typed import Typed
 
 _log = logging.getLogger(__name__)
 

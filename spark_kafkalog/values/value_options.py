@@ -10,11 +10,10 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.columns import COLUMNS
 from spark_kafkalog.options.parsing import Given, OptionsError, not_negative, positive
-
-from .arrow_types import nullable
-from .ddl import DdlError, parse_ddl
-from .option_names import NAMES, REGISTRY
-from .schema_registry import RegistryConfig
+from spark_kafkalog.values.arrow_types import nullable
+from spark_kafkalog.values.ddl import DdlError, parse_ddl
+from spark_kafkalog.values.option_names import NAMES, REGISTRY
+from spark_kafkalog.values.schema_registry import RegistryConfig
 
 FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
-
-from .schema_registry import RegisteredSchema, SchemaRegistry
-from .typed import Typed, checked_json
-from .value_options import ValueOptions
+from spark_kafkalog.values.schema_registry import RegisteredSchema, SchemaRegistry
+from spark_kafkalog.values.typed import Typed, checked_json
+from spark_kafkalog.values.value_options import ValueOptions
 
 
 def typed_values(options: Mapping[str, str], strategy: Strategy) -> Typed | None:
@@ -32,7 +31,7 @@ def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
     if options.format == "json":
         schema = options.json_schema
         return Typed(options, None if schema is None else checked_json(schema, "valueSchema"))
-    from .from_avro import AvroSchemaError, spark_type
+    from spark_kafkalog.values.from_avro import AvroSchemaError, spark_type
 
     reader, where = _reader_schema(options, topics)
     try:

@@ -12,7 +12,7 @@ Import `arrow_schema`, `decode_arrow` and `encode_arrow` from here.
 
 from __future__ import annotations
 
-from .decode import arrow_schema, decode_arrow
-from .encode import encode_arrow
+from kafkalog.records.arrow.decode import arrow_schema, decode_arrow
+from kafkalog.records.arrow.encode import encode_arrow
 
 __all__ = ["arrow_schema", "decode_arrow", "encode_arrow"]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.records.arrow.columns import TYPES, Columns
+from kafkalog.records.arrow.scratch import Scratch
 from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, decode_batch
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer, Codec
@@ -22,9 +24,6 @@ from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import table as t
 from kafkalog.records.kernels.abi.status import OK, error_for
 from kafkalog.records.kernels.compiled.native import crc32c_address, lz4_address
-
-from .columns import TYPES, Columns
-from .scratch import Scratch
 
 OFFSET_MAX = (1 << 31) - 1 - t.SLACK
 """Bytes that 32-bit Arrow offsets can count, less what buffers take beyond."""

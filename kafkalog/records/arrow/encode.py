@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.records.arrow.columns import HEADERS_TYPE
 from kafkalog.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -26,8 +27,6 @@ from kafkalog.records.compression import Codec, compress
 from kafkalog.records.errors import InvalidRecordError, RecordTooLargeError
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import table as t
-
-from .columns import HEADERS_TYPE
 
 ArrayLike: TypeAlias = pa.Array | pa.ChunkedArray
 

@@ -28,11 +28,10 @@ The modules:
 
 from __future__ import annotations
 
+from kafkalog.records.cleaning.batch_filter import BatchFilter, Written
+from kafkalog.records.cleaning.loops import PLAIN, Functions, load, loaded
+from kafkalog.records.cleaning.offset_map import OffsetMap
 from kafkalog.records.kernels.abi.clean_layout import DONE, FULL, SPECIAL
-
-from .batch_filter import BatchFilter, Written
-from .loops import PLAIN, Functions, load, loaded
-from .offset_map import OffsetMap
 
 __all__ = [
     "DONE",

@@ -16,13 +16,12 @@ from kafkalog.records.batch import (
     read_header,
     verify_crc,
 )
+from kafkalog.records.cleaning.loops import readable, writable
+from kafkalog.records.cleaning.offset_map import OffsetMap
+from kafkalog.records.cleaning.room import not_records, uncompressed
 from kafkalog.records.compression import Codec, compress
 from kafkalog.records.kernels.abi import clean_layout as c
 from kafkalog.records.kernels.compiled import native
-
-from .loops import readable, writable
-from .offset_map import OffsetMap
-from .room import not_records, uncompressed
 
 _INDEX_ROWS = 4096
 

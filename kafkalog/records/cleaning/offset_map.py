@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from kafkalog.records.batch import BatchHeader, Record, verify_crc
+from kafkalog.records.cleaning.loops import Functions, load, readable
+from kafkalog.records.cleaning.room import Room, not_records, uncompressed
 from kafkalog.records.kernels.abi import clean_layout as c
 from kafkalog.records.kernels.compiled import native
 from kafkalog.records.kernels.plain import log_cleaning as plain
-
-from .loops import Functions, load, readable
-from .room import Room, not_records, uncompressed
 
 MOST_SLOTS = (1 << 31) - 1
 _SECRET = (

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .plain import reading as plain_reading
+from kafkalog.records.kernels.plain import reading as plain_reading
 
 if TYPE_CHECKING:
     from kafkalog.records.compression import Buffer
@@ -76,7 +76,7 @@ def load_validation() -> None:
 
 def _serve_validation() -> None:
     global _validation_ready, validate_records
-    from .compiled import reading
+    from kafkalog.records.kernels.compiled import reading
 
     # The entry point is what the dispatcher calls once it has looked at the arguments' types. It takes whatever has a
     # buffer, and costs 0.2 us where dispatch over numpy arrays costs 0.7.
@@ -162,27 +162,27 @@ def _prepare(what: str, signatures: _Signatures) -> None:
 
 
 def _signatures() -> Iterator[tuple[Any, Any]]:
-    from .compiled import reading, rows, text, unpacking, writing
+    from kafkalog.records.kernels.compiled import reading, rows, text, unpacking, writing
 
     for module in (reading, writing, unpacking, text, rows):
         yield from module.SIGNATURES.items()
 
 
 def _validation() -> Iterator[tuple[Any, Any]]:
-    from .compiled import reading
+    from kafkalog.records.kernels.compiled import reading
 
     yield reading.validate_records, reading.SIGNATURES[reading.validate_records]
 
 
 def _cleaning_signatures() -> Iterator[tuple[Any, Any]]:
-    from .compiled import batch_filtering, key_indexing
+    from kafkalog.records.kernels.compiled import batch_filtering, key_indexing
 
     yield from key_indexing.SIGNATURES.items()
     yield from batch_filtering.SIGNATURES.items()
 
 
 def _upgrading_signatures() -> Iterator[tuple[Any, Any]]:
-    from .compiled import upgrading
+    from kafkalog.records.kernels.compiled import upgrading
 
     yield from upgrading.SIGNATURES.items()
 
@@ -237,7 +237,7 @@ def _writable_cache(kernels: Callable[[], Iterator[tuple[Any, Any]]] = _signatur
 
 
 def _checking_signatures() -> Iterator[tuple[Any, Any]]:
-    from .compiled import log_checking, reading
+    from kafkalog.records.kernels.compiled import log_checking, reading
 
     yield reading.scan_batches, reading.SIGNATURES[reading.scan_batches]
     yield from log_checking.SIGNATURES.items()

@@ -27,8 +27,7 @@ from kafkalog.records.batch import (
 )
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer, Codec
 from kafkalog.records.errors import UnsupportedCompressionTypeError
-
-from .message_set import decode_entry, encode_message_set, iter_entries
+from kafkalog.records.legacy.message_set import decode_entry, encode_message_set, iter_entries
 
 RUN_RECORDS = 4096
 """Messages without compression stand alone; so many of them share a batch of v2 at most."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
-
-from .file_names import OFFSETS_FILE, load_name, load_number
-from .offsets_document import DocumentError, Offsets
+from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, load_name, load_number
+from spark_kafkalog.load.layout.offsets_document import DocumentError, Offsets
 
 
 class StateError(RuntimeError):

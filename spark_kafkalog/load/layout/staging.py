@@ -28,8 +28,7 @@ from typing import Self
 
 from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
-
-from .file_names import STAGING
+from spark_kafkalog.load.layout.file_names import STAGING
 
 HEARTBEAT_S = 10.0
 STALE_AFTER_S = 600.0

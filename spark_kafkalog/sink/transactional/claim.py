@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .ledger_record import TaskTransaction
+from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 
 
 @dataclass(frozen=True)

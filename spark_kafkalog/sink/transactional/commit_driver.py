@@ -12,13 +12,17 @@ from contextlib import closing
 
 from kafkalog.client.cluster import Cluster
 from spark_kafkalog import faults
-
-from .claim import BatchWrote, Claim
-from .errors import LateBatchError, LostTransactionsError, OldCheckpointError, TakenOverError
-from .ledger import Ledger, ledger_topic
-from .ledger_record import Record, State
-from .transaction_ends import abort_all, commit_all, open_transactions
-from .transaction_options import OnceOptions
+from spark_kafkalog.sink.transactional.claim import BatchWrote, Claim
+from spark_kafkalog.sink.transactional.errors import (
+    LateBatchError,
+    LostTransactionsError,
+    OldCheckpointError,
+    TakenOverError,
+)
+from spark_kafkalog.sink.transactional.ledger import Ledger, ledger_topic
+from spark_kafkalog.sink.transactional.ledger_record import Record, State
+from spark_kafkalog.sink.transactional.transaction_ends import abort_all, commit_all, open_transactions
+from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 SAFE_SHARE = 0.9
 """A batch that took more than this share of ``transaction.timeout.ms`` is refused: commits could come too late."""

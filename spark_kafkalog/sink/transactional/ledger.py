@@ -18,9 +18,8 @@ from kafkalog.client.transaction_requests import TransactionRequests
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, OffsetMetadataTooLargeError, error_for
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-
-from .errors import LedgerError, TakenOverError
-from .ledger_record import Record, decode, encode
+from spark_kafkalog.sink.transactional.errors import LedgerError, TakenOverError
+from spark_kafkalog.sink.transactional.ledger_record import Record, decode, encode
 
 WRITE_TIMEOUT_MS = 60_000
 """A writing of a driver that died is aborted by the next driver, or after this time."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from .errors import LedgerError
+from spark_kafkalog.sink.transactional.errors import LedgerError
 
 PIECE_CHARACTERS = 4096
 _FORMAT = "k1"

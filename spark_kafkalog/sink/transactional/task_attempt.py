@@ -16,11 +16,10 @@ from spark_kafkalog.compat import micro_batch as properties
 from spark_kafkalog.compat.versions import TESTED
 from spark_kafkalog.sink.message import TaskWrote
 from spark_kafkalog.sink.sink_options import SinkOptions
-
-from .claim import Claim
-from .errors import UnknownMicroBatchError
-from .ledger_record import TaskTransaction
-from .transactional_ids import of_process
+from spark_kafkalog.sink.transactional.claim import Claim
+from spark_kafkalog.sink.transactional.errors import UnknownMicroBatchError
+from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
+from spark_kafkalog.sink.transactional.transactional_ids import of_process
 
 ABORT_S = 10.0
 """How long a failed attempt waits for its transaction to be aborted; after that, the driver has to do it."""

@@ -17,9 +17,8 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from spark_kafkalog import faults
-
-from .ledger_record import TaskTransaction
-from .transactional_ids import is_task_name
+from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
+from spark_kafkalog.sink.transactional.transactional_ids import is_task_name
 
 T = TypeVar("T")
 

@@ -7,8 +7,7 @@ These numbers are part of the compiled kernels. If you change one, change `compi
 from __future__ import annotations
 
 from kafkalog.records import batch
-
-from . import table
+from kafkalog.records.kernels.abi import table
 
 # How a loop over batches ended.
 DONE = 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import memory
+from kafkalog.records.kernels.checked import memory
 
 _KERNELS = Path(__file__).parents[1]
 _CACHES = Path(__file__).parent / "__pycache__" / "kernels"

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numba.extending
 
+from kafkalog.records.kernels.checked.memory import ACCESS_SYMBOL, ARRAY_SYMBOL, OutOfBoundsError, provide
 from kafkalog.records.kernels.compiled import intrinsics as unchecked
-
-from .memory import ACCESS_SYMBOL, ARRAY_SYMBOL, OutOfBoundsError, provide
 
 INT = unchecked.INT
 INTS = unchecked.INTS

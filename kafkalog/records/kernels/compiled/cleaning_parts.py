@@ -16,8 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.records.kernels.abi import clean_layout as c
-
-from .intrinsics import (
+from kafkalog.records.kernels.compiled.intrinsics import (
     INLINE,
     INNER,
     big_endian_64,
@@ -28,7 +27,7 @@ from .intrinsics import (
     njit,
     prefetch,
 )
-from .unpacking import SNAPPY, lz4_block_max, unpack_lz4, unpack_snappy
+from kafkalog.records.kernels.compiled.unpacking import SNAPPY, lz4_block_max, unpack_lz4, unpack_snappy
 
 FAILED = -1
 LOW_63 = 0x7FFFFFFFFFFFFFFF

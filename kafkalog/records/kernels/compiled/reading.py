@@ -16,8 +16,7 @@ import numpy as np
 
 from kafkalog.records.kernels.abi import status as s
 from kafkalog.records.kernels.abi import table as t
-
-from .intrinsics import (
+from kafkalog.records.kernels.compiled.intrinsics import (
     INLINE,
     INNER,
     INT,

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.records.kernels.abi import hash_layout as layout
-
-from .intrinsics import (
+from kafkalog.records.kernels.compiled.intrinsics import (
     INLINE,
     INTS,
     OPTIONS,

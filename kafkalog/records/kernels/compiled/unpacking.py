@@ -15,8 +15,7 @@ from typing import Any
 
 from kafkalog.records.compression import LZ4_MAGIC, XERIAL_HEADER, XERIAL_MAGIC, Codec
 from kafkalog.records.kernels.abi import table as t
-
-from .intrinsics import (
+from kafkalog.records.kernels.compiled.intrinsics import (
     INLINE,
     INNER,
     INT,

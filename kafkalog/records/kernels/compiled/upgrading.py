@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from kafkalog.records.kernels.abi import upgrade_layout as u
-
-from .intrinsics import (
+from kafkalog.records.kernels.compiled.intrinsics import (
     INLINE,
     INNER,
     INT,

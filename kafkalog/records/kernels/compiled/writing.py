@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.records.kernels.abi import table as t
-
-from .intrinsics import (
+from kafkalog.records.kernels.compiled.intrinsics import (
     INLINE,
     INNER,
     INT,

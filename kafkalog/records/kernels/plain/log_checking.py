@@ -7,8 +7,7 @@ from typing import Any
 from kafkalog.records.compression import Buffer
 from kafkalog.records.kernels.abi import check_layout as c
 from kafkalog.records.kernels.abi import status as s
-
-from .reading import Fields, _StopError
+from kafkalog.records.kernels.plain.reading import Fields, _StopError
 
 
 def check_records(data: Buffer, start: int, end: int, count: int, last_delta: int, counts: Any) -> tuple[int, int]:
