@@ -15,17 +15,9 @@ from typing import Any
 import numpy as np
 
 from kafkalog.records.kernels.abi import clean_layout as c
-from kafkalog.records.kernels.compiled.cleaning_parts import (
-    LOW_63,
-    fetch_ahead,
-    find,
-    hash_key,
-    ordinary,
-    record_at,
-    unpack,
-    varint,
-)
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .cleaning_parts import LOW_63, fetch_ahead, find, hash_key, ordinary, record_at, unpack, varint
+from .intrinsics import (
     INLINE,
     INNER,
     INT,
@@ -44,7 +36,7 @@ from kafkalog.records.kernels.compiled.intrinsics import (
     store_64,
     types,
 )
-from kafkalog.records.kernels.compiled.unpacking import LZ4
+from .unpacking import LZ4
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT = types.Array(types.uint8, 1, "C")

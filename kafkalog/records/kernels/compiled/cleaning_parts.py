@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.records.kernels.abi import clean_layout as c
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .intrinsics import (
     INLINE,
     INNER,
     big_endian_64,
@@ -27,7 +28,7 @@ from kafkalog.records.kernels.compiled.intrinsics import (
     njit,
     prefetch,
 )
-from kafkalog.records.kernels.compiled.unpacking import SNAPPY, lz4_block_max, unpack_lz4, unpack_snappy
+from .unpacking import SNAPPY, lz4_block_max, unpack_lz4, unpack_snappy
 
 FAILED = -1
 LOW_63 = 0x7FFFFFFFFFFFFFFF

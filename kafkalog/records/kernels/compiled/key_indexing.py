@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from kafkalog.records.kernels.abi import clean_layout as c
-from kafkalog.records.kernels.compiled.cleaning_parts import fetch_ahead, find, hash_key, ordinary, record_at, unpack
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .cleaning_parts import fetch_ahead, find, hash_key, ordinary, record_at, unpack
+from .intrinsics import (
     INLINE,
     INNER,
     INT,
@@ -29,7 +30,7 @@ from kafkalog.records.kernels.compiled.intrinsics import (
     store_64,
     types,
 )
-from kafkalog.records.kernels.compiled.unpacking import LZ4, SNAPPY
+from .unpacking import LZ4, SNAPPY
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT = types.Array(types.uint8, 1, "C")

@@ -14,19 +14,8 @@ import numpy as np
 from kafkalog.records.kernels.abi import check_layout as c
 from kafkalog.records.kernels.abi import status as s
 from kafkalog.records.kernels.abi import table as t
-from kafkalog.records.kernels.compiled.intrinsics import (
-    INLINE,
-    INNER,
-    INT,
-    OPTIONS,
-    TABLE,
-    WORDS,
-    address,
-    byte,
-    call_crc32c,
-    njit,
-    types,
-)
+
+from .intrinsics import INLINE, INNER, INT, OPTIONS, TABLE, WORDS, address, byte, call_crc32c, njit, types
 
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from kafkalog.records.kernels.abi import status as s
 from kafkalog.records.kernels.abi import table as t
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .intrinsics import (
     INLINE,
     INNER,
     INT,

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.records.kernels.abi import hash_layout as layout
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .intrinsics import (
     INLINE,
     INTS,
     OPTIONS,

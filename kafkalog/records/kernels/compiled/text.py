@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalog.records.kernels.compiled.intrinsics import INT, OPTIONS, byte, load_32, njit
+from .intrinsics import (
+    INT,
+    OPTIONS,
+    byte,
+    load_32,
+    njit,
+)
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
 _SQUARE, _CURLY = 0x5B, 0x7B  # the closing ones are two more

@@ -15,7 +15,8 @@ from typing import Any
 
 from kafkalog.records.compression import LZ4_MAGIC, XERIAL_HEADER, XERIAL_MAGIC, Codec
 from kafkalog.records.kernels.abi import table as t
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .intrinsics import (
     INLINE,
     INNER,
     INT,

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from kafkalog.records.kernels.abi import upgrade_layout as u
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .intrinsics import (
     INLINE,
     INNER,
     INT,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalog.records.kernels.abi import table as t
-from kafkalog.records.kernels.compiled.intrinsics import (
+
+from .intrinsics import (
     INLINE,
     INNER,
     INT,
