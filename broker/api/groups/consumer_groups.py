@@ -10,10 +10,11 @@ from kafkalog.protocol.messages import consumer_group_describe, consumer_group_h
 
 NAMED_AT_ONCE = 10_000
 """Topic names of a request that are looked at before other connections get their turn."""
-MOST_OWNED = 200_000
-"""Partitions that a member may own: as many as Apache Kafka advises for a whole cluster on ZooKeeper.
+MOST_NAMED = MOST_OWNED = 200_000
+"""Topics that a member may be subscribed to by name, and partitions that it may own.
 
-Apache Kafka sets no bound. A group compares all of them in one turn.
+So many partitions are what Apache Kafka advises for a whole cluster on ZooKeeper. It sets no bound itself. A group
+looks at all of them in one turn.
 """
 
 
@@ -41,6 +42,7 @@ async def _distinct(request: Request, names: list[str]) -> list[str]:
     """Return the names without repetitions, in the order of the first of each.
 
     Raises:
+        InvalidRequestError: there are more than `MOST_NAMED`.
         UnknownServerError: no record of the group can hold them. As by Apache Kafka, which finds that out when it
             stores the member, after it has made an assignment.
         KafkaError: the group's coordinator is not here.
@@ -53,10 +55,13 @@ async def _distinct(request: Request, names: list[str]) -> list[str]:
     turn = request.take_turns()
     for begin in range(0, len(names), NAMED_AT_ONCE):
         some = dict.fromkeys(names[begin : begin + NAMED_AT_ONCE])
-        size += sum(len(name) for name in some.keys() - distinct.keys())
+        # In the record a name has its length before it.
+        size += sum(len(name.encode()) + 1 for name in some.keys() - distinct.keys())
         if size > most:
             raise UnknownServerError
         distinct |= some
+        if len(distinct) > MOST_NAMED:
+            raise InvalidRequestError(f"SubscribedTopicNames has more than {MOST_NAMED} topics.")
         if turn.is_over:
             await turn.end()
     return list(distinct)

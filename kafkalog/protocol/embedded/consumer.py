@@ -34,8 +34,9 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import TypeVar
 
-from kafkalog.protocol.codec import decode_message, encode_message
-from kafkalog.protocol.primitives import ProtocolError
+from kafkalog.protocol.codec import decode_message, decode_within, encode_message
+from kafkalog.protocol.decoder import ELEMENT_COST
+from kafkalog.protocol.primitives import ProtocolError, TooManyEntriesError
 from kafkalog.protocol.schema import INT32, STRING, Message, Struct, array, bytes_, int32, string
 
 PROTOCOL_TYPE = "consumer"
@@ -113,15 +114,17 @@ def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
     return _decode(ConsumerAssignment, data, "assignment")
 
 
-def subscribed_topics(data: bytes | memoryview) -> frozenset[str] | None:
-    """Return the topics of a subscription, or None where the bytes are no subscription.
+def subscribed_topics(data: bytes | memoryview, most: int) -> frozenset[str] | None:
+    """Return the topics of a subscription, or None where the bytes are no subscription or name more than ``most``.
 
     Only the fields of version 0 are read, as Kafka's coordinator does: what follows may be damaged.
     """
     try:
         version_of(data)
-        return frozenset(decode_message(ConsumerSubscription, 0, data, _VERSION.size)[0].topics)
-    except ProtocolError:
+        budget = most * ELEMENT_COST + len(data)
+        topics = decode_within(ConsumerSubscription, 0, memoryview(data), _VERSION.size, budget).topics
+        return None if len(topics) > most else frozenset(topics)
+    except (ProtocolError, TooManyEntriesError):
         return None
 
 

@@ -23,8 +23,8 @@ from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, subscribed_topics
 from kafkalog.protocol.errors import NonEmptyGroupError
 
-MOST_READ = 1 << 20
-"""Bytes of its members' subscriptions that a group reads for the topics in them; no record has more by default."""
+MOST_TOPICS = 200_000
+"""Topics in its members' subscriptions that a group reads in one turn; a topic counts for each member that names it."""
 
 
 class ClassicGroupState(Enum):
@@ -155,21 +155,16 @@ def stored_members(value: records.GroupMetadataValue) -> Iterator[Member]:
 def _topics(members: Iterable[Member], protocol_type: str | None, protocol_name: str | None) -> frozenset[str] | None:
     """Return the topics that members are subscribed to, or None where that is not known.
 
-    It is not known where a subscription cannot be read, or where all of them are too large to be read in one turn.
+    It is not known where a subscription cannot be read, or where there are more than `MOST_TOPICS`.
     """
     if protocol_type != PROTOCOL_TYPE:
         return None
-    subscriptions: list[bytes] = []
-    for member in members:
-        if protocol_name is None:
-            return None
-        subscriptions.append(member.metadata(protocol_name))
-    if sum(map(len, subscriptions)) > MOST_READ:
-        return None
     topics: set[str] = set()
-    for subscription in subscriptions:
-        found = subscribed_topics(subscription)
+    left = MOST_TOPICS
+    for member in members:
+        found = None if protocol_name is None else subscribed_topics(member.metadata(protocol_name), left)
         if found is None:
             return None
+        left -= len(found)
         topics |= found
     return frozenset(topics)
