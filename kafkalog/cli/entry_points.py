@@ -42,11 +42,12 @@ def find_commands() -> list[Command]:
         module, _, attribute = value.partition(":")
         try:
             table: Iterable[Command] = getattr(import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+            commands = {command.name: command for command in table}
+        except Exception as error:
+            # Whatever is wrong with another package, this one's commands work.
             print(f"kafkalog: the commands of {name} ({value}) cannot be loaded: {error}", file=sys.stderr)
             continue
-        for command in table:
-            found.setdefault(command.name, command)
+        found = commands | found
     if not found:
         raise NoCommandsError(
             "the metadata of this installation names no commands; "

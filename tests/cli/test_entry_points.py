@@ -56,7 +56,7 @@ def test_another_package_adds_commands(tmp_path: Path, monkeypatch: pytest.Monke
     assert call("zoo").out == ["fed"]
 
 
-@pytest.mark.parametrize("value", ["no_such_module:TABLE", "kafkalog.cli.command:NO_TABLE"])
+@pytest.mark.parametrize("value", ["no_such_module:TABLE", "kafkalog.cli.command:NO_TABLE", "sys:path", "sys:maxsize"])
 def test_a_table_that_cannot_be_loaded_leaves_the_other_commands(
     value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
