@@ -40,9 +40,9 @@ class Admin(Closing):
         self._own_cluster = cluster is None
         self._config = config
         self.cluster = cluster or Cluster(config)
-        self.topics = TopicAdmin(self.cluster)
+        self.topics = TopicAdmin(self.cluster, config)
         """Create, delete, describe and grow topics; delete their oldest records."""
-        self.configs = ConfigAdmin(self.cluster)
+        self.configs = ConfigAdmin(self.cluster, config)
         """Read and change configurations."""
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import about
 from kafkalog.client.retry import Retry
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -104,8 +105,9 @@ class ConfigChange(NamedTuple):
 class ConfigAdmin:
     """The part of `Admin` that administers configurations, over the connections of ``cluster``."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
         self._cluster = cluster
+        self._config = config or cluster.config
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
@@ -190,7 +192,7 @@ class ConfigAdmin:
     def _to_resource(self, resource: ConfigResource, request: Any) -> Any:
         """Send a request about one broker's configuration to that broker, and any other request to any broker."""
         if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
-            retry = Retry(self._cluster.config)
+            retry = Retry(self._config)
             known = self._cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
             if int(resource.name) not in known:
                 there = ", ".join(map(str, sorted(known)))

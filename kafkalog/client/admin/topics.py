@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import about
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
@@ -52,8 +53,9 @@ class NewTopic(NamedTuple):
 class TopicAdmin:
     """The part of `Admin` that administers topics, over the connections of ``cluster``."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
         self._cluster = cluster
+        self._config = config or cluster.config
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
         """Create topics; with ``validate_only``, only find out whether they could be created.
@@ -155,7 +157,7 @@ class TopicAdmin:
             PolicyViolationError: The topic is compacted, and its cleanup policy does not delete.
             UnknownTopicOrPartitionError: There is no such partition.
         """
-        retry = Retry(self._cluster.config)
+        retry = Retry(self._config)
         done: dict[TopicPartition, int] = {}
         while True:
             left = {tp: offset for tp, offset in before.items() if tp not in done}
@@ -168,7 +170,7 @@ class TopicAdmin:
                 self._cluster.forget({tp.topic for tp in left})
 
     def _timeout_ms(self, retry: Retry) -> int:
-        return round(min(retry.left, self._cluster.config.request_timeout) * 1000)
+        return round(min(retry.left, self._config.request_timeout) * 1000)
 
     def _change_topics(
         self, topics: list[Any], build: Callable[[list[Any], Retry], Any], results: Callable[[Any], Iterable[Any]]
