@@ -92,9 +92,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None, object, object]:
     """Report processes whose refusal the test did not notice."""
-    result = yield
-    guard.check()
-    return result
+    try:
+        return (yield)
+    finally:
+        guard.check()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from broker.system.page_cache import file_resident, pread_resident, read_in, rea
 from tests.log.support import NOW, open_log
 from tests.log.support import batch as log_batch
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import batch, fetch, produce
+from tests.support.wire import batch, create_topic, fetch, produce
 
 
 def evict(path: Path) -> bool:
@@ -89,14 +88,18 @@ def test_what_is_in_memory_is_known(disk_path: Path) -> None:
         os.close(fd)
 
 
-def test_cold_segments_are_served(broker: KafkalogBroker, wire: socket.socket, topic: str) -> None:
-    values = [os.urandom(200_000) for _ in range(10)]
-    for value in values:
-        produce(wire, topic, batch([value]))
-    warm = fetch(wire, topic, {0: 0}, partition_max_bytes=8 << 20)[0].records
-    for _ in range(3):
-        evict(broker.log_dir / f"{topic}-0" / "00000000000000000000.log")
-        assert fetch(wire, topic, {0: 0}, partition_max_bytes=8 << 20)[0].records == warm
+def test_cold_segments_are_served(start_broker: Callable[..., KafkalogBroker], disk_path: Path) -> None:
+    topic = "cold"
+    broker = start_broker(directory=disk_path)
+    with broker.connect() as wire:
+        create_topic(wire, topic)
+        for _ in range(10):
+            produce(wire, topic, batch([os.urandom(200_000)]))
+        warm = fetch(wire, topic, {0: 0}, partition_max_bytes=8 << 20)[0].records
+        for _ in range(3):
+            if not evict(broker.log_dir / f"{topic}-0" / "00000000000000000000.log"):
+                pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
+            assert fetch(wire, topic, {0: 0}, partition_max_bytes=8 << 20)[0].records == warm
 
 
 def test_reading_what_is_in_memory_only(disk_path: Path) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from kafkalog.records.kernels import loader
+from tests.support.checked_kernels import checked_kernels
 
 
-@pytest.fixture(scope="session")
-def compiled() -> None:
-    """The compiled kernels serve from here on."""
-    loader.load()
+@pytest.fixture(scope="module", params=["compiled", "checked"])
+def each_build(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The compiled kernels serve as they are shipped, and again as the checked build."""
+    if request.param == "compiled":
+        loader.load()
+        yield
+    else:
+        with checked_kernels():
+            yield

@@ -49,7 +49,7 @@ def _log(batches: list[tuple[Codec, list[Record]]]) -> tuple[bytes, int]:
     return bytes(buf), base
 
 
-pytestmark = pytest.mark.usefixtures("checked")
+pytestmark = pytest.mark.usefixtures("each_build")
 
 logs = st.lists(st.tuples(st.sampled_from(CODECS), record_lists(max_size=5)), min_size=1, max_size=4)
 

@@ -18,7 +18,7 @@ from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordTooLargeError
 from tests.client.test_producer_partitioner import KNOWN
 
-pytestmark = pytest.mark.usefixtures("checked")
+pytestmark = pytest.mark.usefixtures("each_build")
 
 blobs = st.none() | st.binary(max_size=40)
 

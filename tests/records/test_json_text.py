@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.records.arrow.json_text import first_not_enclosed
 
-pytestmark = pytest.mark.usefixtures("checked")
+pytestmark = pytest.mark.usefixtures("each_build")
 
 ENCLOSED = [
     b"", b"5", b"null", b"{}", b"[]", b'{"a":[1,{"b":"]}"}]}', b'"a,b:c"', rb'"\""', rb'["\\"]', b" {} ", b"{]", b"x y",

@@ -18,7 +18,7 @@ from kafkalog.records.kernels.plain import reading as plain
 from kafkalog.records.varint import append_varint
 from tests.records.support import record_lists
 
-pytestmark = pytest.mark.usefixtures("checked")
+pytestmark = pytest.mark.usefixtures("each_build")
 
 
 def _both(data: bytes, start: int, end: int, count: int, require_keys: bool = False) -> tuple[int, int, int, int]:

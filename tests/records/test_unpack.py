@@ -21,7 +21,7 @@ from kafkalog.records.kernels.checked.memory import Range
 from kafkalog.records.kernels.compiled import native
 from tests.records.test_arrow import _values
 
-pytestmark = pytest.mark.usefixtures("checked")
+pytestmark = pytest.mark.usefixtures("each_build")
 
 GUARD = 0xA5
 ROOM = 100_000
