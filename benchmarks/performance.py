@@ -34,11 +34,11 @@ here, and the rates from your own machine.
 The **ratio** is kafkalog's figure divided by the peer's. The sign tells which side is better: ▲ kafkalog, ▼ the peer,
 ＝ neither, within 5 %.
 
-Rows marked *as published* come from the README of that date. They were taken on several days, on machines with two
-cores; the number of runs, the exact machine and the commit were not recorded. These had the machine to themselves:
-produce (1.5 M records a run), transactions, the Python clients, exactly once out of Spark, kcat and fetch of 1 KB,
-Spark by partitions, load, JSON, 10,000 partitions, compaction and the cold reader. The others ran beside work of lower
-priority.
+Rows marked *as published* come from README.md as it was on that date. They were taken on several days, on machines
+with two cores; the number of runs, the exact machine and the commit were not recorded. These had the machine to
+themselves: produce (1.5 M records a run), transactions, the Python clients, exactly once out of Spark, kcat and fetch
+of 1 KB, Spark by partitions, load, JSON, 10,000 partitions, compaction and the cold reader. The others ran beside
+work of lower priority.
 
 **Known correction.** Producing 1 KB was measured again on an idle machine: 1.05 to 1.19 of Apache Kafka's rate, with
 0.5 to 0.9 of its CPU. The published rows say 0.78 to 0.92 and 1.1 to 1.2. The next run on an idle machine replaces

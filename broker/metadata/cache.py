@@ -1,7 +1,8 @@
 """The read side of the registry, from which the broker answers requests about the cluster.
 
 Handlers use only this cache to find the live brokers, the leaders and the controller. On a lone broker it follows the
-local store; in a cluster it follows the controller's UpdateMetadata requests. Used on the event loop's thread only.
+local store; in a cluster it is to follow the controller's UpdateMetadata requests, which are not served yet. Used on
+the event loop's thread only.
 """
 
 from __future__ import annotations

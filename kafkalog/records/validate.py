@@ -1,4 +1,4 @@
-"""A leader's checks of a produced batch, before it gives the batch offsets.
+"""Checks the bytes of one produced batch: lengths, checksum, codec, every record.
 
 In this order, as Kafka's `LogValidator` does: the header's lengths and magic, the checksum, the codec, the
 header's counts and producer fields, then every record: lengths and varints within their bounds, offset deltas
