@@ -36,6 +36,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 SLOW_FIRST = (
+    "history/test_history",
     "spark/jobs",
     "spark/test_exactly_once",
     "spark/sink/test_once",
@@ -45,7 +46,6 @@ SLOW_FIRST = (
     "cli",
     "foreign",
     "client",
-    "history/test_history",
 )
 """Where the slow files are: begun first, so that of several workers none is left alone with them at the end."""
 
