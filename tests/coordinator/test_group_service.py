@@ -89,15 +89,14 @@ def test_a_commit_counts_once_it_is_replicated(start: Start) -> None:
     running = start(offsets_topic_num_partitions="1")
     running.ready()
     running.commit("g", 1)
-    partition = running.groups.log.leads(0)
-    assert partition is not None
-    partition.log.config = running.parts.config.log_config({"flush.messages": 1})
 
     async def slow() -> None:
+        release = running.hold_replication()
         commit = asyncio.ensure_future(running.groups.commit("g", ANYBODY, {T0: at(2)}))
         await asyncio.sleep(0)
         assert running.committed("g") == 1
         assert running.groups.offsets_of("g", require_stable=True)[T0] == (None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        release()
         await commit
 
     running.run(slow())
@@ -301,12 +300,18 @@ def test_who_waits_for_a_group_that_is_replaced_is_answered(start: Callable[...,
         token = running.parts.loop.create_future()
         outcome = Outcome("left", [group_records.group_epoch("g", 1)])
         membership.apply(outcome, token, running.groups.now())
-        partition_groups.settle(group)
-        assert not token.done()
-        if ends == "deleted":
-            await partition_groups.removal.delete_group("g")
-        else:
-            partition_groups.classic("g", create=True)
+        ending: asyncio.Future[Any] | None = None
+        # No flush ends meanwhile, however fast the disk is.
+        with partition_groups.partition.log.flushes:
+            partition_groups.settle(group)
+            assert not token.done()
+            if ends == "deleted":
+                ending = asyncio.ensure_future(partition_groups.removal.delete_group("g"))
+                await asyncio.sleep(0)
+            else:
+                partition_groups.classic("g", create=True)
+        if ending is not None:
+            await ending
         return await token
 
     assert isinstance(running.run(work()), NotCoordinatorError)
