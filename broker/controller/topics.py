@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.controller.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
 from broker.controller.requests import ControlRequests, requests_for
@@ -25,6 +25,7 @@ from kafkalog.protocol.errors import (
     KafkaStorageError,
     ThrottlingQuotaExceededError,
     TopicDeletionDisabledError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 
@@ -185,8 +186,15 @@ class TopicController:
 
     # -- deleting
 
-    async def delete(self, names: Sequence[str], *, admit: Admit = _admit_all) -> dict[str, KafkaError | None]:
-        """Delete topics in one commit; return None or the error for each (KafkaStorageError if it cannot be stored)."""
+    async def delete(
+        self, names: Sequence[str], ids: Mapping[str, uuid.UUID] | None = None, *, admit: Admit = _admit_all
+    ) -> dict[str, KafkaError | None]:
+        """Delete topics in one commit; return None or the error for each (KafkaStorageError if it cannot be stored).
+
+        Args:
+            ids: the ids by which topics are meant. A topic that has another id was created anew: it stays.
+        """
+        ids = ids or {}
         results: dict[str, KafkaError | None] = {}
         wanted: dict[str, uuid.UUID] = {}
         for number, name in enumerate(names, 1):
@@ -195,6 +203,8 @@ class TopicController:
                 results[name] = TopicDeletionDisabledError()
             elif topic is None:
                 results[name] = UnknownTopicOrPartitionError()
+            elif ids.get(name, topic.topic_id) != topic.topic_id:
+                results[name] = UnknownTopicIdError()
             else:
                 results[name] = _refusal(admit, len(topic.partitions))
                 if results[name] is None:

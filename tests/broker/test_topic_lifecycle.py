@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from broker.metadata.operations import RegisterBroker
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from kafkalog.protocol.errors import ErrorCode, KafkaStorageError
+from kafkalog.protocol.errors import ErrorCode, KafkaStorageError, UnknownTopicIdError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -199,6 +200,8 @@ def test_a_registry_that_cannot_be_stored_fails_each_topic_and_changes_nothing(t
         made = await cluster.topics.create([NewTopic("b", 1, 1), NewTopic("bad name", 1, 1)])
         assert isinstance(made["b"], KafkaStorageError)
         assert not isinstance(made["bad name"], (KafkaStorageError, TopicState))
+        # A topic of that name that was created anew stays.
+        assert isinstance((await cluster.topics.delete(["a"], {"a": uuid.uuid4()}))["a"], UnknownTopicIdError)
         deleted = await cluster.topics.delete(["a", "nothing"])
         assert isinstance(deleted["a"], KafkaStorageError)
         assert not isinstance(deleted["nothing"], KafkaStorageError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import Counter
 from collections.abc import Iterable
 
@@ -69,7 +70,7 @@ async def handle_create_topics(request: Request) -> None:
 
 
 async def _counted(request: Request, topics: Iterable[CreatableTopic | CreatePartitionsTopic]) -> Counter[str]:
-    """How often each name is there."""
+    """Count how often the request names each topic."""
     counts = Counter[str]()
     async for topic in request.each(topics):
         counts[topic.name] += 1
@@ -100,6 +101,13 @@ async def handle_delete_topics(request: Request) -> None:
     broker = request.broker
     results: list[DeletableTopicResult] = []
     names: dict[str, None] = {}
+    ids: dict[str, uuid.UUID] = {}
+
+    def want(name: str) -> None:
+        names[name] = None
+        if (found := broker.metadata.topic(name)) is not None:
+            ids[name] = found.topic_id
+
     if request.version >= NAMED_BY_ID_VERSION:
         by_id = broker.metadata.names_by_id()
         async for topic in request.each(message.topics):
@@ -107,16 +115,15 @@ async def handle_delete_topics(request: Request) -> None:
             if name is None:
                 unknown = ErrorCode.UNKNOWN_TOPIC_ID
                 results.append(DeletableTopicResult(name=None, topic_id=topic.topic_id, error_code=unknown))
-            else:
-                names[name] = None
+                continue
+            want(name)
+            if topic.name is None:
+                ids[name] = topic.topic_id
     else:
-        names = {name: None async for name in request.each(message.topic_names)}
-    ids = {}
-    async for name in request.each(names):
-        if (found := broker.metadata.topic(name)) is not None:
-            ids[name] = found.topic_id
+        async for name in request.each(message.topic_names):
+            want(name)
     mutations = request.mutations(DELETE_REFUSED_SINCE)
-    outcomes = await broker.topics.delete(list(names), admit=mutations.record)
+    outcomes = await broker.topics.delete(list(names), ids, admit=mutations.record)
     async for name, error in request.each(outcomes.items()):
         result = DeletableTopicResult(name=name)
         if name in ids:
