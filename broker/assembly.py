@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
-from broker.api.large import CHECKED_AT_ONCE, Few, FullCollections, Lanes, Turns, release
+from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
@@ -22,6 +22,7 @@ from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
+from broker.system.workers import WorkerShare
 
 
 def assemble(
@@ -80,7 +81,7 @@ def assemble(
             free=lambda partitions: runtime.workers.run(release, partitions),
         ),
         lanes=Lanes(runtime.workers),
-        checking=Few(runtime.workers, CHECKED_AT_ONCE),
+        checking=WorkerShare(runtime.workers, CHECKING_WORKERS),
         turns=Turns(runtime.seconds),
         collections=FullCollections(),
         log_starts_changed=log_starts_changed,

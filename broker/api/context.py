@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from broker.api.errors import make_encodable
 from broker.api.fetch.fetch_session import FetchSessionCache
-from broker.api.large import Few, FullCollections, Lanes, Turn, Turns, release
+from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
@@ -28,7 +28,7 @@ from broker.quota.client import ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from broker.system.workers import Workers
+from broker.system.workers import Workers, WorkerShare
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
 from kafkalog.protocol.errors import ErrorCode
@@ -73,7 +73,7 @@ class Broker:
     transactions: Transactions
     fetch_sessions: FetchSessionCache
     lanes: Lanes
-    checking: Few
+    checking: WorkerShare
     turns: Turns
     collections: FullCollections
     log_starts_changed: Callable[[], None] = lambda: None
@@ -143,7 +143,7 @@ class Request:
         self.response_type: type[Response] = type(message).response_type
         self.is_answered = False
         self.owns_records = False
-        """Whether the records were copied out of the connection's buffer."""
+        """The records were copied out of the connection's buffer."""
         self.turn: Turn | None = None
         """The turns that its handler takes, where it is one that does."""
 

@@ -3,7 +3,6 @@
 - `Lanes` gives large requests a worker, one after the other, for what is decoded and encoded in one piece. Such work
   holds the interpreter's lock most of the time: two pieces at once would be no faster, and the event loop would wait
   for the lock behind both.
-- `Few` bounds how many workers do what takes much memory.
 - `Turns` gives handlers their turns on the event loop.
 - `FullCollections` keeps the garbage collector from walking all entries again and again.
 - `release` frees many entries a few at a time.
@@ -25,11 +24,11 @@ Result = TypeVar("Result")
 MEDIUM = 4 << 20
 """Requests of up to this many bytes do not wait behind larger ones."""
 TURN_SECONDS = 0.005
-"""How long a handler serves entries before other requests get their turn."""
+"""The time in which a handler serves entries before other requests get their turn."""
 PUT_OFF_SECONDS = 60.0
 """The longest time that full collections are put off while large requests are under way."""
-CHECKED_AT_ONCE = 2
-"""Workers that check batches which expand far."""
+CHECKING_WORKERS = 2
+"""The most workers that check batches at a time: a batch may expand to 128 MiB."""
 NEVER = 1 << 30
 RELEASED_AT_ONCE = 1000
 
@@ -44,18 +43,6 @@ class Lanes:
     async def run(self, nbytes: int, work: Callable[[], Result]) -> Result:
         """Do ``work`` on a worker for a request of ``nbytes``, after the requests that came before it in its lane."""
         async with self._lanes[nbytes > MEDIUM]:
-            return await self._workers.run(work)
-
-
-class Few:
-    """At most ``most`` workers for work that takes much memory: a batch may expand to 128 MiB."""
-
-    def __init__(self, workers: Workers, most: int) -> None:
-        self._workers = workers
-        self._free = asyncio.Semaphore(most)
-
-    async def run(self, work: Callable[[], Result]) -> Result:
-        async with self._free:
             return await self._workers.run(work)
 
 

@@ -28,7 +28,7 @@ from kafkalog.protocol.errors import (
 )
 
 ALL_BROKERS = ""
-CHECKED_AT_ONCE = 100
+CHANGES_A_TURN = 100
 """The number of changes that are checked before other requests get their turn."""
 ATTEMPTS = 5
 """How often the changes of a request are checked. The last check makes no pause, so that the registry cannot change."""
@@ -276,7 +276,7 @@ class ConfigController:
                 results.append(None)
             except Exception as error:
                 results.append(error)
-            if pausing and number % CHECKED_AT_ONCE == 0:
+            if pausing and number % CHANGES_A_TURN == 0:
                 await asyncio.sleep(0)
         return results, wanted
 
@@ -323,7 +323,7 @@ class ConfigController:
             topic = self._store.state.topics.get(name)
             if topic is not None:
                 self._replicas.reconfigure(topic)
-            if number % CHECKED_AT_ONCE == 0:
+            if number % CHANGES_A_TURN == 0:
                 await asyncio.sleep(0)
 
     def _check_broker(self, name: str) -> None:

@@ -23,7 +23,7 @@ Changes = dict[str, float | None]
 """The new values by key; None removes the key."""
 MAX_ALTERATIONS = 10_000
 """Entities that one request may alter, as in Apache Kafka's own controller."""
-CHECKED_AT_ONCE = 500
+ALTERATIONS_A_TURN = 500
 """The number of alterations that are checked before other requests get their turn."""
 MAX_UNKNOWN_HOSTS = 20
 """The number of hosts in one request whose addresses may have to be looked up."""
@@ -99,7 +99,7 @@ class QuotaController:
                 results.append(None)
             except KafkaError as error:
                 results.append(error)
-            if number % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1:
+            if number % ALTERATIONS_A_TURN == ALTERATIONS_A_TURN - 1:
                 await asyncio.sleep(0)
         addresses = await self._check_hosts(valid, results)
         if validate_only or not valid:

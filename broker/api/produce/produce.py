@@ -68,7 +68,7 @@ LEADER_SINCE = 10
 _UNVERIFIED = (
     ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
 )  # fmt: skip
-CHECKED_AT_ONCE = 4 << 20
+CHECKED_ON_LOOP_BYTES = 4 << 20
 """Bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check what exceeds that."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -76,7 +76,7 @@ EXPECTED_ERRORS = TOO_LARGE | {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.KAFKA_STORAGE_ERROR,
 }  # fmt: skip
-"""What happens to correct producers in time; not counted as failures, as in Kafka."""
+"""Errors that correct producers meet now and then. As in Kafka, they do not count as failures."""
 
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
@@ -166,7 +166,7 @@ class Produce:
         self._now_ms = request.broker.now_ms()
         self._waiting: list[Pending] = []
         self._failed = False
-        self._room = CHECKED_AT_ONCE
+        self._room = CHECKED_ON_LOOP_BYTES
         """Bytes that may yet be checked while others wait."""
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
