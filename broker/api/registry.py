@@ -25,7 +25,7 @@ class Api:
     max_version: int
     handler: Handler
     has_records: bool
-    """Whether the request carries record batches, which stay in the connection's buffer."""
+    """The request carries record batches, which stay in the connection's buffer."""
 
 
 _MODULES = (

@@ -105,7 +105,7 @@ class FetchConversion:
         elif any(data.records or data.error_code for data in self._results):
             self._send()
         elif not self._request.connection.closed:
-            # Nothing, or nothing that older formats have a place for: who asks again at once would do so for ever.
+            # Older formats have no place for what was read. A client that got no records at once would ask in a loop.
             self._request.broker.loop.call_later(self._request.message.max_wait_ms / 1000, self._send)
 
     def _take(self, work: asyncio.Future[dict[int, _Done | Exception]]) -> None:
@@ -123,9 +123,9 @@ class FetchConversion:
             self._request.drop()
 
     def _take_one(self, at: int, done: _Done | Exception) -> _Wanted | None:
-        """Put it into the result; what is to be converted next, where it came to nothing.
+        """Put converted records into the result, or return what to convert next if there were none.
 
-        That is so of transaction markers, which a consumer of older formats could not get past by itself.
+        Transaction markers convert to nothing, and a consumer of older formats could not get past them by itself.
         """
         data, state = self._results[at], self._states[at]
         limit = data.records.limit if isinstance(data.records, Limited) else None

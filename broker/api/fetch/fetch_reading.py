@@ -1,6 +1,7 @@
-"""What one fetch reads, and what it is answered.
+"""Read the partitions of one fetch, and build its response.
 
-It is read from its partitions in their order, as many of them at a time as the caller likes, and may be read anew.
+Partitions are read in the order of the request. The caller decides how many are read at a time, and may
+read them again.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ EXPECTED_ERRORS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )  # fmt: skip
-"""What happens to correct consumers in time; not counted as failures, as in Kafka."""
+"""Errors that correct consumers meet now and then. As in Kafka, they do not count as failures."""
 
 _EMPTY: Sized = b""
 
@@ -116,7 +117,7 @@ class FetchReading:
 
     @property
     def has_enough(self) -> bool:
-        """Whether the bytes that were read are worth an answer before its time."""
+        """True if enough was read to answer before ``fetch.max.wait.ms`` has passed."""
         return self._diverged or self.nbytes >= self.min_bytes
 
     def is_behind(self, states: Iterable[FetchPartitionState]) -> bool:
@@ -263,7 +264,7 @@ class FetchReading:
 
     @property
     def needs_conversion(self) -> bool:
-        """Whether the client may not know the format in which records were read."""
+        """True if the client may not know the message format of the records that were read."""
         return self.request.version < AS_STORED_SINCE and self.nbytes > 0
 
     def convert(self, then: Callable[[], None]) -> None:

@@ -57,7 +57,7 @@ class RejectedBatches:
         self._waiting: list[_Rejected] = []
 
     def __bool__(self) -> bool:
-        """Whether some wait for a worker."""
+        """Return whether batches wait for a worker."""
         return bool(self._waiting)
 
     def add(

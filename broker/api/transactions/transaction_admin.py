@@ -1,4 +1,4 @@
-"""What administrators ask of transactions (KIP-664): DescribeProducers, DescribeTransactions, ListTransactions."""
+"""DescribeProducers, DescribeTransactions and ListTransactions: administrators inspect transactions (KIP-664)."""
 
 from __future__ import annotations
 
