@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker.log.files.file_ops import OS, FileOps
-from broker.net.network import LoopNetwork, Network
+from broker.net.sockets.network import LoopNetwork, Network
 from broker.system.workers import ThreadWorkers, Workers
 
 

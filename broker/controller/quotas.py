@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import SetClientQuota
 from broker.metadata.store import MetadataStore
-from broker.net.network import Network
+from broker.net.sockets.network import Network
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates, is_address
 from broker.quota.entities import QuotaEntity, quota_filter

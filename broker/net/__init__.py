@@ -14,16 +14,8 @@ Connections of clients:
 - ``disk_reads``   checks whether slices of files are in memory, and reads missing ones in
 - ``throttle``     stops serving a client that is above a quota for a time
 
-Connections to other brokers:
+Beside them:
 
-- ``link``          sends requests to one broker, and reconnects after failures
-- ``link_channel``  one connection of a link
-- ``link_errors``   the ways a request over a link can fail
-
-Under both:
-
-- ``network``      opens connections and binds listeners
-- ``listener``     a listening socket and the connections it accepts
-- ``host_lookup``  finds the addresses of hosts
-- ``event_loop``   what connections need of an event loop
+- ``links/``       connections to other brokers
+- ``sockets/``     what both take from the system: network, listeners, host look-ups, event loop
 """

@@ -13,10 +13,10 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.net.connection import Connection, Dispatcher
 from broker.net.disk_reads import DiskReads
-from broker.net.listener import IncomingConnection, Listener
 from broker.net.memory import RequestMemory
-from broker.net.network import Network
 from broker.net.session import Session
+from broker.net.sockets.listener import IncomingConnection, Listener
+from broker.net.sockets.network import Network
 from broker.net.transport.interface import Transport
 from broker.quota.connections import ConnectionRates
 from broker.quota.entities import MAX_INT

@@ -15,11 +15,11 @@ from typing import Protocol
 from broker.config.listeners import Endpoint
 from broker.net.chunks import Chunk
 from broker.net.disk_reads import DiskReads
-from broker.net.event_loop import Clock
 from broker.net.framing import FrameError
 from broker.net.memory import RequestMemory
 from broker.net.reader import Reader
 from broker.net.session import Session
+from broker.net.sockets.event_loop import Clock
 from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
 from broker.net.writer import SliceUnreadableError, Wait, Writer

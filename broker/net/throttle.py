@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.net.event_loop import Clock, Timer
+from broker.net.sockets.event_loop import Clock, Timer
 
 
 class Throttle:

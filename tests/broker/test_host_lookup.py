@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.net.host_lookup import AT_ONCE, HostLookup
+from broker.net.sockets.host_lookup import AT_ONCE, HostLookup
 
 PATIENCE_S = 60.0
 

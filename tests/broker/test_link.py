@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from broker.net.link import Link, LinkSettings
-from broker.net.link_errors import (
+from broker.net.links.link import Link, LinkSettings
+from broker.net.links.link_errors import (
     LinkAuthenticationError,
     LinkBrokenError,
     LinkClosedError,
@@ -23,7 +23,7 @@ from broker.net.link_errors import (
     LinkRefusedError,
     LinkTimeoutError,
 )
-from broker.net.network import LoopNetwork
+from broker.net.sockets.network import LoopNetwork
 from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

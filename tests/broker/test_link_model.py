@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.net.link import Link, LinkSettings
-from broker.net.link_errors import (
+from broker.net.links.link import Link, LinkSettings
+from broker.net.links.link_errors import (
     LinkBrokenError,
     LinkClosedError,
     LinkError,

@@ -13,7 +13,7 @@ from broker.log.files.file_ops import Buffer, FileOps
 from broker.log.log import Log
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.log.segment.batch_scan import verified_batches
-from broker.net.network import LoopNetwork
+from broker.net.sockets.network import LoopNetwork
 from broker.replica.partition import Partition
 from broker.runtime import Runtime
 from broker.server import Server

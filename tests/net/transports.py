@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.net.chunks import Bytes
-from broker.net.event_loop import Clock, Poller
+from broker.net.sockets.event_loop import Clock, Poller
 
 RECORD_BYTES = 1 << 14
 _LENGTH = struct.Struct(">H")

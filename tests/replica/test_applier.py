@@ -13,7 +13,7 @@ import pytest
 from broker.config.server import BrokerConfig
 from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState
-from broker.net.network import LoopNetwork
+from broker.net.sockets.network import LoopNetwork
 from broker.replica.applier import (
     DELETION_EPOCH,
     NO_TOPIC_ID,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.server import BrokerConfig
-from broker.net.link import Link, LinkSettings
+from broker.net.links.link import Link, LinkSettings
 from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.protocol.schema import Request

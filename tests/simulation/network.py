@@ -11,7 +11,7 @@ from typing import TypeVar
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.net.chunks import Bytes
-from broker.net.listener import IncomingConnection, Listener
+from broker.net.sockets.listener import IncomingConnection, Listener
 from broker.net.transport.interface import Transport
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -273,7 +273,7 @@ class SimulatedNetwork:
 
 
 class HostNetwork:
-    """A `broker.net.network.Network` of one host. Listeners bind the host's name, whatever address they are given."""
+    """The `Network` of one host. Listeners bind the host's name, whatever address they are given."""
 
     def __init__(self, network: SimulatedNetwork, name: str) -> None:
         self._network = network

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.link_errors import LinkRefusedError
+from broker.net.links.link_errors import LinkRefusedError
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest

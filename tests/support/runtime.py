@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
-from broker.net.network import LoopNetwork
+from broker.net.sockets.network import LoopNetwork
 from broker.runtime import Runtime, wall_clock_ms
 from broker.system.workers import ThreadWorkers, Workers
 

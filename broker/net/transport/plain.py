@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from broker.net.chunks import Bytes
-from broker.net.event_loop import Poller
+from broker.net.sockets.event_loop import Poller
 
 _MORE = getattr(socket, "MSG_MORE", 0)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from broker.config.listeners import Endpoint
-from broker.net.host_lookup import HostLookup
-from broker.net.listener import Listener, SocketListener
+from broker.net.sockets.host_lookup import HostLookup
+from broker.net.sockets.listener import Listener, SocketListener
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 

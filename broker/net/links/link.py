@@ -24,15 +24,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.net.link_channel import Channel
-from broker.net.link_errors import (
+from broker.net.links.link_channel import Channel
+from broker.net.links.link_errors import (
     LinkBrokenError,
     LinkClosedError,
     LinkError,
     LinkRefusedError,
     LinkTimeoutError,
 )
-from broker.net.network import Dialer, LoopNetwork
+from broker.net.sockets.network import Dialer, LoopNetwork
 from broker.system.workers import Workers
 from kafkalog import __version__
 from kafkalog.protocol.api_keys import ApiKey

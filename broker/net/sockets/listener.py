@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
-from broker.net.event_loop import Poller
+from broker.net.sockets.event_loop import Poller
 from broker.net.transport.interface import Transport
 from broker.net.transport.plain import PlainTransport
 

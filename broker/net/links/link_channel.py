@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from broker.net.link_errors import (
+from broker.net.links.link_errors import (
     LinkAuthenticationError,
     LinkBrokenError,
     LinkError,
