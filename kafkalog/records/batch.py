@@ -76,7 +76,10 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 NO_TIMESTAMP_TYPE_FLAG = 0x4000
-"""Of batches made in memory of messages of format v0, which have no timestamps (`convert.py`); no log holds it."""
+"""Of batches made in memory of messages of format v0, which have no timestamps (`convert.py`).
+
+Kafka's format leaves the bit unused. A reader believes it only in batches that this process converted.
+"""
 
 MIN_RECORD_SIZE = 7
 """The smallest record, its length byte included: six one-byte fields."""

@@ -15,7 +15,7 @@ from kafkalog.records.batch import (
     BatchHeader,
     read_header,
 )
-from kafkalog.records.legacy.convert import upgraded
+from kafkalog.records.legacy.convert import upgraded, without_private_flag
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, iter_entries
 
 PIECE_ROWS = 1 << 16
@@ -33,6 +33,17 @@ class Piece(NamedTuple):
 
     records: memoryview
     behind: int
+    converted: bool = False
+    """Whether the batches were messages of formats v0 and v1."""
+
+
+def joined(pieces: list[Piece]) -> Piece:
+    """Put the pieces of a chunk, at least one, into one piece."""
+    converted = any(piece.converted for piece in pieces)
+    records = [
+        without_private_flag(piece.records) if converted and not piece.converted else piece.records for piece in pieces
+    ]
+    return Piece(memoryview(b"".join(records)), pieces[-1].behind, converted)
 
 
 def cut(records: memoryview, offset: int) -> list[Piece]:
@@ -82,12 +93,12 @@ def _cut_old(records: memoryview, at: int, pieces: list[Piece]) -> int:
     behind = 0
     for batch in upgraded(records, at, end):
         if len(made) + len(batch.records) > PIECE_BYTES and made:
-            pieces.append(Piece(memoryview(made), behind))
+            pieces.append(Piece(memoryview(made), behind, converted=True))
             made = bytearray()
         made += batch.records
         behind = batch.behind
     if made:
-        pieces.append(Piece(memoryview(made), behind))
+        pieces.append(Piece(memoryview(made), behind, converted=True))
     return end
 
 

@@ -27,7 +27,7 @@ from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartit
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.executor import python_worker
-from spark_kafkalog.executor.batch_pieces import Piece, cut
+from spark_kafkalog.executor.batch_pieces import Piece, cut, joined
 from spark_kafkalog.offsets import topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
@@ -140,7 +140,7 @@ class _RangeReader:
             self._check_gap(chunk)
             if chunk.aborted:
                 # Whether a record belongs to an aborted transaction depends on the markers before it in the chunk.
-                pieces = [Piece(memoryview(b"".join([piece.records for piece in pieces])), behind)]
+                pieces = [joined(pieces)]
             for piece in pieces:
                 yield from self._decode(piece, chunk.aborted, columns)
                 if self._position >= self._end:
@@ -159,6 +159,7 @@ class _RangeReader:
                 columns=columns,
                 aborted=aborted,
                 check_crc=self._options.client.check_crcs,
+                converted=piece.converted,
             )
             if next_offset <= self._position:
                 raise AssertionError(f"decoding {self._tp} does not move beyond offset {self._position}")

@@ -180,7 +180,7 @@ class _PieceReader:
     ) -> Iterator[pa.RecordBatch]:
         """Decode whole batches. After an error, decoding can go on without yielding a record twice."""
         end = self._piece.end
-        if records[MAGIC_AT] < MAGIC:
+        if converted := records[MAGIC_AT] < MAGIC:
             made = upgraded(records, check_crc=self._options.client.check_crcs)
             records = memoryview(b"".join([each.records for each in made]))
         while self._next < min(behind, end):
@@ -194,6 +194,7 @@ class _PieceReader:
                 columns=columns,
                 aborted=_touching(aborted, records, behind),
                 check_crc=self._options.client.check_crcs,
+                converted=converted,
             )
             if next_offset <= self._next:
                 break

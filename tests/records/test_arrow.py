@@ -10,7 +10,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kafkalog.records.arrow import arrow_schema, decode_arrow, encode_arrow
-from kafkalog.records.batch import Record, assign_offsets, decode_batch, encode_batch, read_header, set_log_append_time
+from kafkalog.records.batch import (
+    NO_TIMESTAMP_TYPE_FLAG,
+    Record,
+    assign_offsets,
+    decode_batch,
+    encode_batch,
+    read_header,
+    seal_batch,
+    set_log_append_time,
+)
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, RecordsError, RecordTooLargeError
@@ -95,6 +104,15 @@ def test_mutated_bytes_give_the_same_records_or_an_error(
         assert "offsets go back" in str(error)  # noqa: PT017 - either outcome is right
         return
     assert (column_values(batch) or {name: [] for name in ALL_COLUMNS}) == expected
+
+
+def test_an_unused_attribute_says_nothing_of_timestamps() -> None:
+    batch = encode_batch([Record(0, 5, None, b"v", ())])
+    header = read_header(batch)
+    seal_batch(header._replace(attributes=header.attributes | NO_TIMESTAMP_TYPE_FLAG), batch)
+    assert _decode(bytes(batch), columns=["timestampType"])[0].column(0).to_pylist() == [0]
+    # It is this process's own word for messages of format v0.
+    assert _decode(bytes(batch), columns=["timestampType"], converted=True)[0].column(0).to_pylist() == [-1]
 
 
 rows = st.lists(st.tuples(blobs, blobs, timestamps, headers), min_size=1, max_size=20)

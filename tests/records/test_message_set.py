@@ -15,7 +15,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from kafkalog.records import compression
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type, verify_any_crc
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import NO_TIMESTAMP_TYPE_FLAG, Record, encode_batch, read_header, seal_batch, verify_crc
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import (
     CorruptRecordError,
@@ -25,7 +25,7 @@ from kafkalog.records.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedMagicError,
 )
-from kafkalog.records.legacy.convert import down_convert, needs_conversion, upgraded
+from kafkalog.records.legacy.convert import down_convert, needs_conversion, upgraded, without_private_flag
 from kafkalog.records.legacy.message_set import (
     UNKNOWN_COUNT,
     append_entry,
@@ -337,6 +337,19 @@ def test_upgraded_holds_the_same_records(parts: list[tuple[list[Record], int, Co
         [(_, header)] = iter_any_headers(piece.records)
         assert header.magic == 2
         assert header.next_offset == piece.behind
+
+
+def test_only_converted_batches_have_the_private_flag() -> None:
+    batch = encode_batch([Record(0, 5, None, b"v")])
+    header = read_header(batch)
+    flagged = seal_batch(header._replace(attributes=header.attributes | NO_TIMESTAMP_TYPE_FLAG), bytearray(batch))
+    assert without_private_flag(batch + flagged) == batch * 2
+    damaged = bytearray(flagged)
+    damaged[-1] ^= 1
+    cleared = without_private_flag(damaged)
+    assert not read_header(cleared).attributes & NO_TIMESTAMP_TYPE_FLAG
+    with pytest.raises(CorruptRecordError, match="CRC"):
+        verify_crc(cleared, 0, read_header(cleared))
 
 
 def test_upgraded_puts_lone_messages_together() -> None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from kafkalog.records.arrow.columns import TYPES, Columns
 from kafkalog.records.arrow.scratch import Scratch
-from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, TRANSACTIONAL_FLAG, decode_batch
+from kafkalog.records.batch import CODEC_MASK, CONTROL_FLAG, NO_TIMESTAMP_TYPE_FLAG, TRANSACTIONAL_FLAG, decode_batch
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer, Codec
 from kafkalog.records.control import ControlRecordType, parse_control_type
@@ -57,13 +57,15 @@ def decode_arrow(
     aborted: Sequence[tuple[int, int]] = (),
     check_crc: bool = True,
     max_decompressed: int = DEFAULT_MAX_SIZE,
+    converted: bool = False,
 ) -> tuple[pa.RecordBatch | None, int]:
     """Decode the records of offsets start..end-1 in `buf`; return them and the offset to go on from.
 
     `buf` holds whole batches as a fetch returns them; an incomplete one at its end is left out. `columns` are the
     names wanted, in order; only those are built. `aborted` are the fetch response's aborted transactions as
     (producer_id, first_offset): their records are left out, as a read_committed consumer does. Control batches are
-    left out always.
+    left out always. `converted` says that batches of `buf` come from `convert.upgraded`, so that their flag for records
+    without a timestamp type counts.
 
     No record below the second result is left: it is past every batch that was read, compacted offsets, markers and
     aborted records included, but never past `end`. It equals `start` where `buf` holds no whole batch. A decode stops
@@ -79,6 +81,8 @@ def decode_arrow(
     decode = _Decode(buf, columns, topic, partition, start, end)
     table, next_offset = decode.scan()
     next_offset = min(max(start, next_offset), end)
+    if not converted:
+        table[:, t.ATTRIBUTES] &= ~NO_TIMESTAMP_TYPE_FLAG
     table = _visible(buf, table, start, aborted)
     try:
         stopped_at = decode.take(table, check_crc, max_decompressed)

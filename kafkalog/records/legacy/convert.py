@@ -17,16 +17,19 @@ from kafkalog.records.any_format import LOG_APPEND_TIME, NO_TIMESTAMP_TYPE, deco
 from kafkalog.records.batch import (
     CODEC_MASK,
     CONTROL_FLAG,
+    HEADER,
     MAGIC,
     NO_TIMESTAMP_TYPE_FLAG,
     BatchHeader,
     Record,
     encode_batch,
+    iter_headers,
     read_header,
     seal_batch,
+    verify_crc,
 )
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Buffer, Codec
-from kafkalog.records.errors import UnsupportedCompressionTypeError
+from kafkalog.records.errors import CorruptRecordError, UnsupportedCompressionTypeError
 from kafkalog.records.legacy.message_set import decode_entry, encode_message_set, iter_entries
 
 RUN_RECORDS = 4096
@@ -88,6 +91,26 @@ def _batch(records: list[Record], kind: int, behind: int) -> Upgraded:
         header = read_header(batch)
         seal_batch(header._replace(attributes=header.attributes | NO_TIMESTAMP_TYPE_FLAG), batch)
     return Upgraded(batch, kind, behind)
+
+
+def without_private_flag(batches: Buffer) -> bytes:
+    """Copy batches of v2 that stand beside converted ones, so that `NO_TIMESTAMP_TYPE_FLAG` is of the latter alone.
+
+    A batch with a wrong CRC keeps it.
+    """
+    copy = bytearray(batches)
+    for at, header in iter_headers(batches):
+        if not header.attributes & NO_TIMESTAMP_TYPE_FLAG:
+            continue
+        batch = copy[at : at + header.size]
+        cleared = header._replace(attributes=header.attributes & ~NO_TIMESTAMP_TYPE_FLAG)
+        try:
+            verify_crc(batch, 0, header)
+            seal_batch(cleared, batch)
+        except CorruptRecordError:
+            HEADER.pack_into(batch, 0, *cleared)
+        copy[at : at + header.size] = batch
+    return bytes(copy)
 
 
 class Converted(NamedTuple):

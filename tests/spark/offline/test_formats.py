@@ -16,7 +16,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
-from spark_kafkalog.executor.batch_pieces import cut
+from spark_kafkalog.executor.batch_pieces import cut, joined
 from spark_kafkalog.offline import piece_reader
 from spark_kafkalog.offline.segment import CorruptLogError
 from tests.broker.test_message_formats import alter, sent, topic_of
@@ -140,7 +140,12 @@ def test_pieces_of_a_chunk_are_batches_of_v2() -> None:
         whole = sum(1 for at in range(1, len(parts) + 1) if sum(map(len, parts[:at])) <= end)
         least = (0, 3, 6, 9, 12, 14)[whole]
         assert (pieces[-1].behind if pieces else 0) >= least
-    assert [piece.behind for piece in cut(chunk, 0)] == [3, 9, 12, 14]
+    pieces = cut(chunk, 0)
+    assert [(piece.behind, piece.converted) for piece in pieces] == [(3, False), (9, True), (12, False), (14, True)]
+    whole = joined(pieces)
+    assert (whole.behind, whole.converted) == (14, True)
+    assert bytes(whole.records) == b"".join(piece.records for piece in pieces)
+    assert not joined(pieces[:1]).converted
 
 
 @pytest.fixture

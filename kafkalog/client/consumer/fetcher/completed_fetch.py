@@ -15,7 +15,7 @@ from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 from kafkalog.records.errors import RecordsError, UnsupportedMagicError
-from kafkalog.records.legacy.convert import upgraded
+from kafkalog.records.legacy.convert import upgraded, without_private_flag
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,6 +127,7 @@ class CompletedFetch:
                     columns=columns,
                     aborted=aborted,
                     check_crc=config.check_crcs,
+                    converted=records is not given,
                 )
             except UnsupportedMagicError:
                 if records is not given:
@@ -186,7 +187,7 @@ def _modern(records: memoryview) -> memoryview:
     made = bytearray()
     for position, header in iter_any_headers(records):
         if header.magic == MAGIC:
-            made += records[position : position + header.size]
+            made += without_private_flag(records[position : position + header.size])
         else:
             for batch in upgraded(records, position, position + header.size):
                 made += batch.records
