@@ -142,9 +142,9 @@ def test_pieces_of_a_chunk_are_batches_of_v2() -> None:
         assert (pieces[-1].behind if pieces else 0) >= least
     pieces = cut(chunk, 0)
     assert [(piece.behind, piece.converted) for piece in pieces] == [(3, False), (9, True), (12, False), (14, True)]
-    whole = joined(pieces)
-    assert (whole.behind, whole.converted) == (14, True)
-    assert bytes(whole.records) == b"".join(piece.records for piece in pieces)
+    together = joined(pieces)
+    assert (together.behind, together.converted) == (14, True)
+    assert bytes(together.records) == b"".join(piece.records for piece in pieces)
     assert not joined(pieces[:1]).converted
 
 
