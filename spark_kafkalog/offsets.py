@@ -10,7 +10,8 @@ looks for partitions or offsets (Spark's own source and ``startingOffsets``, too
 
 The start of the first batch needs care. Spark gives a Python source no place to store it, and asks for it again when it
 repeats the first batch after a crash; by then ``latest`` may have moved. So the end of the first batch carries its
-start (``with_initial``) through Spark's offset log, and a repeated plan of that batch finds the original start.
+start (``with_initial``) through Spark's offset log, and a repeated plan of that batch finds the original start. The
+start is part of keys without partitions, too: ``{"topic":{"0":42},"initial:0=40:topic":{}}``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ partitions are missing from the answer."""
 _ID = "id:"
 """Marks a topic's id. Neither a topic's name nor an id can contain ':'."""
 _INITIAL = "initial:"
-"""Marks a topic's start in the end of the first batch."""
+"""Marks a topic's start in the end of the first batch: ``initial:0=40,1=7:topic``, partitions and their offsets."""
 
 OffsetJson = dict[str, dict[str, int]]
 
@@ -90,14 +91,25 @@ def from_json(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
 
 def with_initial(document: OffsetJson, initial: Offsets | Position) -> OffsetJson:
     """Add the start of the first batch to the document of its end. The start may be empty."""
-    return document | {_INITIAL + topic: partitions for topic, partitions in (to_json(initial) or {"": {}}).items()}
+    carried: OffsetJson = {}
+    for topic, partitions in (to_json(initial) or {"": {}}).items():
+        listed = ",".join(f"{partition}={offset}" for partition, offset in partitions.items())
+        carried[f"{_INITIAL}{listed}:{topic}" if listed else _INITIAL + topic] = {}
+    return document | carried
 
 
 def initial_of(document: Mapping[str, Any]) -> Position | None:
     """Return the start that the end of a first batch carries; None for any other offset document."""
-    carried = {
-        topic.removeprefix(_INITIAL): partitions for topic, partitions in document.items() if topic.startswith(_INITIAL)
-    }
+    carried: dict[str, Any] = {}
+    for key, partitions in document.items():
+        if not key.startswith(_INITIAL):
+            continue
+        listed, _, topic = key.removeprefix(_INITIAL).rpartition(":")
+        if partitions or not listed or listed.startswith(_ID):
+            # A topic's id, an empty start, or offsets as checkpoints of before hold them: under the topic's name.
+            carried[key.removeprefix(_INITIAL)] = partitions
+        else:
+            carried[topic] = dict(each.split("=", 1) for each in listed.split(",") if "=" in each)
     return _parse(carried) if carried else None
 
 

@@ -56,6 +56,19 @@ def test_the_first_end_carries_the_start(start: dict[TopicPartition, int], end: 
     assert offsets.initial_of(document) == Position(start)
 
 
+def test_a_start_written_under_its_topics_name_is_read() -> None:
+    """Read the form of checkpoints that earlier versions wrote."""
+    document = {"t": {"0": 9}, "initial:t": {"0": 5, "1": 7}, "initial:id:J2zBe_1rTjG0dC4QO1bWWg:t": {}}
+    start = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 7}
+    assert offsets.initial_of(document) == Position(start, {"t": "J2zBe_1rTjG0dC4QO1bWWg"})
+    assert offsets.from_json(document) == {TopicPartition("t", 0): 9}
+
+
+def test_a_start_that_is_no_start_is_refused() -> None:
+    with pytest.raises(ValueError, match="no offset of this source"):
+        offsets.initial_of({"t": {"0": 9}, "initial:0=x:t": {}})
+
+
 IDS = st.uuids().map(offsets.topic_mark)
 MARKS = st.dictionaries(st.sampled_from(["a", "b", "c.d", "e_f-g"]), IDS)
 
@@ -73,10 +86,14 @@ def test_marks_of_topics_travel_with_the_offsets(
     assert offsets.initial_of(json.loads(text)) == marked(start)
 
 
-@given(OFFSETS, MARKS)
-def test_marks_hold_no_partitions(end: dict[TopicPartition, int], marks: dict[str, str]) -> None:
-    """What Spark's own source, `startingOffsets` and whoever adds up offsets find in a document."""
-    document = json.loads(json.dumps(offsets.to_json(Position(end, marks))))
+@given(OFFSETS, OFFSETS, MARKS)
+def test_marks_and_starts_hold_no_partitions(
+    start: dict[TopicPartition, int], end: dict[TopicPartition, int], marks: dict[str, str]
+) -> None:
+    """Check what Spark's own source, `startingOffsets` and sums of offsets find in a document."""
+    document = json.loads(
+        json.dumps(offsets.with_initial(offsets.to_json(Position(end, marks)), Position(start, marks)))
+    )
     found = {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in document.items()

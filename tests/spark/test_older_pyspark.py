@@ -1,4 +1,4 @@
-"""Other versions of PySpark than the installed one; and a query that changes from Spark's own source to this one."""
+"""Other versions of PySpark than the installed one; and a query that changes between this source and Spark's own."""
 
 from __future__ import annotations
 
@@ -60,10 +60,8 @@ def run(topics: Topics, topic: str, directory: Path, source: str, jars: list[Pat
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_query_of_sparks_own_source_goes_on_with_this_one(
-    spark: SparkSession, topics: Topics, tmp_path: Path
-) -> None:
-    """Changing the format's name is the whole migration: the checkpoint stays."""
+def test_a_query_goes_over_to_sparks_own_source_and_back(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    """Changing the format's name is the whole migration, in both directions, after the first batch, too."""
     require(older.missing())
     try:
         jars = older.connector()
@@ -71,7 +69,10 @@ def test_a_query_of_sparks_own_source_goes_on_with_this_one(
         require(str(error))
         raise
     topic = topics.create("migrates", 2)
-    topics.produce(topic, numbers(100), partition=0)
+    topics.produce(topic, numbers(40), partition=0)
+    said = run(topics, topic, tmp_path, "kafkalog", [])
+    assert said == {"pyspark": older.PYSPARK, "batch": 40, "batches": 1}
+    topics.produce(topic, numbers(60, 40), partition=0)
     run(topics, topic, tmp_path, "kafka", jars)
     topics.produce(topic, numbers(60, 100), partition=0)
     said = run(topics, topic, tmp_path, "kafkalog", [])
