@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -13,6 +14,9 @@ from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsReque
 
 if TYPE_CHECKING:
     from broker.api.registry import Api
+
+_SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+"""Names and versions of client software (KIP-511): letters and digits of ASCII, with '.' and '-' inside."""
 
 
 def announced(apis: Mapping[int, Api]) -> list[ApiVersion]:
@@ -50,8 +54,7 @@ def reply_unsupported(connection: Connection, correlation_id: int, apis: Mapping
 
 
 def _legal(text: str) -> bool:
-    # KIP-511: alphanumeric, with '.' and '-' inside.
-    return bool(text) and text[0].isalnum() and text[-1].isalnum() and all(c.isalnum() or c in ".-" for c in text)
+    return _SOFTWARE.fullmatch(text) is not None
 
 
 HANDLERS = {ApiVersionsRequest: handle_api_versions}

@@ -75,6 +75,9 @@ def test_a_client_without_authentication_is_anonymous() -> None:
         ([versions(2)], ("unknown", "unknown")),
         ([versions(3, "librdkafka", "2.6.0")], ("librdkafka", "2.6.0")),
         ([versions(3, "librdkafka", "2.6.0"), versions(3, "not/legal", "1")], ("librdkafka", "2.6.0")),
+        ([versions(3, "a-b.c", "2"), versions(3, "", "1")], ("a-b.c", "2")),
+        ([versions(3, "my-", "1"), versions(3, "my", ".1"), versions(3, "my", "1\n")], ("unknown", "unknown")),
+        ([versions(3, "ünïcode", "1"), versions(3, "my", "٣"), versions(3, "my", "1²3")], ("unknown", "unknown")),
     ],
 )
 def test_the_software_that_a_client_tells_is_known(requests: list[bytes], software: tuple[str, str]) -> None:
