@@ -9,6 +9,12 @@ import pytest
 
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasEntity,
+    AlterClientQuotasEntry,
+    AlterClientQuotasOp,
+    AlterClientQuotasRequest,
+)
 from kafkalog.protocol.messages.fetch import FetchRequest, ReplicaState
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.produce import ProduceRequest
@@ -87,6 +93,31 @@ def test_only_a_replica_reads_beyond_the_high_watermark(tmp_path: Path) -> None:
         named.topics[0].topic_id = partition.log.topic_id
         assert (await fetched(wire, named, 15)).error_code == ErrorCode.NONE
         assert partition.high_watermark == 1
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("key", ["consumer_byte_rate", "request_percentage"])
+def test_quotas_of_clients_are_not_for_followers(tmp_path: Path, key: str, version: int) -> None:
+    async def work(broker: InProcess) -> None:
+        _, follower = await replicated(broker, (0,))
+        wire = await broker.connect()
+        await wire.exchange(produce_request("t", {0: batch([b"x" * 1000] * 100)}, 1), 9)
+        entity = [AlterClientQuotasEntity(entity_type="client-id", entity_name="wire-test")]
+        ops = [AlterClientQuotasOp(key=key, value=1e-9)]
+        entries = [AlterClientQuotasEntry(entity=entity, ops=ops)]
+        altered = await wire.exchange(AlterClientQuotasRequest(entries=entries), 1)
+        assert altered.entries[0].error_code == ErrorCode.NONE
+        for _ in range(3):
+            answer = await follower.exchange(request(0), version)
+            assert answer.throttle_time_ms == 0
+            assert len(answer.responses[0].partitions[0].records) > 100_000
+        assert (await follower.exchange(request(0, session_id=77, session_epoch=3), version)).throttle_time_ms == 0
+        assert (await follower.exchange(request(100), version)).throttle_time_ms == 0
+        consumer = await broker.connect()
+        answer = await consumer.exchange(request(0, -1, replica=-1), version)
+        assert answer.throttle_time_ms > 0, "the quota holds for a consumer"
 
     with_broker(tmp_path, work)
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from broker.api.context import Request
 from broker.api.fetch.fetch_in_turns import fetch_in_turns
-from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in, refuse
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ def handle_fetch(request: Request) -> Awaitable[None] | None:
     if context is None:
         return fetch_in_turns(request)
     if context.error is not ErrorCode.NONE:
-        request.reply(FetchResponse(error_code=context.error))
+        refuse(request, context.error)
         return None
     reading = FetchReading(request, context)
     missing = reading.missing(context.partitions)

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from broker.api.context import ClientGoneError, Request
-from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in, refuse
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
 from broker.api.large import release
 from broker.replica.purgatory import DelayedOperation
@@ -63,7 +63,7 @@ class _FetchInTurns:
         context = await self._in_turns(self._context())
         self.made.append(context.partitions)
         if context.error is not ErrorCode.NONE:
-            self._request.reply(FetchResponse(error_code=context.error))
+            refuse(self._request, context.error)
             return
         reading = FetchReading(self._request, context)
         watch = self._watch(reading)

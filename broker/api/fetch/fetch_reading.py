@@ -76,6 +76,17 @@ def read_in(work: Iterable[Callable[[], None]]) -> None:
         step()
 
 
+def _replica_of(request: Request) -> int:
+    message: FetchRequest = request.message
+    replica: int = message.replica_id if request.version < REPLICA_STATE_SINCE else message.replica_state.replica_id
+    return replica
+
+
+def refuse(request: Request, code: ErrorCode) -> None:
+    """Answer a fetch whose session is not usable; a follower is not held back by quotas then, either."""
+    request.reply(FetchResponse(error_code=code), 0 if _replica_of(request) >= 0 else None)
+
+
 class FetchReading:
     """See the module.
 
@@ -87,25 +98,25 @@ class FetchReading:
     """
 
     __slots__ = (
-        "_diverged", "_is_first", "_replica", "context", "failed", "isolation", "max_bytes", "min_bytes", "nbytes",
-        "request", "results",
+        "_diverged", "_is_first", "_is_from_follower", "_replica", "context", "failed", "isolation", "max_bytes",
+        "min_bytes", "nbytes", "request", "results",
     )  # fmt: skip
 
     def __init__(self, request: Request, context: FetchContext) -> None:
         message: FetchRequest = request.message
         self.request = request
         self.context = context
-        self._replica = (
-            message.replica_id if request.version < REPLICA_STATE_SINCE else message.replica_state.replica_id
-        )
+        self._replica = _replica_of(request)
         """The broker id of a follower; negative for a consumer."""
+        self._is_from_follower = self._replica >= 0
+        """As in Kafka, quotas of clients are not for followers."""
         self.isolation = FetchIsolation.of(self._replica, message.isolation_level)
         self._is_first = True
         """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""
         self._diverged = False
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
-        if quota.limited:
+        if quota.limited and not self._is_from_follower:
             # More at once would have to wait however long the client was quiet before.
             self.max_bytes = int(min(self.max_bytes, quota.most_in_window(request.user, request.client_id or "")))
         self.min_bytes = min(message.min_bytes, self.max_bytes)
@@ -189,7 +200,7 @@ class FetchReading:
         if self.request.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
             raise UnsupportedCompressionTypeError
         data.records = _EMPTY
-        if self._replica >= 0:
+        if self._is_from_follower:
             partition.check_follower(self._replica, state.leader_epoch)
         log_end = partition.log.log_end_offset
         diverged = None
@@ -215,7 +226,7 @@ class FetchReading:
             ]
         else:
             data.aborted_transactions = None
-        if self._replica >= 0 and self._is_first and diverged is None:
+        if self._is_from_follower and self._is_first and diverged is None:
             self.request.broker.replicas.follower_fetched(
                 partition, self._replica, state.fetch_offset, state.log_start, log_end
             )
@@ -243,7 +254,7 @@ class FetchReading:
     def hold_back(self) -> bool:
         """Send nothing where the client is above a quota; whether that is so."""
         quotas = self.request.broker.quotas
-        if quotas.fetch.limited or quotas.request.limited:
+        if (quotas.fetch.limited or quotas.request.limited) and not self._is_from_follower:
             wait_ms = self.request.quota_wait_ms((quotas.fetch, self.nbytes))
             if wait_ms > 0:
                 self._send_nothing(wait_ms)
