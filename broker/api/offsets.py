@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from broker.api.context import Request
 from broker.api.errors import Answering
@@ -13,6 +15,8 @@ from broker.replica.partition import FetchIsolation, Partition
 from kafkalog.protocol.errors import (
     InvalidRequestError,
     InvalidTopicError,
+    LeaderNotAvailableError,
+    OffsetNotAvailableError,
     UnsupportedForMessageFormatError,
     UnsupportedVersionError,
 )
@@ -44,6 +48,8 @@ UNKNOWN = -1
 READ_IN_STEPS = 8
 """A worker reads missing pages in so many times; then the search goes ahead even if some are missing again."""
 FIRST_WITH_LEADER_EPOCH = 4
+FIRST_WITH_NOT_AVAILABLE = 5
+"""Clients of earlier versions do not know OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 
 async def handle_list_offsets(request: Request) -> None:
@@ -58,7 +64,7 @@ async def handle_list_offsets(request: Request) -> None:
         results = []
         async for wanted in request.each(topic.partitions):
             result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
-            with Answering(result):
+            with Answering(result), _mapped_for(request.version):
                 _check(request.version, wanted.timestamp, counts[topic.name, wanted.partition_index])
                 partition = request.broker.replicas.require(topic.name, wanted.partition_index)
                 partition.check_leader_epoch(wanted.current_leader_epoch)
@@ -92,6 +98,17 @@ async def _read_in(request: Request, log: Log, timestamp: int) -> None:
         await workers.run(work)
 
 
+@contextmanager
+def _mapped_for(version: int) -> Iterator[None]:
+    """Tell clients before KIP-207 that the leader is not available, instead of an error that they do not know."""
+    try:
+        yield
+    except OffsetNotAvailableError as error:
+        if version >= FIRST_WITH_NOT_AVAILABLE:
+            raise
+        raise LeaderNotAvailableError(error.message) from error
+
+
 def _check(version: int, timestamp: int, count: int) -> None:
     if count > 1:
         raise InvalidRequestError
@@ -123,6 +140,8 @@ def _look_up(
                 found.offset,
                 found.leader_epoch,
             )
+        else:
+            partition.check_end_known(isolation)
 
 
 def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsPartition) -> list[int]:

@@ -456,10 +456,21 @@ class Partition:
             OffsetNotAvailableError: this broker has only just become leader, and its high watermark may be behind the
                 one that the previous leader reported (KIP-207).
         """
+        self.check_end_known(isolation)
+        return self.end_for(isolation)
+
+    def check_end_known(self, isolation: FetchIsolation) -> None:
+        """Refuse to say where the readable records end, or that there are none of some time, before that is known.
+
+        Raises:
+            OffsetNotAvailableError: see `latest_offset`.
+        """
         is_fresh = self.leading is not None and self.log.high_watermark < self.leading.epoch_start
         if is_fresh and isolation is not FetchIsolation.LOG_END:
-            raise OffsetNotAvailableError
-        return self.end_for(isolation)
+            raise OffsetNotAvailableError(
+                f"The high watermark {self.log.high_watermark} of {self.topic}-{self.index} is not known to be that "
+                f"of the previous leader before it reaches the start of epoch {self.leader_epoch}"
+            )
 
     def delete_records(self, before: int) -> int:
         """Advance the log start offset to ``before`` (-1: the high watermark), and return it.

@@ -199,17 +199,25 @@ def test_the_end_is_not_told_before_the_new_leader_knows_it(tmp_path: Path) -> N
         await produced(broker)
         broker.assign(partition, leader_epoch=2, replicas=(0, FOLLOWER), isr=(0, FOLLOWER))
 
-        async def ask(timestamp: int, replica: int = -1) -> Any:
+        async def ask(timestamp: int, replica: int = -1, version: int = 7) -> Any:
             wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
             topic = ListOffsetsTopic(name="t", partitions=[wanted])
             message = ListOffsetsRequest(replica_id=replica, topics=[topic])
-            return (await follower.exchange(message, 7)).topics[0].partitions[0]
+            return (await follower.exchange(message, version)).topics[0].partitions[0]
 
-        assert (await ask(-1)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+        for timestamp in (-1, -3, 0, 1 << 60):
+            found = await ask(timestamp)
+            assert (found.error_code, found.offset) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1), timestamp
+        for timestamp in (-1, 0, 1 << 60):
+            assert (await ask(timestamp, version=4)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert ((await ask(0, FOLLOWER)).error_code, (await ask(0, FOLLOWER)).offset) == (0, 0)
+        assert ((await ask(1 << 60, FOLLOWER)).error_code, (await ask(1 << 60, FOLLOWER)).offset) == (0, -1)
         assert ((await ask(-2)).error_code, (await ask(-2)).offset) == (0, 0)
         assert (await ask(-1, FOLLOWER)).offset == 1
         await fetched(follower, request(1, 2))
         assert (await ask(-1)).offset == 1
+        assert ((await ask(0)).error_code, (await ask(0)).offset) == (0, 0)
+        assert ((await ask(1 << 60)).error_code, (await ask(1 << 60)).offset) == (0, -1)
 
     with_broker(tmp_path, work)
 
