@@ -8,8 +8,9 @@ from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
 from broker.config.server import BrokerConfig
-from broker.controller.configs import ConfigController
+from broker.controller.configs import ConfigController, effective_config
 from broker.controller.producer_ids import ProducerIds
+from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
 from broker.controller.topics import TopicController
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
@@ -41,7 +42,7 @@ def assemble(
         config: the configuration of the broker's file, without dynamic values.
         broker_id: the id of this broker.
         store: the store to which this broker's controller commits its decisions.
-        cache: the broker's view of the cluster.
+        cache: the broker's view of the cluster. It must have subscribed to ``store`` already.
         replicas: the partitions.
         applier: applies the controller's decisions to the partitions of ``replicas``.
         log_starts_changed: called when clients have deleted records, so that log start offsets are checkpointed soon.
@@ -52,6 +53,11 @@ def assemble(
         config["controller.quota.window.num"], config["controller.quota.window.size.seconds"] * 1000
     )
     quotas, rates = ClientQuotas(window, controller_window), ConnectionRates(window)
+    quota_controller = QuotaController(runtime.network, store, cache, quotas, rates)
+    publisher = ConfigPublisher(
+        cache, replicas, lambda state: effective_config(config, state, broker_id), quota_controller
+    )
+    store.subscribe(publisher.publish)
     topics, producer_ids = TopicController(store, cache, replicas, applier), ProducerIds(store)
     groups = GroupCoordinator(replicas=replicas, topics=topics)
     transactions = Transactions(
@@ -68,11 +74,12 @@ def assemble(
         metadata=cache,
         replicas=replicas,
         topics=topics,
-        configs=ConfigController(store, replicas, config, broker_id),
+        configs=ConfigController(store, cache, replicas, config, broker_id, publisher.settled),
         producer_ids=producer_ids,
         quotas=quotas,
         connection_rates=rates,
-        quota_controller=QuotaController(runtime.network, store, quotas, rates),
+        quota_controller=quota_controller,
+        publisher=publisher,
         groups=groups,
         consumer_groups=ConsumerGroups(groups, cache),
         transactions=transactions,

@@ -250,6 +250,7 @@ class Server:
         await self.cleaner.stop()
         # Before connections are closed, so that waiting group members learn that the coordinator is gone.
         self.broker.groups.stop()
+        await self.broker.publisher.stop()
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()

@@ -15,6 +15,7 @@ from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
+from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
 from broker.controller.topics import TopicController
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
@@ -68,6 +69,7 @@ class Broker:
     quotas: ClientQuotas
     connection_rates: ConnectionRates
     quota_controller: QuotaController
+    publisher: ConfigPublisher
     groups: GroupCoordinator
     consumer_groups: ConsumerGroups
     transactions: Transactions

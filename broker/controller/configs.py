@@ -7,7 +7,7 @@ value, the dynamic default of all brokers, the broker's file, the declared defau
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -16,6 +16,7 @@ from broker.config.definition import ConfigDefinition, ConfigError, ConfigKey, T
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, STATIC_NO_EFFECT, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
+from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, SetConfig, apply
 from broker.metadata.store import MetadataStore
@@ -107,10 +108,29 @@ def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) 
 
 
 class ConfigController:
-    """See the module."""
+    """See the module.
 
-    def __init__(self, store: MetadataStore, replicas: ReplicaManager, static: BrokerConfig, broker_id: int) -> None:
+    Args:
+        store: gets the changes.
+        cache: is read for descriptions.
+        replicas: has the configuration of the broker that is in force.
+        static: the configuration of the broker's file.
+        broker_id: the id of this broker.
+        in_force: waits until what was committed is in force here (`ConfigPublisher.settled`).
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        replicas: ReplicaManager,
+        static: BrokerConfig,
+        broker_id: int,
+        in_force: Callable[[], Awaitable[None]],
+    ) -> None:
         self._store = store
+        self._cache = cache
+        self._in_force = in_force
         self._replicas = replicas
         self._static = static
         self._broker_id = broker_id
@@ -127,7 +147,7 @@ class ConfigController:
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
         """
-        state = self._store.state
+        state = self._cache.image
         topic = state.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError
@@ -151,7 +171,7 @@ class ConfigController:
         Raises:
             InvalidRequestError: ``name`` is not this broker's id.
         """
-        state = self._store.state
+        state = self._cache.image
         if name == ALL_BROKERS:
             entries = [
                 (SERVER_CONFIG.get(key) or _unknown(key), value)
@@ -180,7 +200,7 @@ class ConfigController:
             InvalidRequestError: the name is empty.
         """
         _check_group(name)
-        state = self._store.state
+        state = self._cache.image
         overrides = state.group_config.get(name, {})
         result = []
         for key in GROUP_CONFIG:
@@ -254,13 +274,13 @@ class ConfigController:
             if validate_only or not wanted:
                 break
             try:
-                state = await self._store.commit(partial(_unless_changed, seen, wanted))
+                await self._store.commit(partial(_unless_changed, seen, wanted))
             except _ChangedError:
                 continue
             except OSError as error:
                 failure = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
                 return [result or failure for result in results]
-            await self._put_in_force(state, wanted)
+            await self._in_force()
             break
         return results
 
@@ -313,18 +333,6 @@ class ConfigController:
         fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
         if fault is not None:
             raise InvalidConfigError(fault)
-
-    async def _put_in_force(self, state: ClusterState, changed: Sequence[SetConfig]) -> None:
-        if any(each.resource is ConfigResource.BROKER for each in changed):
-            self._replicas.reconfigure_all(self.effective(state), state)
-        topics = [each.name for each in changed if each.resource is ConfigResource.TOPIC]
-        for number, name in enumerate(topics, 1):
-            # Read again, because another request may have changed or deleted the topic meanwhile.
-            topic = self._store.state.topics.get(name)
-            if topic is not None:
-                self._replicas.reconfigure(topic)
-            if number % CHANGES_A_TURN == 0:
-                await asyncio.sleep(0)
 
     def _check_broker(self, name: str) -> None:
         if name != str(self._broker_id):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import SetClientQuota
 from broker.metadata.store import MetadataStore
@@ -38,19 +39,39 @@ class QuotaAlteration:
 
 
 class QuotaController:
-    """See the module. Also puts the registered quotas into force."""
+    """See the module. Also puts the registered quotas into force, when `ConfigPublisher` says that they changed.
 
-    def __init__(self, network: Network, store: MetadataStore, quotas: ClientQuotas, rates: ConnectionRates) -> None:
+    Args:
+        network: looks up the addresses of hosts.
+        store: gets the changes.
+        cache: is read for descriptions, and for the quotas that are to be in force.
+        quotas, rates: measure what clients use.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        store: MetadataStore,
+        cache: MetadataCache,
+        quotas: ClientQuotas,
+        rates: ConnectionRates,
+    ) -> None:
         self._store = store
+        self._cache = cache
         self._quotas = quotas
         self._rates = rates
         self._network = network
         self._addresses: dict[str, str] = {}
         """The addresses of the hosts named by quotas."""
+        self._committing: dict[str, str] = {}
+        """The addresses of hosts whose quotas are being committed."""
 
     async def look_up_hosts(self) -> None:
-        """Look up the addresses of the hosts named by quotas, and put these quotas into force."""
-        hosts = self._hosts()
+        """Look up the addresses of all hosts named by quotas, and put these quotas into force."""
+        await self.look_up(self._hosts())
+
+    async def look_up(self, hosts: Set[str]) -> None:
+        """Look up the addresses of these hosts, and put their quotas into force."""
         if not hosts:
             return
         self._addresses |= await self._network.addresses_of(hosts)
@@ -60,16 +81,20 @@ class QuotaController:
 
     def install(self) -> None:
         """Put the registered quotas into force, except those of hosts whose addresses are not known yet."""
-        quotas = self._store.state.client_quotas
+        quotas = self._cache.image.client_quotas
         hosts = self._hosts()
-        self._addresses = {host: address for host, address in self._addresses.items() if host in hosts}
+        known = self._addresses | self._committing
+        self._addresses = {host: address for host, address in known.items() if host in hosts}
         self._quotas.update(quotas)
         self._rates.update(quotas, self._addresses)
 
+    def unknown_hosts(self, entities: Iterable[QuotaEntity]) -> set[str]:
+        """Return those of the host names with quotas that ``entities`` name and whose addresses are not known."""
+        return _hosts_in(entities) & self._hosts() - self._addresses.keys()
+
     def _hosts(self) -> set[str]:
         """Return the host names (not addresses) that have quotas."""
-        names = (entity.address for entity in self._store.state.client_quotas)
-        return {name for name in names if name is not None and not is_address(name)}
+        return _hosts_in(self._cache.image.client_quotas)
 
     def describe(
         self, components: Iterable[tuple[str, int, str | None]], *, strict: bool
@@ -80,7 +105,7 @@ class QuotaController:
             InvalidRequestError, UnsupportedVersionError
         """
         names = quota_filter(components, strict=strict)
-        return [(entity, values) for entity, values in self._store.state.client_quotas.items() if names(entity)]
+        return [(entity, values) for entity, values in self._cache.image.client_quotas.items() if names(entity)]
 
     async def alter(self, alterations: Sequence[QuotaAlteration], *, validate_only: bool) -> list[KafkaError | None]:
         """Commit all valid alterations at once; return None for each, or the error that prevented it."""
@@ -104,15 +129,18 @@ class QuotaController:
         addresses = await self._check_hosts(valid, results)
         if validate_only or not valid:
             return results
+        # The quotas are put into force as part of the commit.
+        self._committing |= addresses
         try:
             await self._store.commit(lambda state: _altered(state, valid))
         except OSError as error:
             for number, _ in valid.values():
                 results[number] = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
             return results
+        finally:
+            for host in addresses:
+                self._committing.pop(host, None)
         logger.info("quotas altered: %s", _told(valid))
-        self._addresses |= addresses
-        self.install()
         return results
 
     async def _check_hosts(
@@ -138,6 +166,11 @@ class QuotaController:
                 number, _ = valid.pop(entity)
                 results[number] = InvalidRequestError(f"{host} is not a valid IP or resolvable host.")
         return found
+
+
+def _hosts_in(entities: Iterable[QuotaEntity]) -> set[str]:
+    names = (entity.address for entity in entities)
+    return {name for name in names if name is not None and not is_address(name)}
 
 
 def _altered(state: ClusterState, valid: Mapping[QuotaEntity, tuple[int, Changes]]) -> list[SetClientQuota]:

@@ -18,7 +18,7 @@ from broker.log.append.legacy.message_sets import PreparedSet
 from broker.log.append.validation import CheckedBatch, Origin
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
-from broker.metadata.model import ClusterState, PartitionState, TopicState
+from broker.metadata.model import PartitionState, TopicState
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
 from broker.replica.purgatory import Purgatory
@@ -208,13 +208,11 @@ class ReplicaManager:
             partition.log.config = config.log
             partition.min_insync = config.min_insync
 
-    def reconfigure_all(self, config: BrokerConfig, cluster: ClusterState) -> None:
-        """Apply changed broker defaults to every partition."""
+    def reconfigure_broker(self, config: BrokerConfig) -> None:
+        """Apply the broker's changed configuration; ``reconfigure`` applies the defaults in it to a topic."""
         self.config = config
         for partition in self:
             partition.max_lag_ms = config["replica.lag.time.max.ms"]
-        for state in cluster.topics.values():
-            self.reconfigure(state)
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the configuration of the partitions of a topic with these ``overrides`` of the broker's defaults."""

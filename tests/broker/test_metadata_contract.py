@@ -137,6 +137,25 @@ def test_a_node_that_another_broker_changed_is_decided_upon_again() -> None:
     run(work)
 
 
+def test_listeners_are_told_what_other_brokers_changed() -> None:
+    async def work() -> None:
+        nodes = Nodes()
+        ours, other = NodeStore(nodes), NodeStore(nodes)
+        told: list[tuple[set[str], int]] = []
+        ours.subscribe(lambda state, operations: told.append((set(state.topics), len(operations))))
+        await other.commit(lambda state: [CreateTopic(topic("a")), TakeProducerIds(1)])
+        await other.commit(lambda state: [CreateTopic(topic("b"))])
+        assert told == []
+        ours.look()
+        assert told == [({"a"}, 2), ({"a", "b"}, 1)]
+        await ours.commit(lambda state: [CreateTopic(topic("c"))])
+        assert told[2:] == [({"a", "b", "c"}, 1)]
+        ours.look()
+        assert len(told) == 3
+
+    run(work)
+
+
 def test_what_cannot_be_written_is_not_in_force() -> None:
     async def work() -> None:
         nodes = Nodes()

@@ -20,12 +20,14 @@ class Nodes:
 
     Attributes:
         failing: the next write fails, as without a connection.
+        changes: every change so far: the state after it, and the operations that led to it.
     """
 
     def __init__(self) -> None:
         self.state = ClusterState("shared")
         self.versions: dict[Node, int] = {}
         self.failing = False
+        self.changes: list[tuple[ClusterState, list[Operation]]] = []
 
     def write(self, operations: list[Operation], expected: dict[Node, int]) -> bool:
         """Apply all operations if their nodes have the versions that are expected; whether they had."""
@@ -36,6 +38,7 @@ class Nodes:
         self.state = replace(apply(self.state, operations), revision=self.state.revision + 1)
         for node in expected:
             self.versions[node] = self.versions.get(node, 0) + 1
+        self.changes.append((self.state, operations))
         return True
 
 
@@ -51,14 +54,21 @@ class NodeStore:
         self._lock = asyncio.Lock()
         self._listeners: list[Listener] = []
         self.before_write: Callable[[], None] = lambda: None
-        self._look()
+        self._seen = len(nodes.changes)
+        self._state, self._versions = nodes.state, dict(nodes.versions)
 
     @property
     def state(self) -> ClusterState:
         return self._state
 
-    def _look(self) -> None:
-        self._state, self._versions = self._nodes.state, dict(self._nodes.versions)
+    def look(self) -> None:
+        """See what all brokers have changed since the last look, and tell the listeners of each change."""
+        self._versions = dict(self._nodes.versions)
+        while self._seen < len(self._nodes.changes):
+            self._state, operations = self._nodes.changes[self._seen]
+            self._seen += 1
+            for listener in self._listeners:
+                listener(self._state, operations)
 
     async def commit(self, decide: Decision) -> ClusterState:
         async with self._lock:
@@ -70,10 +80,8 @@ class NodeStore:
                 await asyncio.sleep(0)
                 self.before_write()
                 written = self._nodes.write(operations, expected)
-                self._look()
+                self.look()
                 if written:
-                    for listener in self._listeners:
-                        listener(self._state, operations)
                     return self._state
 
     def subscribe(self, listener: Listener) -> None:

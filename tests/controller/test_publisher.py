@@ -1,0 +1,202 @@
+"""Configurations and quotas that another broker commits are in force here, and are described."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from broker.api.context import Broker
+from broker.assembly import assemble
+from broker.config.server import BrokerConfig
+from broker.controller.configs import Alteration, Op, ResourceKind
+from broker.controller.publisher import TOPICS_A_TURN
+from broker.controller.quotas import QuotaAlteration
+from broker.log.log import Log
+from broker.log.log_manager import LogManager
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import BrokerRegistration, PartitionState, TopicState
+from broker.metadata.operations import (
+    ConfigResource,
+    CreateTopic,
+    Operation,
+    RegisterBroker,
+    SetClientQuota,
+    SetConfig,
+)
+from broker.quota.entities import QuotaEntity
+from broker.replica.applier import ReplicaApplier
+from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
+from tests.support.node_store import Nodes, NodeStore
+
+DEADLINE_S = 60
+TOPIC, BROKER = ConfigResource.TOPIC, ConfigResource.BROKER
+ONE = PartitionState((0,), (0,), 0, 0)
+
+
+class Two:
+    """Two brokers that share `Nodes`: the parts of one, and the store of the other."""
+
+    def __init__(self, directory: Path) -> None:
+        config = BrokerConfig({"log.dirs": str(directory)})
+        nodes = Nodes()
+        self.ours, self.other = NodeStore(nodes), NodeStore(nodes)
+        self.logs = LogManager([directory], config.log_config({}), clock=lambda: 0)
+        self.logs.load_all({})
+        replicas = ReplicaManager(Runtime.of_process(2), 0, config, self.logs)
+        self.cache = MetadataCache(self.ours.state)
+        self.ours.subscribe(self.cache.update)
+        applier = ReplicaApplier(replicas, self.cache.topic_config)
+        self.broker: Broker = assemble(config, 0, self.ours, self.cache, replicas, applier)
+
+    async def __aenter__(self) -> Self:
+        await self.ours.commit(lambda state: [RegisterBroker(BrokerRegistration(0, ()))])
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.broker.publisher.stop()
+        self.broker.workers.close(wait=True)
+        self.logs.shutdown()
+
+    async def host(self, *names: str) -> None:
+        """Topics of one partition on this broker."""
+        manager = self.broker.replicas
+        for name in names:
+            topic = TopicState(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), (ONE,))
+            await self.ours.commit(lambda state, topic=topic: [CreateTopic(topic)])  # type: ignore[misc]
+            manager.host_partition(name, 0, topic.topic_id, ONE, manager.topic_config({}), is_new=True)
+
+    async def foreign(self, *operations: Operation) -> None:
+        """The other broker commits, and this broker sees it."""
+        self.other.look()
+        await self.other.commit(lambda state: operations)
+        self.ours.look()
+
+    def log(self, name: str) -> Log:
+        return self.broker.replicas.require(name, 0).log
+
+
+def run(directory: Path, work: Callable[[Two], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(DEADLINE_S), Two(directory) as two:
+            await work(two)
+
+    asyncio.run(main())
+
+
+def test_a_topics_configuration_is_in_force(tmp_path: Path) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t")
+        await two.foreign(SetConfig(TOPIC, "t", {"retention.ms": "7", "min.insync.replicas": "3"}))
+        assert two.log("t").config.retention_ms == 7
+        assert two.broker.replicas.require("t", 0).min_insync == 3
+        described = {each.key.name: each.value for each in two.broker.configs.describe_topic("t")}
+        assert (described["retention.ms"], described["min.insync.replicas"]) == ("7", "3")
+
+    run(tmp_path, work)
+
+
+def test_many_topics_are_in_force_once_they_are_settled(tmp_path: Path) -> None:
+    async def work(two: Two) -> None:
+        names = [f"t{number}" for number in range(2 * TOPICS_A_TURN + 1)]
+        await two.host(*names)
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        await two.foreign(*(SetConfig(TOPIC, name, {"retention.ms": "7"}) for name in names))
+        # The last topic is altered again before its turn: only the newest configuration counts.
+        await two.foreign(SetConfig(TOPIC, names[-1], {"retention.ms": "8"}))
+        before = turns
+        await two.broker.publisher.settled()
+        counting.cancel()
+        assert turns > before, "others had their turn"
+        assert [two.log(name).config.retention_ms for name in names] == [7] * (len(names) - 1) + [8]
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_a_brokers_configuration_is_in_force(tmp_path: Path, name: str) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t", "own")
+        await two.foreign(SetConfig(TOPIC, "own", {"retention.ms": "7"}))
+        await two.foreign(SetConfig(BROKER, name, {"log.retention.ms": "9", "background.threads": "3"}))
+        assert two.broker.config["background.threads"] == 3
+        assert (two.log("t").config.retention_ms, two.log("own").config.retention_ms) == (9, 7)
+        described = {each.key.name: each.value for each in two.broker.configs.describe_broker("0")}
+        assert described["background.threads"] == "3"
+        await two.foreign(SetConfig(BROKER, "1", {"background.threads": "5"}))
+        assert two.broker.config["background.threads"] == 3, "that is for another broker"
+
+    run(tmp_path, work)
+
+
+def test_a_configuration_that_is_not_understood_leaves_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t", "u")
+        with caplog.at_level(logging.ERROR):
+            await two.foreign(
+                SetConfig(TOPIC, "t", {"retention.ms": "never"}),
+                SetConfig(TOPIC, "u", {"retention.ms": "7"}),
+                SetConfig(BROKER, "0", {"log.retention.ms": "often"}),
+            )
+        assert two.log("u").config.retention_ms == 7
+        assert two.log("t").config.retention_ms != 7
+        texts = [record.getMessage() for record in caplog.records]
+        assert any("topic t is not in force" in text and "never" in text for text in texts)
+        assert any("dynamic configuration is not in force" in text and "often" in text for text in texts)
+
+    run(tmp_path, work)
+
+
+def test_quotas_are_in_force_and_described(tmp_path: Path) -> None:
+    async def work(two: Two) -> None:
+        user = QuotaEntity.of([("user", "alice")])
+        await two.foreign(SetClientQuota(user, {"consumer_byte_rate": 10.0}))
+        assert two.broker.quotas.fetch.limit("alice", "").value == 10.0
+        described = two.broker.quota_controller.describe([("user", 0, "alice")], strict=True)
+        assert described == [(user, {"consumer_byte_rate": 10.0})]
+        await two.foreign(SetClientQuota(user, {}))
+        assert not two.broker.quotas.fetch.limited
+
+    run(tmp_path, work)
+
+
+def test_the_quota_of_a_host_is_in_force_once_its_address_is_known(tmp_path: Path) -> None:
+    async def work(two: Two) -> None:
+        host = QuotaEntity.of([("ip", "localhost")])
+        await two.foreign(SetClientQuota(host, {"connection_creation_rate": 1e-9}))
+        rates = two.broker.connection_rates
+        while not any(rates.refused_ms(address, 0) for address in ("127.0.0.1", "::1")):
+            await asyncio.sleep(0.001)
+
+    run(tmp_path, work)
+
+
+def test_what_this_broker_commits_is_in_force_when_it_is_answered(tmp_path: Path) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t")
+        configs, quotas = two.broker.configs, two.broker.quota_controller
+        change = configs.alteration(ResourceKind.TOPIC, "t", [Alteration("retention.ms", Op.SET, "7")])
+        assert await configs.alter([change], validate_only=False) == [None]
+        assert two.log("t").config.retention_ms == 7
+        named = QuotaAlteration([("ip", "localhost")], [("connection_creation_rate", 1.0)])
+        assert await quotas.alter([named], validate_only=False) == [None]
+        rates = two.broker.connection_rates
+        assert any(rates.refused_ms(address, 0) for _ in range(1000) for address in ("127.0.0.1", "::1"))
+
+    run(tmp_path, work)
