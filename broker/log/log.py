@@ -44,7 +44,6 @@ from then on, and reads of what is there go on.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Lock
@@ -446,7 +445,7 @@ class Log:
         """See `Flusher.flush`."""
         self._flusher.flush(upto)
 
-    # -- closing, moving, deleting ---------------------------------------------------------------------------
+    # -- closing, moving --------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Flush everything, write a producer snapshot and trim the indexes. The log must not be used afterwards.
@@ -485,15 +484,3 @@ class Log:
     def files(self) -> dict[str, Extent]:
         """Return the files that make the log, by name, as they are now; see `log_files`."""
         return log_files(self._segments.all, self.producers.snapshot_offsets, self._flusher.truncations)
-
-    def delete(self) -> None:
-        """Remove the log and its directory at once.
-
-        Raises:
-            KafkaStorageError: the disk failed.
-        """
-        target = self.rename_for_delete()
-        try:
-            shutil.rmtree(target)
-        except OSError as error:
-            raise KafkaStorageError(f"Cannot delete {target}: {error}") from error
