@@ -88,9 +88,14 @@ def validate_batch(
 
 
 def keys_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[bool, int]]:
-    """Yield, for each record of a batch that `check_batch` has passed, whether it has a key, and its timestamp.
+    """Yield, for each record of a batch that `check_batch` has passed, whether it has a key, and its timestamp."""
+    return ((key_size >= 0, timestamp) for key_size, _, timestamp in sizes_and_timestamps(buf, pos))
 
-    A walk in plain Python, some microseconds a record: for batches that are refused.
+
+def sizes_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, int, int]]:
+    """Yield, for each record of a batch that `check_batch` has passed, size of key and value, and its timestamp.
+
+    The size of null is -1. A walk in plain Python, some microseconds a record: for batches that are refused.
     """
     header = read_header(buf, pos)
     section, at, end = records_section(buf, pos, header, DEFAULT_MAX_SIZE)
@@ -100,7 +105,7 @@ def keys_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[bool, int]]
         timestamp = (
             header.max_timestamp if header.is_log_append_time else header.base_timestamp + record.timestamp_delta
         )
-        yield record.key[1] >= record.key[0], timestamp
+        yield record.key[1] - record.key[0], record.value[1] - record.value[0], timestamp
 
 
 def _check_header(header: BatchHeader, allow_control: bool) -> None:

@@ -14,7 +14,7 @@ from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.wire import create_topic, exchange, produce, produce_request, receive_frame
+from tests.support.wire import create_topic, end_offset, exchange, produce, produce_request, receive_frame
 
 
 @pytest.fixture
@@ -41,6 +41,18 @@ def test_records_of_large_batches_are_named(wire: socket.socket, compacted: str,
     assert indexes(answer) == [count // 2, count - 1]
     assert " due to 2 record errors " in answer.error_message
     assert answer.log_start_offset == 0
+
+
+def test_records_of_a_large_batch_that_claims_the_brokers_time_are_named(wire: socket.socket, topic: str) -> None:
+    name = f"{topic}-append-time"
+    create_topic(wire, name, 1, message_timestamp_type="LogAppendTime")
+    count = 2 * WALKED_AT_ONCE
+    answer = produce(
+        wire, name, encode_batch([Record(at, 1000, None, b"v") for at in range(count)], log_append_time=True)
+    )
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert indexes(answer) == list(range(count))
+    assert end_offset(wire, name) == 0
 
 
 def test_batches_of_one_request_are_each_explained(wire: socket.socket, compacted: str) -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import Record, decode_batch, encode_batch, set_log_append_time
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import Codec
 from peers import kafka, require
-from tests.support.wire import create_topic, produce
+from tests.support.wire import create_topic, fetch, produce
 
 pytestmark = pytest.mark.timeout(600)
 BROKERS = ["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)]
@@ -138,3 +138,71 @@ def test_a_damaged_record_behind_one_without_a_key_decides(wire: socket.socket) 
         pass
     assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
     assert answer.record_errors == []
+
+
+def send_append_time(
+    wire: socket.socket, topic: str, records: Sequence[tuple[bytes | None, int]], stated: int, codec: Codec
+) -> Any:
+    """Produce a batch that claims that a broker set its timestamps to ``stated``."""
+    data = encode_batch([Record(at, when, key, b"v", ()) for at, (key, when) in enumerate(records)], codec=codec)
+    set_log_append_time(data, 0, stated)
+    while (answer := produce(wire, topic, bytearray(data), version=9)).error_code in NO_LEADER_YET:
+        pass
+    return answer
+
+
+def wrong_type(at: int, stated: int, key: int, kind: str) -> str:
+    shown = f"{kind}(offset={at}, timestamp={stated}, key={key} bytes, value=1 bytes)"
+    return f"Invalid timestamp type in message {shown}. Producer should not set timestamp type to LogAppendTime."
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("topic_codec", ["producer", "gzip"])
+@pytest.mark.parametrize("kind", ["LogAppendTime", "CreateTime"])
+def test_timestamps_that_a_broker_would_set(wire: socket.socket, codec: Codec, topic_codec: str, kind: str) -> None:
+    topic = make_topic(wire, message_timestamp_type=kind, compression_type=topic_codec)
+    # In a topic of CreateTime it is the missing timestamp that the batch's type decides on.
+    stated = now_ms() if kind == "LogAppendTime" else -1
+    answer = send_append_time(wire, topic, [(None, 5), (b"key", 6)], stated, codec)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_TIMESTAMP, BAD_TIMESTAMP)
+    assert (answer.base_offset, answer.log_append_time_ms, answer.log_start_offset) == (-1, -1, 0)
+    in_place = codec is not Codec.NONE and topic_codec == "producer"
+    record, none = ("PartialDefaultRecord", -1) if in_place else ("DefaultRecord", 0)
+    assert named(answer) == [(0, wrong_type(0, stated, none, record)), (1, wrong_type(1, stated, 3, record))]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+@pytest.mark.parametrize("topic_codec", ["producer", "gzip"])
+def test_stated_timestamps_within_bounds_become_those_of_the_producer(
+    wire: socket.socket, codec: Codec, topic_codec: str
+) -> None:
+    topic = make_topic(wire, compression_type=topic_codec)
+    stated = now_ms()
+    answer = send_append_time(wire, topic, [(None, stated - 9), (b"key", stated - 5)], stated, codec)
+    assert (answer.error_code, named(answer), answer.log_append_time_ms) == (ErrorCode.NONE, [], -1)
+    header, records = decode_batch(memoryview(fetch(wire, topic, {0: 0})[0].records))
+    assert (header.is_log_append_time, header.max_timestamp) == (False, stated)
+    if topic_codec == "producer":
+        assert [record.timestamp - stated for record in records] == [-9, -5]
+
+
+def test_stated_timestamps_out_of_bounds(wire: socket.socket) -> None:
+    topic = make_topic(wire, message_timestamp_after_max_ms=str(HOUR_MS), cleanup_policy="compact")
+    stated = now_ms() + 2 * HOUR_MS
+    answer = send_append_time(wire, topic, [(None, 5), (b"key", 6)], stated, Codec.NONE)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_TIMESTAMP, BAD_TIMESTAMP)
+    (none, _), (at, message) = named(answer)
+    assert (none, at) == (0, 1)
+    assert message is not None
+    assert message.startswith(f"Timestamp {stated} of message with offset 1 is out of range. ")
+
+
+def test_a_record_without_a_key_is_not_looked_at_for_its_timestamp(wire: socket.socket) -> None:
+    topic = make_topic(wire, cleanup_policy="compact", message_timestamp_type="LogAppendTime")
+    stated = now_ms()
+    answer = send_append_time(wire, topic, [(None, 5), (None, 6)], stated, Codec.NONE)
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert named(answer) == [(at, NO_KEY.format(topic)) for at in range(2)]
+    answer = send_append_time(wire, topic, [(None, 5), (b"key", 6)], stated, Codec.NONE)
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert named(answer) == [(0, NO_KEY.format(topic)), (1, wrong_type(1, stated, 3, "DefaultRecord"))]

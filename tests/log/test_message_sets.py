@@ -210,6 +210,9 @@ REFUSED: dict[str, tuple[memoryview, LogConfig, type[errors.KafkaError]]] = {
         memoryview(encode_message_set([Record(0, 0, None, b"v")], magic=1, log_append_time=5)), V1,
         errors.InvalidTimestampError,
     ),
+    "append time of a batch": (
+        memoryview(encode_batch([Record(0, -1, None, b"v")], log_append_time=True)), V1, errors.InvalidTimestampError,
+    ),
     "zstd, as no producer of these formats can": (
         memoryview(encode_batch([Record(0, NOW, None, b"v")], codec=Codec.ZSTD)), V1,
         errors.UnsupportedCompressionTypeError,

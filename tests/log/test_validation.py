@@ -60,8 +60,16 @@ REFUSED = {
         errors.InvalidTxnStateError,
     ),
     "append time": (
-        memoryview(encode_batch([Record(0, NOW, None, b"v", ())], log_append_time=True)), PLAIN,
+        memoryview(encode_batch([Record(0, NOW, None, b"v", ())], log_append_time=True)),
+        LogConfig(message_timestamp_type=LOG_APPEND_TIME), errors.InvalidTimestampError,
+    ),
+    "append time that is not stated": (
+        memoryview(encode_batch([Record(0, -1, None, b"v", ())], log_append_time=True)), PLAIN,
         errors.InvalidTimestampError,
+    ),
+    "append time that is too new": (
+        memoryview(encode_batch([Record(0, NOW + 1001, None, b"v", ())], log_append_time=True)),
+        LogConfig(message_timestamp_after_max_ms=1000), errors.InvalidTimestampError,
     ),
     "too old": (
         batch(2, timestamp=NOW - 1001, step=5000), LogConfig(message_timestamp_before_max_ms=1000),
@@ -107,6 +115,15 @@ def test_append_time_is_set_whatever_the_records_say() -> None:
     assert header.is_log_append_time
     assert header.max_timestamp == NOW
     assert {record.timestamp for record in decode_batch(out, 0)[1]} == {NOW}
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_a_stated_append_time_within_bounds_becomes_a_create_time(codec: Codec) -> None:
+    records = [Record(at, NOW - 5 + at, b"k", b"v", ()) for at in range(3)]
+    out, header = prepared(memoryview(encode_batch(records, codec=codec, log_append_time=True)))
+    assert (header.is_log_append_time, header.max_timestamp) == (False, NOW - 3)
+    stored, found = decode_batch(out, 0)
+    assert (stored.is_log_append_time, stored.max_timestamp, found) == (False, NOW - 3, records)
 
 
 def test_a_wrong_largest_timestamp_is_put_right() -> None:

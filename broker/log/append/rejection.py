@@ -1,8 +1,10 @@
 """Why a produced batch is refused, and which of its records are at fault (KIP-467).
 
 The rules are those of Kafka's LogValidator. In a compacted topic each record must have a key. Timestamps that producers
-set must lie within the topic's bounds. A record that breaks both rules counts as one without a key. One bad timestamp
-makes the whole batch INVALID_TIMESTAMP; otherwise it is INVALID_RECORD.
+set must lie within the topic's bounds. A batch must not claim that a broker set its timestamps (LogAppendTime), unless
+the topic takes CreateTime: then the timestamp that the batch claims counts as the producer's. A record that breaks the
+rule of keys and one of timestamps counts as one without a key. One bad timestamp makes the whole batch
+INVALID_TIMESTAMP; otherwise it is INVALID_RECORD.
 
 The compiled check is enough to refuse a batch. Only the answer to the producer needs the list of records, so the list
 is made separately, by a walk in plain Python that may run on a worker.
@@ -16,8 +18,9 @@ from typing import NamedTuple
 
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol.errors import InvalidRecordError, InvalidTimestampError
-from kafkalog.records.batch import NO_TIMESTAMP
-from kafkalog.records.validate import keys_and_timestamps
+from kafkalog.records.batch import MAGIC, NO_TIMESTAMP, BatchHeader, read_header
+from kafkalog.records.compression import Codec
+from kafkalog.records.validate import sizes_and_timestamps
 
 _SHOWN = 3
 """How many record errors the message of the whole batch repeats, as in Kafka."""
@@ -38,12 +41,14 @@ class RecordRules:
         require_keys: whether each record must have a key.
         earliest, latest: bounds of a timestamp in ms; None if any timestamp is accepted.
         label: the partition's name, for messages.
+        stored_codec: the ``compression.type`` of a topic that stores v2, else None.
     """
 
     require_keys: bool
     earliest: int | None
     latest: int | None
     label: str
+    stored_codec: str | None
 
     @classmethod
     def of(cls, config: LogConfig, now_ms: int, label: str, *, from_client: bool) -> RecordRules:
@@ -54,48 +59,72 @@ class RecordRules:
             now_ms - config.message_timestamp_before_max_ms if by_producer else None,
             now_ms + config.message_timestamp_after_max_ms if by_producer else None,
             label,
+            config.compression_type if config.message_format == MAGIC else None,
         )
 
-    def takes_timestamp(self, timestamp: int) -> bool:
-        """Return whether a record may have ``timestamp``. A record without a timestamp is accepted."""
+    def takes_timestamp(self, timestamp: int, *, is_append_time: bool = False) -> bool:
+        """Return whether a record may have ``timestamp``.
+
+        A record without a timestamp is accepted, unless its batch claims that a broker set it (``is_append_time``).
+        """
         if self.earliest is None or self.latest is None or timestamp == NO_TIMESTAMP:
-            return True
+            return not is_append_time
         return self.earliest <= timestamp <= self.latest
 
-    def takes_all_between(self, least: int, most: int) -> bool:
+    def takes_all_between(self, least: int, most: int, *, is_append_time: bool = False) -> bool:
         """Return whether all records with timestamps from ``least`` to ``most`` are accepted, by these two alone."""
+        if is_append_time:
+            # All records have the timestamp of the batch.
+            return self.takes_timestamp(most, is_append_time=True)
         if not (self.takes_timestamp(least) and self.takes_timestamp(most)):
             return False
         # If some records have no timestamp, the least timestamp of the others is not known.
         return least != NO_TIMESTAMP or most == NO_TIMESTAMP or self.earliest is None or self.earliest <= NO_TIMESTAMP
 
-    def rejection(self, records: Iterable[tuple[bool, int]]) -> InvalidRecordError | InvalidTimestampError | None:
+    def rejection(
+        self, records: Iterable[tuple[bool, int]], *, is_append_time: bool = False
+    ) -> InvalidRecordError | InvalidTimestampError | None:
         """Return the error of a batch, or None; of each record it takes whether it has a key, and its timestamp."""
         lacks_key = False
         for has_key, timestamp in records:
             if self.require_keys and not has_key:
                 lacks_key = True
-            elif not self.takes_timestamp(timestamp):
+            elif not self.takes_timestamp(timestamp, is_append_time=is_append_time):
                 return RejectedTimestampsError(self)
         return RejectedRecordsError(self) if lacks_key else None
 
     def record_errors(self, batch: memoryview, most: int) -> list[RecordError]:
         """Return the first ``most`` records of a whole and valid v2 ``batch`` that break a rule."""
         found: list[RecordError] = []
-        for index, (has_key, timestamp) in enumerate(keys_and_timestamps(batch)):
+        header = read_header(batch)
+        is_append_time = header.is_log_append_time
+        for index, (key_size, value_size, timestamp) in enumerate(sizes_and_timestamps(batch)):
             if len(found) >= most:
                 break
-            if self.require_keys and not has_key:
+            if self.require_keys and key_size < 0:
                 message = f"Compacted topic cannot accept message without key in topic partition {self.label}"
-            elif not self.takes_timestamp(timestamp):
+            elif not self.takes_timestamp(timestamp, is_append_time=is_append_time):
                 message = (
-                    f"Timestamp {timestamp} of message with offset {index} is out of range. "
+                    self._wrong_type(header, index, key_size, value_size)
+                    if self.earliest is None or timestamp == NO_TIMESTAMP
+                    else f"Timestamp {timestamp} of message with offset {index} is out of range. "
                     f"The timestamp should be within [{self.earliest}, {self.latest}]"
                 )
             else:
                 continue
             found.append(RecordError(index, message))
         return found
+
+    def _wrong_type(self, header: BatchHeader, index: int, key_size: int, value_size: int) -> str:
+        """Return Kafka's message for a record of a batch of LogAppendTime, with Kafka's text for the record."""
+        # Kafka has only the sizes at hand, -1 for null, where it takes over the compressed records as they are.
+        is_partial = header.codec is not Codec.NONE and self.stored_codec in ("producer", header.codec.name.lower())
+        kind, least = ("PartialDefaultRecord", -1) if is_partial else ("DefaultRecord", 0)
+        record = (
+            f"{kind}(offset={index}, timestamp={header.max_timestamp}, key={max(least, key_size)} bytes, "
+            f"value={max(least, value_size)} bytes)"
+        )
+        return f"Invalid timestamp type in message {record}. Producer should not set timestamp type to LogAppendTime."
 
 
 class RejectedRecordsError(InvalidRecordError):
@@ -121,7 +150,7 @@ class RejectedRecordsError(InvalidRecordError):
 
 
 class RejectedTimestampsError(InvalidTimestampError):
-    """A batch has records whose timestamps lie outside of the topic's bounds.
+    """A batch has records whose timestamps lie outside of the topic's bounds, or are said to be a broker's.
 
     Attributes:
         rules: they find the records at fault.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
-from broker.log.append.rejection import RecordRules, RejectedRecordsError
+from broker.log.append.rejection import RecordRules, RejectedRecordsError, RejectedTimestampsError
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol.errors import (
     CorruptMessageError,
@@ -110,8 +110,11 @@ def prepare(
     attributes = header.attributes
     if attributes & TRANSACTIONAL_FLAG:
         check_transaction(header, origin, label, in_transaction=in_transaction)
-    if attributes & LOG_APPEND_TIME_FLAG:
-        refuse_append_time(label)
+    is_append_time = bool(attributes & LOG_APPEND_TIME_FLAG)
+    if is_append_time:
+        rules = RecordRules.of(config, now_ms, label, from_client=from_client)
+        if not rules.takes_timestamp(latest, is_append_time=True):
+            raise RejectedTimestampsError(rules)
     if config.message_timestamp_type == LOG_APPEND_TIME:
         records, header = _to_codec(records, header, config, label)
         set_log_append_time(records, 0, now_ms)
@@ -123,9 +126,10 @@ def prepare(
             rejection = rules.rejection(keys_and_timestamps(records))
             if rejection is not None:
                 raise rejection
-    if latest != header.max_timestamp:
+    if latest != header.max_timestamp or is_append_time:
+        # As in Kafka, a batch that claims timestamps of a broker keeps the one that it states as its largest.
         set_create_time(records, 0, latest)
-        header = header._replace(max_timestamp=latest)
+        header = header._replace(max_timestamp=latest, attributes=attributes & ~LOG_APPEND_TIME_FLAG)
     return _to_codec(records, header, config, label)
 
 
@@ -173,12 +177,14 @@ def _without_keys(records: memoryview, rules: RecordRules) -> Exception:
     It may be another error: a later record may be damaged, or have a wrong timestamp.
     """
     try:
-        _, earliest, latest = check_batch(records)
+        header, earliest, latest = check_batch(records)
     except records_errors.RecordsError as error:
         return as_protocol_error(error, rules.label)
-    if rules.takes_all_between(earliest, latest):
+    is_append_time = header.is_log_append_time
+    if rules.takes_all_between(earliest, latest, is_append_time=is_append_time):
         return RejectedRecordsError(rules)
-    return rules.rejection(keys_and_timestamps(records)) or RejectedRecordsError(rules)
+    rejection = rules.rejection(keys_and_timestamps(records), is_append_time=is_append_time)
+    return rejection or RejectedRecordsError(rules)
 
 
 def _to_codec(

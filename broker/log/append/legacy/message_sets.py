@@ -229,8 +229,6 @@ def _check_new(records: memoryview, config: LogConfig, origin: Origin, label: st
             )
     if header.is_control:
         raise UnsupportedForMessageFormatError(f"Control records cannot be used in {label}, by its message format")
-    if header.is_log_append_time:
-        refuse_append_time(label)
     if header.codec is Codec.ZSTD and config.compression_type in ("producer", "zstd"):
         raise UnsupportedCompressionTypeError(
             f"ZStandard compression is not supported for magic {config.message_format}, the message format of {label}"
@@ -248,8 +246,9 @@ def _check_records(source: _Source, config: LogConfig, now_ms: int, origin: Orig
     facts = [(record.key is not None, record.timestamp) for record in source.records]
     # A message of an old format that is not compressed counts as a batch of its own; the first bad one decides.
     together = source.magic == MAGIC or source.codec
+    is_append_time = source.magic == MAGIC and source.headers[0][1].is_log_append_time
     for batch in [facts] if together else ([fact] for fact in facts):
-        rejection = rules.rejection(batch)
+        rejection = rules.rejection(batch, is_append_time=is_append_time)
         if rejection is not None:
             raise rejection
 
