@@ -252,7 +252,7 @@ class LogManager:
         return log
 
     def _check_nothing_is_missing(self, topic: str, partition: int) -> None:
-        """Check that a partition which may have had a log before can be made anew; warn if its records are lost.
+        """Check that a partition which may have had a log before can be made anew; warn that its records may be lost.
 
         Raises:
             KafkaStorageError: a log directory that may hold the log is offline.
@@ -269,6 +269,14 @@ class LogManager:
                 "the partition, put the directory back in place of the new one, and start again. Otherwise its records "
                 "are lost, and its offsets begin at 0 again",
                 topic, partition, known,
+            )  # fmt: skip
+        elif (topic, partition) not in self._begun:
+            logger.warning(
+                "%s-%d is made anew, empty: no log directory has its directory, and no checkpoint knew of records in "
+                "it. That is harmless if the broker stopped before it had made the partition. If the directory was "
+                "moved or not mounted, stop the broker before anything is written to the partition, put the directory "
+                "back in place of the new one, and start again",
+                topic, partition,
             )  # fmt: skip
 
     def _place(self, key: TopicPartition, online: Sequence[LogDir]) -> LogDir:
