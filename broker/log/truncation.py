@@ -9,6 +9,7 @@ from bisect import bisect_right
 
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
+from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS, check_descriptors
 from broker.log.flusher import Flusher
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_offsets import LogOffsets
@@ -18,6 +19,9 @@ from broker.log.roller import Roller
 from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError
+
+DESCRIPTORS = 8
+"""Files that a truncation may have to open: those of the segment that stays, and one after the other of the rest."""
 
 
 class Truncation:
@@ -55,7 +59,8 @@ class Truncation:
         The caller must write the recovery points afterwards.
 
         Raises:
-            KafkaStorageError: the disk failed; the log is offline.
+            KafkaStorageError: the disk failed, and the log is offline; or there is no descriptor left, and nothing has
+                changed.
         """
         if offset >= self._offsets.end:
             self._epochs.truncate_from_end(self._offsets.end)
@@ -63,6 +68,7 @@ class Truncation:
         if offset < self._segments.all[0].base_offset:
             self.fully(offset, now_ms=now_ms)
             return True
+        self._check_descriptors()
         self._flusher.begin_truncation()
         try:
             keep = bisect_right(self._segments.bases, offset)
@@ -91,8 +97,9 @@ class Truncation:
         """Remove everything and begin anew at ``offset``.
 
         Raises:
-            KafkaStorageError: the disk failed; the log is offline.
+            KafkaStorageError: as `to`.
         """
+        self._check_descriptors()
         self._flusher.begin_truncation()
         try:
             for segment in reversed(self._segments.all):
@@ -106,3 +113,16 @@ class Truncation:
             raise KafkaStorageError(f"Cannot truncate {self._directory.label}: {error}") from error
         self._offsets.truncate(offset, offset)
         self._flusher.truncated(offset)
+
+    def _check_descriptors(self) -> None:
+        """Refuse to begin where no descriptor is left: to stop half way would take the log offline.
+
+        Raises:
+            KafkaStorageError: files cannot be opened; nothing has changed. The log is offline if the disk failed.
+        """
+        try:
+            check_descriptors(self._ops, str(self._directory.path), DESCRIPTORS)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                self._errors.go_offline(f"cannot truncate it: {error}")
+            raise KafkaStorageError(f"Cannot truncate {self._directory.label} now: {error}") from error

@@ -17,7 +17,17 @@ from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError
-from tests.log.support import NOW, FaultyOps, Stored, batch, marker, open_log, stored, temporary_directory
+from tests.log.support import (
+    NOW,
+    FaultyOps,
+    Stored,
+    batch,
+    descriptors_left,
+    marker,
+    open_log,
+    stored,
+    temporary_directory,
+)
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=240, file_delete_delay_ms=0)
 VALUES = (b"x" * 50,)
@@ -305,6 +315,34 @@ def test_an_index_that_cannot_be_mapped_fails_no_append(tmp_path: Path, monkeypa
     found = log.offset_for_timestamp(NOW + 1200)
     assert found is not None
     assert found.offset == 1200
+
+
+@pytest.mark.parametrize("offset", [3, 7, 0], ids=["within a segment", "between segments", "fully"])
+def test_a_truncation_without_descriptors_changes_nothing(tmp_path: Path, offset: int) -> None:
+    """It is refused before the first file is touched, or it is done."""
+    outcomes = set()
+    for left in range(16):
+        log = open_log(tmp_path / str(left), CONFIG)
+        prepared(log)
+        roll_by_size(log)
+        before = stored(log)
+        with descriptors_left(left):
+            try:
+                if offset:
+                    log.truncate_to(offset, now_ms=NOW)
+                else:
+                    log.truncate_fully_and_start_at(20, now_ms=NOW)
+            except KafkaStorageError:
+                outcomes.add("refused")
+                kept, end = before, before[-1].last_offset + 1
+            else:
+                outcomes.add("done")
+                kept, end = before[:offset], offset or 20
+        assert (log.offline, log.log_end_offset) == (None, end), left
+        assert stored(log) == kept, left
+        append(log)
+        log.close()
+    assert outcomes == {"refused", "done"}
 
 
 def test_a_flush_without_descriptors_takes_nothing_offline(tmp_path: Path) -> None:

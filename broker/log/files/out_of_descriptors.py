@@ -7,6 +7,7 @@ is opened for a moment, to write an index or to force a directory to the device,
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
@@ -18,6 +19,37 @@ OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+def with_room(open_files: OpenFiles, act: Callable[[*Ts], T], *args: *Ts) -> T:
+    """Call ``act``; close files of ``open_files`` and call it again while it finds no descriptor left.
+
+    Raises:
+        OSError: ``act`` failed for another reason, or there is nothing more to close.
+    """
+    while True:
+        try:
+            return act(*args)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS or not open_files.make_room():
+                raise
+
+
+def check_descriptors(ops: FileOps, directory: str, count: int) -> None:
+    """Check that ``count`` more files can be open at once, before work that must not stop half way.
+
+    Another thread may take them meanwhile. That is unlikely: connections leave more than that to the log.
+
+    Raises:
+        OSError: they cannot.
+    """
+    opened: list[int] = []
+    try:
+        # Kept as they come, because a later one may fail.
+        opened.extend(ops.open(directory, os.O_RDONLY) for _ in range(count))
+    finally:
+        for fd in opened:
+            os.close(fd)
 
 
 class RoomMakingOps(FileOps):
@@ -33,15 +65,7 @@ class RoomMakingOps(FileOps):
             setattr(self, name, getattr(ops, name))
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        return self._with_room(self._ops.open, path, flags, mode)
+        return with_room(self._open_files, self._ops.open, path, flags, mode)
 
     def fsync_dir(self, path: str) -> None:
-        self._with_room(self._ops.fsync_dir, path)
-
-    def _with_room(self, act: Callable[[*Ts], T], *args: *Ts) -> T:
-        while True:
-            try:
-                return act(*args)
-            except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS or not self._open_files.make_room():
-                    raise
+        with_room(self._open_files, self._ops.fsync_dir, path)
