@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
 from uuid import UUID
@@ -20,7 +21,7 @@ from broker.log.log_manager import LogManager
 from broker.log.recovery.loading import DuplicateLogError
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
-from tests.log.support import NOW, FaultyOps, batch, stored
+from tests.log.support import NOW, FaultyOps, batch, descriptors_left, stored
 
 CONFIG = LogConfig(segment_bytes=1000, file_delete_delay_ms=50, retention_bytes=2000)
 
@@ -337,6 +338,60 @@ def test_log_directories_are_recovered_at_the_same_time(tmp_path: Path, managers
     managers.append(again)
     again.load_all()
     assert {log.log_end_offset for log in again} == {20}
+
+
+class FewDescriptors(FileOps):
+    """No file of partition t-0 can be opened for the first so many times."""
+
+    __slots__ = ("refusals",)
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        if "/t-0/" in path and self.refusals:
+            self.refusals -= 1
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return super().open(path, flags, mode)
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_that_finds_no_descriptor_is_loaded_after_the_others(
+    tmp_path: Path, managers: list[LogManager], clean: bool
+) -> None:
+    manager = start(managers, tmp_path)
+    for topic in ("t", "u"):
+        fill(manager, topic)
+    if clean:
+        assert manager.shutdown()
+    manager.unlock()
+    ops = FewDescriptors(1)
+    again = start(managers, tmp_path, ops=ops)
+    assert not ops.refusals
+    assert {log.topic: log.log_end_offset for log in again} == {"t": 20, "u": 20}
+    assert again.online_dirs
+
+
+def test_logs_are_loaded_with_few_descriptors_or_the_reason_is_told(
+    tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = start(managers, tmp_path / "a", tmp_path / "b")
+    for partition in range(20):
+        fill(manager, "t", partition)
+    manager.unlock()
+    outcomes = set()
+    for left in range(4, 40, 3):
+        again = start(managers, tmp_path / "a", tmp_path / "b", load=False)
+        with descriptors_left(left), suppress(LogDirUnusableError):
+            again.load_all()
+        for directory in again.offline_dirs:
+            assert "ulimit -n" in (directory.offline or "")
+            outcomes.add("offline")
+        if not again.offline_dirs:
+            outcomes.add("loaded")
+            assert [log.log_end_offset for log in again] == [20] * 20
+        again.unlock()
+    assert "loaded" in outcomes
 
 
 @pytest.mark.parametrize("later", [0, 10])
