@@ -14,6 +14,7 @@ from broker.net.links.link_errors import (
     LinkBrokenError,
     LinkClosedError,
     LinkError,
+    LinkFullError,
     LinkProtocolError,
     LinkRefusedError,
     LinkTimeoutError,
@@ -48,6 +49,10 @@ class Peer:
         """The names asked for, in the order in which they came."""
         self.refused = False
         """Whether the last attempt to connect was refused."""
+        self.throttle_ms = 0
+        """How long each response asks to wait."""
+        self.asked_at: list[float] = []
+        """When each name was asked for."""
 
     def fails(self) -> bool:
         return self.chance.random() < self.fault_share
@@ -114,7 +119,9 @@ class Wire(asyncio.Transport):
             assert message.topics is not None
             name = message.topics[0].name or ""
             self.peer.seen.append(name)
-            response = MetadataResponse(topics=[MetadataResponseTopic(name=name)])
+            self.peer.asked_at.append(self.peer.loop.time())
+            topic = MetadataResponseTopic(name=name)
+            response = MetadataResponse(throttle_time_ms=self.peer.throttle_ms, topics=[topic])
         chunks: list[Any] = encode_response(response, header.api_version, header.correlation_id)
         self._answer(b"".join(chunks))
 
@@ -233,6 +240,81 @@ def test_every_request_ends_in_time_with_its_own_response_or_an_error(seed: int)
         assert all(isinstance(each.exception(), LinkClosedError) for each in last)
         assert (link.in_flight, link.waiting) == (0, 0)
         assert asyncio.all_tasks(loop) == {asyncio.current_task()}
+
+    run(main)
+
+
+def named(name: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+
+
+def quiet_link(loop: VirtualLoop, peer: Peer, **settings: Any) -> Link:
+    """A link to a peer that is well."""
+    chosen = LinkSettings(client_id="model", max_in_flight=MAX_IN_FLIGHT, **settings)
+    return Link("peer", 1, chosen, loop=loop, workers=InlineWorkers(loop), chance=random.Random(1), network=peer)
+
+
+def test_a_link_waits_as_long_as_a_response_asks_for() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        peer = Peer(loop, random.Random(1))
+        link = quiet_link(loop, peer)
+        peer.throttle_ms = 5000
+        await link.request(named("a"))
+        told_at = loop.time()
+        peer.throttle_ms = 0
+        # Those that would be sent at once otherwise, and one for which it is too long.
+        later = [link.send(named(name)) for name in "bc"]
+        with pytest.raises(LinkTimeoutError, match=r"METADATA could not be sent to peer:1 in time: it asked .* wait"):
+            await link.request(named("d"), timeout=4.9)
+        await asyncio.gather(*later)
+        assert peer.seen == ["a", "b", "c"]
+        assert all(at >= told_at + 5 for at in peer.asked_at[1:])
+        await link.request(named("e"))
+        assert loop.time() < told_at + 5 + 5
+        await link.close()
+
+    run(main)
+
+
+def test_the_longest_of_several_pauses_counts_and_ends_with_the_connection() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        peer = Peer(loop, random.Random(1))
+        link = quiet_link(loop, peer)
+        await link.connect()
+        peer.throttle_ms = 60_000
+        first = link.send(named("a"))
+        peer.throttle_ms = 1000
+        second = link.send(named("b"))
+        await asyncio.gather(first, second)
+        told_at = loop.time()
+        peer.throttle_ms = 0
+        await link.request(named("c"), timeout=100)
+        # Their responses came within a second of each other.
+        assert peer.asked_at[-1] >= told_at + 59 - 1
+        peer.throttle_ms = 60_000
+        await link.request(named("d"))
+        waiting = link.send(named("e"))
+        await link.close()
+        assert isinstance(waiting.exception(), LinkClosedError)
+
+    run(main)
+
+
+def test_so_many_requests_wait_and_no_more() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        peer = Peer(loop, random.Random(1))
+        link = quiet_link(loop, peer, max_waiting=4)
+        given = [link.send(named(str(number))) for number in range(4)]
+        with pytest.raises(LinkFullError, match="4 requests to peer:1 wait to be sent"):
+            link.send(named("one too many"))
+        given[2].cancel()
+        given.append(link.send(named("4")))
+        with pytest.raises(LinkFullError):
+            await link.connect()
+        answers = await asyncio.gather(*(each for each in given if not each.cancelled()))
+        assert [answer.topics[0].name for answer in answers] == ["0", "1", "3", "4"]
+        assert link.waiting == 0
+        await link.close()
 
     run(main)
 

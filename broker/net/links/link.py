@@ -2,8 +2,9 @@
 
 A `Link` belongs to one address. It connects when there is something to send, negotiates versions, authenticates where
 that is configured, and keeps a bounded number of requests in flight, in the order of ``send`` calls. After a failure it
-reconnects, with a growing pause between attempts. The protocol is implemented by ``kafkalog.protocol.wire``. Each
-response is received directly into its own buffer, and the records in it are views of that buffer.
+reconnects, with a growing pause between attempts. Where a response has a ``throttle_time_ms``, nothing is sent on the
+connection for so long (KIP-219). The protocol is implemented by ``kafkalog.protocol.wire``. Each response is received
+directly into its own buffer, and the records in it are views of that buffer.
 
 A link never sends a request twice. When a connection fails, all requests that wait for it fail too, and the caller
 decides what to do. Whether the peer acted on a request that was in flight is unknown.
@@ -29,6 +30,7 @@ from broker.net.links.link_errors import (
     LinkBrokenError,
     LinkClosedError,
     LinkError,
+    LinkFullError,
     LinkRefusedError,
     LinkTimeoutError,
 )
@@ -55,6 +57,7 @@ class LinkSettings:
         request_timeout: From the call of ``send`` to the response, unless the call names another time.
         max_response_bytes: A longer response closes the connection before memory is taken for it.
         max_in_flight: The number of requests that may await their responses; further ones are queued.
+        max_waiting: The number of requests that may be queued; further ones are refused.
         backoff: The pause after the first failed attempt to connect; it doubles with each one that follows.
         backoff_max: The longest pause.
     """
@@ -64,6 +67,7 @@ class LinkSettings:
     request_timeout: float = 30.0
     max_response_bytes: int = 100 << 20
     max_in_flight: int = 5
+    max_waiting: int = 1000
     backoff: float = 0.05
     backoff_max: float = 1.0
 
@@ -141,7 +145,7 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that are not sent yet. It has no bound; the caller limits what it sends at a time."""
+        """The number of requests that are not sent yet; ``max_waiting`` bounds it."""
         return len(self._waiting)
 
     def version_of(self, request_class: type[Request], max_version: int | None = None, min_version: int = 0) -> int:
@@ -185,6 +189,7 @@ class Link:
 
         Raises:
             LinkClosedError: The link was closed before.
+            LinkFullError: ``max_waiting`` requests wait to be sent already.
         """
         return self._give(_Waiting(message, max_version, min_version, self._loop.create_future()), timeout)
 
@@ -206,6 +211,7 @@ class Link:
     def _give(self, request: _Waiting, timeout: float | None) -> asyncio.Future[Any]:
         if self._closed:
             raise LinkClosedError(f"the link to {self.peer} was closed")
+        self._check_room()
         patience = self._settings.request_timeout if timeout is None else timeout
         timer = self._loop.call_later(patience, self._time_out, request)
 
@@ -218,6 +224,17 @@ class Link:
         self._waiting.append(request)
         self._pump()
         return request.response
+
+    def _check_room(self) -> None:
+        most = self._settings.max_waiting
+        if len(self._waiting) >= most:
+            # Those that their callers have given up need no room.
+            self._waiting = deque(request for request in self._waiting if not request.response.done())
+        if len(self._waiting) >= most:
+            raise LinkFullError(
+                f"{most} requests to {self.peer} wait to be sent, which is the bound (max_waiting): send more when "
+                "some of them are answered"
+            )
 
     def _pump(self) -> None:
         """Send the requests that may be sent now; start connecting if there is no connection."""
@@ -261,7 +278,10 @@ class Link:
         if request in self._waiting:
             self._waiting.remove(request)
             if not response.done():
-                failure = LinkTimeoutError(f"{request.name} could not be sent to {self.peer} in time")
+                pause = (
+                    ": it asked this side to wait (throttle_time_ms)" if channel is not None and channel.paused else ""
+                )
+                failure = LinkTimeoutError(f"{request.name} could not be sent to {self.peer} in time{pause}")
                 failure.__cause__ = self._last_failure
                 response.set_exception(failure)
         elif channel is not None and channel.holds(response):

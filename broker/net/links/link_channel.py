@@ -51,6 +51,8 @@ class Channel(asyncio.BufferedProtocol):
         self._in_flight: deque[asyncio.Future[Any]] = deque()
         self._takes_more = True
         self._session_ends = float("inf")
+        self._pause: asyncio.TimerHandle | None = None
+        """The end of the time that the peer asked to wait before the next request."""
 
     @property
     def in_flight(self) -> int:
@@ -60,7 +62,12 @@ class Channel(asyncio.BufferedProtocol):
     @property
     def ready(self) -> bool:
         """Whether a request can be sent now without filling buffers of the transport."""
-        return self.failure is None and self._takes_more and self._wire.state is State.READY
+        return self.failure is None and self._takes_more and self._pause is None and self._wire.state is State.READY
+
+    @property
+    def paused(self) -> bool:
+        """Whether the peer asked to wait before the next request, and that time is not over (KIP-219)."""
+        return self._pause is not None
 
     @property
     def expired(self) -> bool:
@@ -126,6 +133,8 @@ class Channel(asyncio.BufferedProtocol):
         if self.failure is not None:
             return
         self.failure = failure
+        if self._pause is not None:
+            self._pause.cancel()
         if self._transport is not None:
             self._transport.abort()
         waiting = [*self._in_flight, *([self._step] if self._step is not None else [])]
@@ -157,6 +166,9 @@ class Channel(asyncio.BufferedProtocol):
             return
         if isinstance(event, Answer):
             response = self._in_flight.popleft()
+            throttle_time_ms = getattr(event.message, "throttle_time_ms", 0)
+            if throttle_time_ms > 0:
+                self._wait(throttle_time_ms / 1000)
             if not response.done():
                 response.set_result(event.message)
             self._changed()
@@ -185,6 +197,18 @@ class Channel(asyncio.BufferedProtocol):
         self.fail(LinkBrokenError(f"connection to {self._wire.peer}: {reason}"))
 
         # Internals
+
+    def _wait(self, seconds: float) -> None:
+        """Send nothing for so long, as the peer asks by its response (KIP-219)."""
+        end = self._loop.time() + seconds
+        if self._pause is not None:
+            end = max(end, self._pause.when())
+            self._pause.cancel()
+        self._pause = self._loop.call_at(end, self._go_on)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._changed()
 
     def _check(self) -> None:
         if self.failure is not None:

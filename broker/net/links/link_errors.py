@@ -22,6 +22,10 @@ class LinkRefusedError(LinkError):
     """The peer's host refused the connection at each of its addresses: nothing listens there."""
 
 
+class LinkFullError(LinkError):
+    """So many requests wait to be sent that the link takes no more. Nothing was sent."""
+
+
 class LinkTimeoutError(LinkError):
     """No connection was made, or no response came, in time. Whether the peer is alive is unknown."""
 
