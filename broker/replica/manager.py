@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
@@ -56,7 +56,12 @@ class _Unhosted(NamedTuple):
 
 
 class ReplicaManager:
-    """See the module. Used on the event loop's thread only."""
+    """See the module. Used on the event loop's thread only.
+
+    Attributes:
+        on_role_changed: called with a partition that has begun to lead, or to follow, or a new leader epoch; that is
+            hosted no more; or whose log directory has failed. Coordinators let go of its state, or load it.
+    """
 
     def __init__(self, runtime: Runtime, broker_id: int, config: BrokerConfig, logs: LogManager) -> None:
         self.broker_id = broker_id
@@ -78,6 +83,7 @@ class ReplicaManager:
             config["num.replica.alter.log.dirs.threads"] or len(logs.log_dirs),
             lambda: float(self.config["replica.alter.log.dirs.io.max.bytes.per.second"]),
         )
+        self.on_role_changed: list[Callable[[Partition], None]] = []
         self._syncing: dict[tuple[str, int], int] = {}
         """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
 
@@ -285,15 +291,14 @@ class ReplicaManager:
 
     def directory_failed(self, path: Path) -> None:
         """Wake the operations that wait for partitions in a failed log directory, so that clients get an error."""
-        lost = [partition.key for partition in self if partition.log.dir.parent == path]
+        lost = [partition for partition in self if partition.log.dir.parent == path]
         logger.warning(
             "Logs for partitions %s are offline due to failure on log directory %s",
-            ", ".join(f"{topic}-{index}" for topic, index in lost) or "(none)",
+            ", ".join(f"{partition.topic}-{partition.index}" for partition in lost) or "(none)",
             path,
         )
-        for key in lost:
-            self.fetch_purgatory.notify(key)
-            self.produce_purgatory.notify(key)
+        for partition in lost:
+            self._role_changed(partition)
 
     def append(
         self,
@@ -360,7 +365,9 @@ class ReplicaManager:
             self.produce_purgatory.notify(partition.key)
 
     def _role_changed(self, partition: Partition) -> None:
-        """Wake every produce and fetch that waits for ``partition``, because a new role may change the answer."""
+        """Wake all that waits for ``partition``, because a new role may change the answer."""
+        for changed in self.on_role_changed:
+            changed(partition)
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
         self.produce_purgatory.notify(partition.key)
 

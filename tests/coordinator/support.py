@@ -64,6 +64,11 @@ class Stored:
             self.loop.close()
             self.logs.shutdown()
 
+    def assign(self, topic: str, index: int, assigned: PartitionState) -> None:
+        """Give a hosted partition another role, as the controller does."""
+        config = self.replicas.topic_config({})
+        self.replicas.host_partition(topic, index, None, assigned, config, is_new=False)
+
     def run(self, work: Any) -> Any:
         return self.loop.run_until_complete(work)
 

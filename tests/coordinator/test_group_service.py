@@ -11,7 +11,7 @@ import pytest
 
 from broker.coordinator.group import partition_groups as partition_groups_module
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.classic.requests import JoinResult, Leaver, SyncRequest
+from broker.coordinator.group.classic.requests import JoinResult, Leaver, SyncRequest, SyncResult
 from broker.coordinator.group.coordinator_parts import Group, LoadState
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.kip848.context import Outcome
@@ -30,11 +30,13 @@ from kafkalog.protocol.errors import (
     KafkaError,
     NotCoordinatorError,
 )
+from kafkalog.storage.topics import CONSUMER_OFFSETS
 from tests.coordinator.running import ANYBODY, T0, Running, Start, at
 from tests.coordinator.support import begin_epoch, refuse_appends
 from tests.support.registry import having
 
 DAY_MS = 86_400_000
+ELSEWHERE = PartitionState((0, 9), (9,), 9, 1)
 
 
 def test_groups_and_offsets_are_loaded(start: Start) -> None:
@@ -125,21 +127,67 @@ def test_who_leads_no_more_answers_nothing(start: Start) -> None:
     running = start(offsets_topic_num_partitions="1")
     running.ready()
     joined = running.run(running.member("g"))
+    running.run(running.member("h"))
+    rejoins: dict[str, Any] = {"member_id": joined.member_id, "protocols": (("range", b"other"),)}
+
+    async def waits() -> list[JoinResult | SyncResult]:
+        second = asyncio.ensure_future(running.joined("g"))
+        await asyncio.sleep(0)
+        generation = (await running.joined("g", **rejoins)).generation
+        request = SyncRequest((await second).member_id, None, generation, None, None)
+        syncing = asyncio.ensure_future(running.groups.sync("g", request))
+        joining = asyncio.ensure_future(running.joined("h"))
+        await asyncio.sleep(0)
+        groups = running.groups.groups()
+        assert all(group.timer is not None for group in groups)
+        timers = [group.timer for group in groups if group.timer is not None]
+        # Nobody asks about the groups after that.
+        running.parts.assign(CONSUMER_OFFSETS, 0, ELSEWHERE)
+        assert all(timer.cancelled() for timer in timers)
+        return [await syncing, await joining]
+
+    assert [result.error for result in running.run(waits())] == [ErrorCode.NOT_COORDINATOR] * 2
+    with pytest.raises(NotCoordinatorError):
+        running.groups.heartbeat("g", joined.member_id, None, 1)
+    running.parts.assign(CONSUMER_OFFSETS, 0, PartitionState((0,), (0,), 0, 2))
+    running.ready()
+    assert running.groups.heartbeat("h", "", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    running.groups.stop()
+
+
+def test_a_failed_directory_answers_who_waits(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.run(running.member("g"))
     partition = running.groups.log.leads(0)
     assert partition is not None
 
     async def waits() -> JoinResult:
-        waiting = asyncio.ensure_future(running.joined("g"))
+        joining = asyncio.ensure_future(running.joined("g"))
         await asyncio.sleep(0)
-        partition.become(PartitionState((0, 9), (9,), 9, 1))
-        with pytest.raises(NotCoordinatorError):
-            running.groups.heartbeat("g", joined.member_id, None, 1)
-        return await waiting
+        partition.log.offline = "the disk fails"
+        running.parts.replicas.directory_failed(partition.log.dir.parent)
+        return await joining
 
     assert running.run(waits()).error is ErrorCode.NOT_COORDINATOR
-    partition.become(PartitionState((0,), (0,), 0, 2))
+    running.groups.stop()
+
+
+def test_a_new_leader_loads_before_it_is_asked(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
     running.ready()
-    assert running.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    running.commit("g", 5)
+
+    async def work() -> None:
+        running.parts.assign(CONSUMER_OFFSETS, 0, ELSEWHERE)
+        running.groups.start()
+        assert not running.groups.groups()
+        running.parts.assign(CONSUMER_OFFSETS, 0, PartitionState((0,), (0,), 0, 2))
+        while not running.groups.counters.loads:
+            await asyncio.sleep(0.001)
+
+    running.run(work())
+    assert [group.id for group in running.groups.groups()] == ["g"]
     running.groups.stop()
 
 
@@ -345,7 +393,8 @@ def test_changes_that_the_disk_loses_are_forgotten(start: Start, fails: str) -> 
             assert membership.group.group_epoch == 2
         assert not any(token.done() for token in tokens)
         log.offline = "the disk fails"
-        running.parts.replicas.directory_failed(log.dir.parent)
+        # As a flush that fails does.
+        running.parts.replicas.produce_purgatory.notify(partition_groups.partition.key)
         with pytest.raises(NotCoordinatorError):
             await commit
         assert [type(await token) for token in tokens] == [NotCoordinatorError] * len(tokens)

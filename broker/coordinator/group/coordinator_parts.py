@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple, Self
 
 from broker.coordinator.group.classic.classic_group import ClassicSettings
 from broker.coordinator.group.membership import Membership, Moment
@@ -33,6 +34,20 @@ class Group:
         self.membership = membership
         self.offsets = offsets
         self.timer: asyncio.TimerHandle | None = None
+
+
+class ListedGroup(NamedTuple):
+    """A group as ListGroups shows it."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    kind: str
+
+    @classmethod
+    def of(cls, group: Group) -> Self:
+        membership = group.membership
+        return cls(group.id, membership.protocol_type or "", membership.state_name, membership.kind)
 
 
 @dataclass(slots=True)

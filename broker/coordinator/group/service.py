@@ -1,7 +1,8 @@
 """The group coordinator of a broker: the partitions it leads, and what requests ask of the groups in them.
 
 A group belongs to the partition of ``__consumer_offsets`` that its id hashes to, and the leader of that partition
-coordinates it. The groups of a partition are loaded when the broker starts, or when a request first needs them.
+coordinates it. The groups of a partition are loaded when this broker starts or becomes the leader, and forgotten as
+soon as it is the leader no more: requests that wait are answered NOT_COORDINATOR then.
 Requests about groups that are not there (yet) fail with Apache Kafka's errors.
 
 The consumer protocol (`kip848.consumer_groups`) works as the classic one does: it finds or makes a
@@ -15,13 +16,20 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
-from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, GroupCounters, GroupKind, LoadState
+from broker.coordinator.group.coordinator_parts import (
+    CoordinatorParts,
+    Group,
+    GroupCounters,
+    GroupKind,
+    ListedGroup,
+    LoadState,
+)
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Moment
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
@@ -55,15 +63,6 @@ OFFSETS_AT_ONCE = 500
 """Offsets whose records are made before other requests get their turn."""
 LEAVING_AT_ONCE = 500
 """Members that leave before other requests get their turn."""
-
-
-class ListedGroup(NamedTuple):
-    """A group as ListGroups shows it."""
-
-    group_id: str
-    protocol_type: str
-    state: str
-    kind: str
 
 
 class GroupCoordinator:
@@ -104,8 +103,9 @@ class GroupCoordinator:
         """The state of the topic when all of its partitions were last checked."""
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stopped = False
+        self._started = self._stopped = False
         topics.on_deleted.append(self._topic_deleted)
+        replicas.on_role_changed.append(self._role_changed)
 
     @property
     def config(self) -> BrokerConfig:
@@ -119,6 +119,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to load the groups of the partitions that are led here, and to look for expired offsets."""
+        self._started = True
         self._load_all()
         self.spawn(self._expire_for_ever())
 
@@ -223,6 +224,11 @@ class GroupCoordinator:
     async def _load(self, partition_groups: PartitionGroups) -> None:
         async with self._loading:
             await partition_groups.load()
+
+    def _role_changed(self, partition: Partition) -> None:
+        # Before the start nothing is loaded; `start` looks at all partitions.
+        if partition.topic == CONSUMER_OFFSETS and (self._started or partition.index in self._partitions):
+            self._current(partition.index)
 
     def _topic_deleted(self, topic: str) -> None:
         if topic == CONSUMER_OFFSETS:
@@ -465,7 +471,7 @@ class GroupCoordinator:
         if self._stopped:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         loading = any(each.state is LoadState.LOADING for each in self.all_partition_groups())
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, map(_listed, self.groups())
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, map(ListedGroup.of, self.groups())
 
     def describe(self, group_id: str) -> GroupSummary:
         """DescribeGroups of one group; one that does not exist is Dead.
@@ -484,11 +490,6 @@ class GroupCoordinator:
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
-
-
-def _listed(group: Group) -> ListedGroup:
-    membership = group.membership
-    return ListedGroup(group.id, membership.protocol_type or "", membership.state_name, membership.kind)
 
 
 def _result(result: T | KafkaError) -> T:

@@ -1,7 +1,7 @@
 """The transaction coordinator of this broker: partitions loaded from ``__transaction_state``, and their changes stored.
 
 A request computes a change (``machine``), stores it, and puts it in force. A stored decision is answered at once, and
-carried out behind the answer (``completion``). A partition is loaded when it is led here, and what was decided
+carried out behind the answer (``completion``). A partition is loaded as soon as it is led here, and what was decided
 in it before is carried on with. Its coordinator epoch is the partition's leader epoch.
 """
 
@@ -103,8 +103,7 @@ class TransactionCoordinator:
         """Load the stored transactions in the background, and complete those that were decided."""
         self._active = True
         for index in range(self._log.partitions or 0):
-            with contextlib.suppress(KafkaError):
-                self._partition(index)
+            self.role_changed(index)
         self._spawn(self._every(lambda: self._settings().abort_interval_ms, self.abort_timed_out))
         self._spawn(self._every(lambda: self._settings().remove_expired_interval_ms, self.remove_expired))
 
@@ -153,6 +152,13 @@ class TransactionCoordinator:
 
     # -- partitions
 
+    def role_changed(self, index: int) -> None:
+        """Forget a partition that is not led here any more; begin to load one that is led here anew."""
+        if self._active:
+            # A request would be told the error.
+            with contextlib.suppress(KafkaError):
+                self._partition(index)
+
     def _partition(self, index: int) -> PartitionTransactions:
         """Return the loaded transactions of a partition.
 
@@ -180,8 +186,13 @@ class TransactionCoordinator:
             task = self._loading[index] = self._spawn(
                 self._load(PartitionTransactions(index, owner.leader_epoch, owner))
             )
-            task.add_done_callback(lambda _: self._loading.pop(index, None))
+            task.add_done_callback(lambda _: self._loaded(index))
         raise CoordinatorLoadInProgressError
+
+    def _loaded(self, index: int) -> None:
+        del self._loading[index]
+        # Its role may have changed meanwhile: then what was loaded was not taken.
+        self.role_changed(index)
 
     def _has_failed(self, index: int, owner: Any) -> bool:
         """Return whether loading has failed so lately that it is not tried again yet."""

@@ -14,6 +14,7 @@ from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.coordinator.transaction.settings import TransactionSettings
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Appended, Partition
+from kafkalog.storage.topics import TRANSACTION_STATE
 
 
 class Transactions:
@@ -57,6 +58,11 @@ class Transactions:
         self.admission = Admission(
             self.coordinator, lambda: bool(replicas.config["transaction.partition.verification.enable"])
         )
+        replicas.on_role_changed.append(self._role_changed)
+
+    def _role_changed(self, partition: Partition) -> None:
+        if partition.topic == TRANSACTION_STATE:
+            self.coordinator.role_changed(partition.index)
 
     def start(self) -> None:
         """Load the stored transactions, and complete those that were decided."""

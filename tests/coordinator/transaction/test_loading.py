@@ -139,3 +139,27 @@ def test_ids_that_cannot_be_forgotten_stay() -> None:
         await world.coordinator.stop()
 
     asyncio.run(work())
+
+
+def test_a_new_leader_loads_before_it_is_asked_and_once_more_if_the_epoch_changes_meanwhile() -> None:
+    async def work() -> None:
+        world = World()
+        world.coordinator.role_changed(0)
+        await world.settled()
+        assert world.log.reads == 0, "it has not been started"
+        world.coordinator.start()
+        await world.settled()
+        assert world.coordinator.loads == PARTITIONS
+        world.log.may_end.clear()
+        world.log.begin(1)
+        world.coordinator.role_changed(0)
+        await world.settled()
+        world.log.begin(2)
+        world.coordinator.role_changed(0)
+        world.log.may_end.set()
+        await world.settled()
+        assert world.coordinator.loads == PARTITIONS + 1
+        assert world.coordinator.describe("id").current.producer_id == LARGEST
+        await world.coordinator.stop()
+
+    asyncio.run(work())
