@@ -90,6 +90,6 @@ def assemble(
         lanes=Lanes(runtime.workers),
         checking=WorkerShare(runtime.workers, CHECKING_WORKERS),
         turns=Turns(runtime.seconds),
-        collections=FullCollections(),
+        collections=FullCollections(runtime.collector),
         log_starts_changed=log_starts_changed,
     )

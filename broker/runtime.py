@@ -1,4 +1,4 @@
-"""Everything a broker uses from outside: event loop, clocks, workers, network, files and random numbers.
+"""Everything a broker uses from outside: loop, clocks, workers, network, files, random numbers, garbage collector.
 
 Each broker has one ``Runtime`` and hands it to its parts. Where the outcome matters, code in ``broker`` reads clocks,
 starts threads and draws random numbers only through it. So several brokers can run in one process, and a simulator can
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from broker.log.files.file_ops import OS, FileOps
 from broker.net.sockets.network import LoopNetwork, Network
+from broker.system.collector import PROCESS_COLLECTOR, Collector
 from broker.system.workers import ThreadWorkers, Workers
 
 
@@ -36,6 +37,7 @@ class Runtime:
         random: the source of all random numbers. Used on the loop's thread.
         seconds: the clock that measures how long work takes: for turns, metrics, and quotas of the loop's time. Called
             on any thread.
+        collector: the garbage collector.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -45,6 +47,7 @@ class Runtime:
     files: FileOps = OS
     random: random.Random = field(default_factory=random.Random)
     seconds: Callable[[], float] = time.perf_counter
+    collector: Collector = PROCESS_COLLECTOR
 
     @classmethod
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:

@@ -11,11 +11,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from broker.system.collector import Collector
 from broker.system.workers import Workers
 from kafkalog.protocol.schema import Struct
 
@@ -29,7 +29,6 @@ PUT_OFF_SECONDS = 60.0
 """The longest time that full collections are put off while large requests are under way."""
 CHECKING_WORKERS = 2
 """The most workers that check batches at a time: a batch may expand to 128 MiB."""
-NEVER = 1 << 30
 RELEASED_AT_ONCE = 1000
 
 
@@ -98,10 +97,10 @@ class FullCollections:
     what was made lately go on meanwhile, so that others' garbage is found.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
         self._working = 0
         self._since = 0.0
-        self._thresholds = gc.get_threshold()
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
@@ -109,11 +108,10 @@ class FullCollections:
         loop = asyncio.get_running_loop()
         if not self._working:
             self._since = loop.time()
-            self._thresholds = gc.get_threshold()
-            gc.set_threshold(*self._thresholds[:2], NEVER)
+            self._collector.hold_full()
         elif loop.time() - self._since > PUT_OFF_SECONDS:
             # One large request follows the other.
-            gc.collect()
+            self._collector.collect()
             self._since = loop.time()
         self._working += 1
         held = True
@@ -124,7 +122,7 @@ class FullCollections:
                 held = False
                 self._working -= 1
                 if not self._working:
-                    gc.set_threshold(*self._thresholds)
+                    self._collector.resume_full()
 
         timer = loop.call_later(PUT_OFF_SECONDS, resume)
         try:

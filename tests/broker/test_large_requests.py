@@ -16,7 +16,8 @@ import pytest
 
 from broker.api.context import Request
 from broker.api.dispatcher import ApiDispatcher
-from broker.api.large import NEVER, FullCollections, Lanes, Turn, Turns, release
+from broker.api.large import FullCollections, Lanes, Turn, Turns, release
+from broker.system.collector import NEVER, PROCESS_COLLECTOR
 from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import decode_response, encode_request
@@ -65,7 +66,7 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
             replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
             quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
             lanes=Lanes(workers),
-            collections=FullCollections(),
+            collections=FullCollections(PROCESS_COLLECTOR),
             workers=workers,
             loop=asyncio.get_running_loop(),
             runtime=SimpleNamespace(seconds=perf_counter),
@@ -96,7 +97,7 @@ def _nothing() -> None:
 def test_full_collections_are_put_off_for_a_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         before = gc.get_threshold()
-        collections = FullCollections()
+        collections = FullCollections(PROCESS_COLLECTOR)
         with collections.put_off():
             with collections.put_off():
                 assert gc.get_threshold() == (*before[:2], NEVER)
@@ -107,6 +108,20 @@ def test_full_collections_are_put_off_for_a_time_only(monkeypatch: pytest.Monkey
             for _ in range(3):
                 await asyncio.sleep(0)
             assert gc.get_threshold() == before
+        assert gc.get_threshold() == before
+
+    asyncio.run(main())
+
+
+def test_two_brokers_of_a_process_put_full_collections_off() -> None:
+    async def main() -> None:
+        before = gc.get_threshold()
+        first, second = (FullCollections(PROCESS_COLLECTOR).put_off() for _ in range(2))
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert gc.get_threshold() == (*before[:2], NEVER)
+        second.__exit__(None, None, None)
         assert gc.get_threshold() == before
 
     asyncio.run(main())

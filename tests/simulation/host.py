@@ -19,6 +19,14 @@ EPOCH_MS = 1_700_000_000_000
 PORT = 9092
 
 
+class NoCollector:
+    """The simulated hosts share a process, and none of them changes when its garbage is collected."""
+
+    def hold_full(self) -> None: ...
+    def resume_full(self) -> None: ...
+    def collect(self) -> None: ...
+
+
 class SimulatedHost:
     """A host named ``name``, whose broker keeps its log in ``directory``.
 
@@ -56,6 +64,7 @@ class SimulatedHost:
             now_ms=lambda: EPOCH_MS + int(loop.time() * 1000),
             random=self._chance,
             seconds=loop.time,
+            collector=NoCollector(),
         )
         self.server = Server(self._config, runtime)
         await self.server.start()
