@@ -344,6 +344,36 @@ def test_a_worker_encodes_large_subscriptions(serving: Serving) -> None:
     serving.run(work())
 
 
+@pytest.mark.parametrize("large_part", ["subscription", "assignment"])
+def test_a_worker_encodes_large_members(serving: Serving, monkeypatch: pytest.MonkeyPatch, large_part: str) -> None:
+    """Several groups may have so many bytes; one has fewer than a record batch."""
+    monkeypatch.setattr(large, "TURN_SECONDS", DEADLINE_S)
+    monkeypatch.setattr(groups, "ENCODED_AT_ONCE", 1500)
+
+    async def work() -> None:
+        for size, turns in ((1000, 0), (2000, 1)):
+            message, version = join_request()
+            message.group_id = f"g{size}"
+            sizes = {"subscription": 0, "assignment": 0, large_part: size}
+            message.protocols[0].metadata = bytes(sizes["subscription"])
+            joined = await serving.ask(message, version)
+            assigned = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(sizes["assignment"]))
+            syncing = SyncGroupRequest(
+                group_id=message.group_id, member_id=joined.member_id, generation_id=joined.generation_id,
+                protocol_type="consumer", protocol_name="range", assignments=[assigned],
+            )  # fmt: skip
+            assert (await serving.ask(syncing, 5)).error_code == ErrorCode.NONE
+            request = request_of(serving.broker, DescribeGroupsRequest(groups=[message.group_id]), 5, Client())
+            pending = HANDLERS[DescribeGroupsRequest](request)
+            assert pending is not None
+            await pending
+            [member] = request.response.groups[0].members
+            assert [len(member.member_metadata), len(member.member_assignment)] == list(sizes.values())
+            assert (request.turn.ended if request.turn is not None else 0) == turns
+
+    serving.run(work())
+
+
 @pytest.mark.parametrize(
     "fields",
     [

@@ -37,7 +37,7 @@ MOST_STORED = 16 << 20
 and several copies are made of it before the log is asked.
 """
 ENCODED_AT_ONCE = 1 << 20
-"""Bytes of subscriptions that are copied into a response without a worker."""
+"""Bytes of subscriptions and assignments that are copied into a response without a worker."""
 NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_GROUP_OPERATIONS = sum(1 << op for op in (3, 6, 8))
 """READ, DELETE and DESCRIBE: without an authorizer all are allowed."""
@@ -207,9 +207,13 @@ async def handle_describe_groups(request: Request) -> None:
     operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
     turn = request.take_turns()
     response = describe_groups.DescribeGroupsResponse()
+    nbytes = 0
     for group_id in dict.fromkeys(message.groups):
-        response.groups.append(_described(request, group_id, operations))
-        if turn.is_over:
+        group = _described(request, group_id, operations)
+        response.groups.append(group)
+        nbytes += sum(len(member.member_metadata) + len(member.member_assignment) for member in group.members)
+        if turn.is_over or (nbytes > ENCODED_AT_ONCE and not turn.ended):
+            # A worker encodes the response of a request that has ended a turn.
             await turn.end()
             if request.connection.closed:
                 return
