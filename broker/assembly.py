@@ -86,6 +86,7 @@ def assemble(
         fetch_sessions=FetchSessionCache(
             config["max.incremental.fetch.session.cache.slots"],
             free=lambda partitions: runtime.workers.run(release, partitions),
+            chance=runtime.random,
         ),
         lanes=Lanes(runtime.workers),
         checking=WorkerShare(runtime.workers, CHECKING_WORKERS),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -54,6 +55,10 @@ class Runtime:
         """Make the runtime of the only broker of a process; call it on the broker's event loop."""
         loop = asyncio.get_running_loop()
         return cls(loop, ThreadWorkers(threads), LoopNetwork(loop), files=files)
+
+    def uuid4(self) -> uuid.UUID:
+        """Return a random id. Call it on the loop's thread."""
+        return uuid.UUID(int=self.random.getrandbits(128), version=4)
 
     def monotonic_ms(self) -> int:
         """Return the milliseconds of the monotonic clock, which does not follow changes of the wall clock."""

@@ -132,6 +132,7 @@ class Server:
             workers=self.runtime.workers,
             ops=self.runtime.files,
             on_failure=self.logs.fail_directory,
+            chance=self.runtime.random,
         )
         fresh = not self.store.exists
         stored_cluster_id = self.logs.stored_cluster_id()

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import logging
 import os
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +41,7 @@ class LocalStore:
         ops: the calls that change files.
         on_failure: called with a directory and the reason when it cannot be read or written, on the thread that
             notices.
+        chance: where the id of a new cluster comes from; by default, a source of its own.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class LocalStore:
         workers: Workers,
         ops: FileOps = OS,
         on_failure: Callable[[Path, str], None] = lambda directory, reason: None,
+        chance: random.Random | None = None,
     ) -> None:
+        self._chance = chance or random.Random()
         self._directories = directories
         self._ops = ops
         self._workers = workers
@@ -93,7 +97,7 @@ class LocalStore:
             self.drop(directory)
             self._on_failure(directory, reason)
         if not copies:
-            self._state = ClusterState(cluster_id or new_cluster_id())
+            self._state = ClusterState(cluster_id or new_cluster_id(self._chance))
             return self._state
         newest = max(copies.values(), key=lambda state: state.revision)
         if any(

@@ -120,10 +120,10 @@ class ClusterState:
         return found.partitions[index] if found is not None and 0 <= index < len(found.partitions) else None
 
 
-def new_cluster_id() -> str:
+def new_cluster_id(chance: random.Random) -> str:
     """Make a random id in Kafka's form: 16 bytes in URL-safe base64 without padding."""
     while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        text = base64.urlsafe_b64encode(uuid.UUID(int=chance.getrandbits(128), version=4).bytes).decode().rstrip("=")
         if not text.startswith("-"):
             return text
 

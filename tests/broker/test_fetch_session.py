@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import uuid
 from collections.abc import Generator
@@ -15,6 +16,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition
 
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("a", "b", "c")}
+CHANCE = random.Random(1)
 IN_STEPS = False
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
 
@@ -61,7 +63,7 @@ def finish(steps: Generator[None, None, FetchContext]) -> FetchContext:
 
 
 def test_a_session_remembers_merges_and_forgets() -> None:
-    cache = FetchSessionCache(10)
+    cache = FetchSessionCache(10, chance=CHANCE)
     first = context_of(cache, 13, fetch(0, 0, {("a", 0): 5, ("b", 0): 7}), NAMES, 0.0)
     assert first.error is ErrorCode.NONE
     assert first.session_id > 0
@@ -75,7 +77,7 @@ def test_a_session_remembers_merges_and_forgets() -> None:
 
 
 def test_epochs_are_counted() -> None:
-    cache = FetchSessionCache(10)
+    cache = FetchSessionCache(10, chance=CHANCE)
     session_id = context_of(cache, 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
     assert context_of(cache, 12, fetch(session_id, 1, {}), {}, 0.0).error is ErrorCode.NONE
     assert context_of(cache, 12, fetch(session_id, 1, {}), {}, 0.0).error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -85,7 +87,7 @@ def test_epochs_are_counted() -> None:
 
 
 def test_the_final_epoch_closes_the_session() -> None:
-    cache = FetchSessionCache(10)
+    cache = FetchSessionCache(10, chance=CHANCE)
     session_id = context_of(cache, 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
     closing = context_of(cache, 12, fetch(session_id, -1, {("a", 0): 0}), {}, 0.0)
     assert closing.session_id == 0
@@ -93,14 +95,14 @@ def test_the_final_epoch_closes_the_session() -> None:
 
 
 def test_a_session_that_forgets_everything_ends() -> None:
-    cache = FetchSessionCache(10)
+    cache = FetchSessionCache(10, chance=CHANCE)
     session_id = context_of(cache, 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
     context_of(cache, 12, fetch(session_id, 1, {}, [("a", 0)]), {}, 0.0)
     assert len(cache) == 0
 
 
 def test_only_news_is_told() -> None:
-    context = context_of(FetchSessionCache(10), 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0)
+    context = context_of(FetchSessionCache(10, chance=CHANCE), 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0)
     state = context.partitions[0]
     assert state.changed(0, 10, 0, 100)
     assert not state.changed(0, 10, 0, 0)
@@ -112,7 +114,7 @@ def test_only_news_is_told() -> None:
 
 
 def test_partitions_that_gave_records_go_last() -> None:
-    cache = FetchSessionCache(10)
+    cache = FetchSessionCache(10, chance=CHANCE)
     context = context_of(cache, 12, fetch(0, 0, {("a", 0): 0, ("b", 0): 0, ("c", 0): 0}), {}, 0.0)
     assert context.session is not None
     context.session.served([partition_key(context.partitions[0], False)])
@@ -121,7 +123,7 @@ def test_partitions_that_gave_records_go_last() -> None:
 
 
 def test_topic_ids_are_resolved_anew_each_time() -> None:
-    cache = FetchSessionCache(10)
+    cache = FetchSessionCache(10, chance=CHANCE)
     session_id = context_of(cache, 13, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
     assert [state.name for state in context_of(cache, 13, fetch(session_id, 1, {}), NAMES, 0.0).partitions] == ["a"]
     assert [state.name for state in context_of(cache, 13, fetch(session_id, 2, {}), {}, 0.0).partitions] == [""]
@@ -129,7 +131,7 @@ def test_topic_ids_are_resolved_anew_each_time() -> None:
 
 @pytest.mark.parametrize("age", [0.0, EVICTION_SECONDS + 1])
 def test_a_full_cache_evicts_only_what_is_stale(age: float) -> None:
-    cache = FetchSessionCache(1)
+    cache = FetchSessionCache(1, chance=CHANCE)
     old = context_of(cache, 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
     new = context_of(cache, 12, fetch(0, 0, {("b", 0): 0}), {}, age)
     stale = age > 0
@@ -138,11 +140,11 @@ def test_a_full_cache_evicts_only_what_is_stale(age: float) -> None:
 
 
 def test_no_slots_no_sessions() -> None:
-    assert context_of(FetchSessionCache(0), 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id == 0
+    assert context_of(FetchSessionCache(0, chance=CHANCE), 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id == 0
 
 
 def test_sessions_hold_so_many_partitions_between_them_and_stale_ones_make_room() -> None:
-    cache = FetchSessionCache(10, max_partitions=4)
+    cache = FetchSessionCache(10, max_partitions=4, chance=CHANCE)
     three = {("a", index): 0 for index in range(3)}
     old = context_of(cache, 12, fetch(0, 0, three), {}, 0.0)
     refused = context_of(cache, 12, fetch(0, 0, three), {}, 1.0)
@@ -154,7 +156,7 @@ def test_sessions_hold_so_many_partitions_between_them_and_stale_ones_make_room(
 
 
 def test_a_session_that_grows_beyond_what_all_may_hold_ends() -> None:
-    cache = FetchSessionCache(10, max_partitions=4)
+    cache = FetchSessionCache(10, max_partitions=4, chance=CHANCE)
     session_id = context_of(cache, 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
     grown = context_of(cache, 12, fetch(session_id, 1, {("a", index): 0 for index in range(4)}), {}, 0.0)
     assert grown.error is ErrorCode.NONE
@@ -171,7 +173,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> tuple[FetchSessionCache, int, list[
     """A cache with a session of many partitions, its id, and what was freed."""
     monkeypatch.setattr("broker.api.fetch.fetch_session.MANY_PARTITIONS", 5)
     freed: list[Any] = []
-    cache = FetchSessionCache(10, free=freed.append)
+    cache = FetchSessionCache(10, free=freed.append, chance=CHANCE)
     session_id = finish(cache.steps(13, fetch(0, 0, MANY), NAMES, 0.0)).session_id
     assert not freed
     return cache, session_id, freed

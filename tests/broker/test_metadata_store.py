@@ -100,8 +100,9 @@ def test_deleted_topics_are_remembered_until_they_are_gone() -> None:
 
 
 def test_ids() -> None:
-    assert len({new_cluster_id() for _ in range(100)}) == 100
-    assert all(len(new_cluster_id()) == 22 for _ in range(10))
+    chance = random.Random()
+    assert len({new_cluster_id(chance) for _ in range(100)}) == 100
+    assert all(len(new_cluster_id(chance)) == 22 for _ in range(10))
     taken = {new_topic_id(set(), CHANCE) for _ in range(10)}
     assert new_topic_id(taken, CHANCE) not in taken
     starts = {base64.urlsafe_b64encode(new_topic_id(set(), CHANCE).bytes)[:1] for _ in range(2000)}

@@ -11,11 +11,13 @@ import pytest
 
 from broker.net.links.link_errors import LinkRefusedError
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.fetch import FetchResponse
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.offset_commit import (
@@ -96,6 +98,25 @@ class Life:
         self.tell(host, len(found))
         return found
 
+    async def take_part(self, host: SimulatedHost) -> None:
+        """Join a group of either protocol, and begin a fetch session; tell the ids that the broker made up."""
+        joining = JoinGroupRequest(
+            group_id="classic",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        joined = await host.ask(joining, 3)
+        beating = ConsumerGroupHeartbeatRequest(
+            group_id="new", rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], topic_partitions=[]
+        )
+        beaten = await host.ask(beating, 0)
+        fetched: FetchResponse = await host.ask(fetch_request("t", {0: 0}, session_epoch=0), 12)
+        assert joined.error_code == beaten.error_code == fetched.error_code == ErrorCode.NONE
+        assert fetched.session_id > 0
+        self.tell(host, (joined.member_id, beaten.member_id, fetched.session_id))
+
     async def start_of(self, host: SimulatedHost, topic: str) -> int:
         wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=EARLIEST)])
         response = await host.ask(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 5)
@@ -128,6 +149,7 @@ async def everything(life: Life) -> None:
         (broker,) = metadata.brokers
         assert (broker.node_id, broker.host, broker.port) == (life.hosts.index(host) + 1, host.name, PORT)
         assert metadata.controller_id == broker.node_id
+        life.tell(host, metadata.cluster_id)
         # The same name on all of them, and kept for different times.
         await life.create(host, "t", retention_ms=str(60_000 * (1 if host.name == "one" else 100)))
         coordinator = await host.ask(FindCoordinatorRequest(key="g", key_type=0), 3)
@@ -145,6 +167,7 @@ async def everything(life: Life) -> None:
         committed = await host.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
         assert committed.topics[0].partitions[0].error_code == ErrorCode.NONE
         assert await life.read(host, "t") == life.sent[host.name]
+        await life.take_part(host)
         assert host.server.replicas.counters.total("messages_in") >= len(life.sent[host.name])
     one, two, three = life.hosts
     await two.stop()

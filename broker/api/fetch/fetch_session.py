@@ -128,7 +128,10 @@ class FetchSessionCache:
         slots: int,
         max_partitions: int = MAX_PARTITIONS,
         free: Callable[[dict[PartitionKey, FetchPartitionState]], object] = lambda partitions: None,
+        *,
+        chance: random.Random,
     ) -> None:
+        self._chance = chance
         self._slots = slots
         self._max_partitions = max_partitions
         self._free = free
@@ -295,7 +298,7 @@ class FetchSessionCache:
 
     def _new_id(self) -> int:
         while True:
-            candidate = random.randint(1, MAX_EPOCH)
+            candidate = self._chance.randint(1, MAX_EPOCH)
             if candidate not in self._sessions:
                 return candidate
 

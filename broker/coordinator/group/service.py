@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -93,7 +92,7 @@ class GroupCoordinator:
                 self.config["group.initial.rebalance.delay.ms"], self.config["group.max.size"]
             ),
             now=self.now,
-            new_member_id=lambda start: f"{start}-{uuid.uuid4()}",
+            new_member_id=lambda start: f"{start}-{self.runtime.uuid4()}",
             commit_timeout_ms=lambda: int(self.config["offsets.commit.timeout.ms"]),
             counters=self.counters,
             kinds=self.kinds,

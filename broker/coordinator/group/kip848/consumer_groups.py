@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -297,8 +296,9 @@ class ConsumerGroups:
         return self._existing(request.group_id, present)
 
     def _context(self, group_id: str, now: Moment, client_id: str = "", client_host: str = "") -> Context:
+        runtime = self._coordinator.runtime
         return Context(
-            self._topics, self.config(group_id), now.wall_ms, lambda: str(uuid.uuid4()), client_id, client_host
+            self._topics, self.config(group_id), now.wall_ms, lambda: str(runtime.uuid4()), client_id, client_host
         )
 
     def config(self, group_id: str) -> ConsumerGroupConfig:
