@@ -11,7 +11,7 @@ from broker.coordinator.group.kip848.context import Context, Matched, Outcome, T
 from broker.coordinator.group.kip848.formats.log_records import GroupRecord, decode_record
 from broker.coordinator.group.kip848.group import ConsumerGroup
 from broker.coordinator.group.kip848.member_changes import remove
-from broker.coordinator.group.kip848.model import Assignment, TopicMetadata
+from broker.coordinator.group.kip848.model import Assignment, TopicMetadata, assignment_of
 from broker.coordinator.group.kip848.requests.heartbeat import check_request, heartbeat, is_leaving, leave
 from broker.coordinator.group.kip848.topics.topic_regex import matching
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
@@ -25,6 +25,12 @@ GROUP = "g"
 
 def topic_id(number: int) -> UUID:
     return UUID(int=number + 100)
+
+
+def owned_by(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+    """What the member that sends a heartbeat says that it owns."""
+    topics = request.topic_partitions
+    return None if topics is None else assignment_of(topics)  # type: ignore[arg-type]
 
 
 class FakeTopics:
@@ -107,8 +113,9 @@ class Coordinator:
     def request(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         """Answer and store; the errors of the protocol are raised."""
         check_request(request, version, self.config)
-        answer = leave if is_leaving(request) else heartbeat
-        return self.store(answer(self.group, request, self.context()))
+        if is_leaving(request):
+            return self.store(leave(self.group, request, self.context()))
+        return self.store(heartbeat(self.group, request, self.context(), owned_by(request)))
 
     def store(self, outcome: Outcome[ConsumerGroupHeartbeatResponse]) -> ConsumerGroupHeartbeatResponse:
         self.append(outcome.records)

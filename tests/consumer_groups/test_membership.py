@@ -23,7 +23,7 @@ from kafkalog.protocol.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
-from tests.consumer_groups.support import GROUP, FakeTopics, beat, join
+from tests.consumer_groups.support import GROUP, FakeTopics, beat, join, owned_by
 
 
 class PartitionGroups:
@@ -41,7 +41,7 @@ class PartitionGroups:
         return Context(self.topics, self.config, now.wall_ms, lambda: "made")
 
     def request(self, token: str, request: Any) -> None:
-        outcome = heartbeat(self.membership.group, request, self._context(GROUP, self.now))
+        outcome = heartbeat(self.membership.group, request, self._context(GROUP, self.now), owned_by(request))
         self.membership.apply(outcome, token, self.now)
         self.settle()
 

@@ -10,7 +10,7 @@ import pytest
 from broker.coordinator.group.classic.requests import JoinResult, Leaver
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
-from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH
+from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.broker.groups_support import subscription
@@ -50,7 +50,7 @@ class Changing:
             group_id="g", member_id="consumer", member_epoch=epoch, rebalance_timeout_ms=SESSION_MS,
             subscribed_topic_names=["t"], topic_partitions=[],
         )  # fmt: skip
-        return self.running.run(self.consumers.heartbeat(request, 0, "client", "/host"))
+        return self.running.run(self.consumers.heartbeat(request, 0, "client", "/host", NO_PARTITIONS))
 
     def join(self) -> JoinResult:
         """A member of the classic protocol."""

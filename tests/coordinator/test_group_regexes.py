@@ -12,6 +12,7 @@ import pytest
 from broker.coordinator.group.kip848.config import ConsumerGroupConfig
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.model import NO_PARTITIONS
 from broker.coordinator.group.kip848.topics import cluster_topics
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
@@ -52,7 +53,7 @@ class Matching:
             group_id=group, member_id="m", member_epoch=epoch, rebalance_timeout_ms=SESSION_MS if epoch == 0 else -1,
             subscribed_topic_regex=regex, topic_partitions=[] if epoch == 0 else None,
         )  # fmt: skip
-        response = await self.consumers.heartbeat(request, 1, "client", "/host")
+        response = await self.consumers.heartbeat(request, 1, "client", "/host", NO_PARTITIONS if epoch == 0 else None)
         assert response.error_code == ErrorCode.NONE
         return response
 

@@ -197,6 +197,13 @@ LARGE: dict[str, tuple[Any, int]] = {
         ),
         5,
     ),
+    "ConsumerGroupHeartbeat of topics": (
+        ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=1,
+            topic_partitions=[TopicPartitions(topic_id=UUID(int=number), partitions=[0]) for number in range(MANY)],
+        ),
+        0,
+    ),
     "ListGroups": (ListGroupsRequest(states_filter=NAMES), 4),
 }  # fmt: skip
 
@@ -390,6 +397,32 @@ def test_a_member_owns_so_much(serving: Serving, fields: dict[str, Any]) -> None
         message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", rebalance_timeout_ms=1000, **told)
         assert (await serving.ask(message, 0)).error_code == ErrorCode.INVALID_REQUEST
         assert not serving.broker.groups.groups()
+
+    serving.run(work())
+
+
+def test_partitions_are_given_back_in_turns(serving: Serving) -> None:
+    """A topic may be named for each of its partitions."""
+
+    def beat(member: str, epoch: int, owned: Iterable[int] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+        topics = None
+        if owned is not None:
+            topics = [TopicPartitions(topic_id=UUID(int=1), partitions=[index]) for index in owned]
+        return ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id=member, member_epoch=epoch, topic_partitions=topics, **fields
+        )
+
+    async def work() -> None:
+        joins = {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"]}
+        first = await serving.ask(beat("a", 0, (), **joins), 0)
+        assert first.assignment.topic_partitions[0].partitions == list(range(PARTITIONS))
+        await serving.ask(beat("b", 0, (), **joins), 0)
+        told = await serving.ask(beat("a", 1, None), 0)
+        kept = told.assignment.topic_partitions[0].partitions
+        assert (told.member_epoch, len(kept)) == (1, PARTITIONS // 2)
+        assert (await serving.ask(beat("a", 1, range(PARTITIONS)), 0)).member_epoch == 1
+        assert (await serving.ask(beat("a", 1, kept), 0)).member_epoch == 2
+        assert serving.turns >= len(kept)
 
     serving.run(work())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from uuid import UUID
+
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.api.groups.groups import ALL_GROUP_OPERATIONS, NO_AUTHORIZED_OPERATIONS
@@ -14,14 +17,15 @@ MOST_NAMED = MOST_OWNED = 200_000
 """Topics that a member may be subscribed to by name, and partitions that it may own.
 
 So many partitions are what Apache Kafka advises for a whole cluster on ZooKeeper. It sets no bound itself. A group
-looks at all of them in one turn.
+looks at all names in one turn.
 """
 
 
 async def handle_consumer_group_heartbeat(request: Request) -> None:
     message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest = request.message
+    owned: dict[UUID, frozenset[int]] = {}
     try:
-        _check_owned(message)
+        await _find_owned(request, message.topic_partitions or (), owned)
         if message.subscribed_topic_names is not None:
             message.subscribed_topic_names = await _distinct(request, message.subscribed_topic_names)
         response = await request.broker.consumer_groups.heartbeat(
@@ -30,12 +34,13 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
             request.version,
             request.client_id or "",
             f"/{request.connection.peer}",
+            None if message.topic_partitions is None else owned,
         )
     except Exception as error:
         response = consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(
             error_code=error_code(error), error_message=error_message(error)
         )
-    request.reply(response)
+    await request.answer(response, owned)
 
 
 async def _distinct(request: Request, names: list[str]) -> list[str]:
@@ -67,11 +72,33 @@ async def _distinct(request: Request, names: list[str]) -> list[str]:
     return list(distinct)
 
 
-def _check_owned(message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> None:
-    owned = message.topic_partitions or ()
-    # A topic of which nothing is owned counts, too: it takes time all the same.
-    if len(owned) > MOST_OWNED or sum(max(len(topic.partitions), 1) for topic in owned) > MOST_OWNED:
-        raise InvalidRequestError(f"TopicPartitions has more than {MOST_OWNED} partitions.")
+async def _find_owned(
+    request: Request,
+    topics: Sequence[consumer_group_heartbeat.TopicPartitions],
+    owned: dict[UUID, frozenset[int]],
+) -> None:
+    """Put the partitions that a member owns into ``owned``; topics that appear twice are joined.
+
+    Raises:
+        InvalidRequestError: there are more than `MOST_OWNED`.
+    """
+    found: dict[UUID, set[int]] = {}
+    count = 0
+    turn = request.take_turns()
+    for topic in topics:
+        # A topic of which nothing is owned counts, too: it takes time all the same.
+        count += max(len(topic.partitions), 1)
+        if count > MOST_OWNED:
+            raise InvalidRequestError(f"TopicPartitions has more than {MOST_OWNED} partitions.")
+        if topic.partitions:
+            found.setdefault(topic.topic_id, set()).update(topic.partitions)
+        if turn.is_over:
+            await turn.end()
+    while found:
+        topic_id, partitions = found.popitem()
+        owned[topic_id] = frozenset(partitions)
+        if turn.is_over:
+            await turn.end()
 
 
 async def handle_consumer_group_describe(request: Request) -> None:

@@ -21,7 +21,14 @@ from broker.coordinator.group.kip848.context import Context, Matched
 from broker.coordinator.group.kip848.conversion import can_downgrade, can_upgrade, downgraded, upgraded
 from broker.coordinator.group.kip848.formats.log_records import TYPES, decode_record
 from broker.coordinator.group.kip848.group import ConsumerGroup
-from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH, Member, ResolvedRegex
+from broker.coordinator.group.kip848.model import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    NO_PARTITIONS,
+    Assignment,
+    Member,
+    ResolvedRegex,
+)
 from broker.coordinator.group.kip848.requests.describe import describe
 from broker.coordinator.group.kip848.requests.heartbeat import check_request, heartbeat, is_leaving, leave, leaver
 from broker.coordinator.group.kip848.topics.cluster_topics import ClusterTopics
@@ -80,9 +87,17 @@ class ConsumerGroups:
         coordinator.kinds.append(GroupKind(TYPES, ConsumerGroup, _read, self._load))
 
     async def heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, version: int, client_id: str, client_host: str
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client_id: str,
+        client_host: str,
+        owned: Assignment | None,
     ) -> ConsumerGroupHeartbeatResponse:
         """ConsumerGroupHeartbeat.
+
+        Args:
+            owned: see `requests.heartbeat`.
 
         Raises:
             KafkaError: see `requests.heartbeat`, and what `GroupCoordinator.partition_groups_for` raises.
@@ -114,7 +129,7 @@ class ConsumerGroups:
             self._upgrade(partition_groups, group, present, request, context, token, now)
         else:
             membership = self._found(request, present)
-            outcome = heartbeat(membership.group, request, context)
+            outcome = heartbeat(membership.group, request, context, owned)
             if group is None:
                 group = partition_groups.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
             elif present is not membership:
@@ -213,7 +228,8 @@ class ConsumerGroups:
         made = ConsumerGroup(group.id)
         for record in records:
             made.replay(record)
-        outcome = heartbeat(made, request, context)
+        # Whoever joins owns nothing.
+        outcome = heartbeat(made, request, context, NO_PARTITIONS)
         outcome.records[:0] = records
         outcome.timers[:0] = timers
         logger.info("group %s becomes one of the consumer protocol", group.id)

@@ -116,11 +116,11 @@ def count_partitions(assignment: Assignment) -> int:
 
 def assignment_of(topics: Iterable[log.TopicPartitions]) -> Assignment:
     """Return an assignment from the structures of a record; topics that appear twice are joined."""
-    result: dict[UUID, frozenset[int]] = {}
+    found: dict[UUID, set[int]] = {}
     for topic in topics:
         if topic.partitions:
-            result[topic.topic_id] = result.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
-    return result
+            found.setdefault(topic.topic_id, set()).update(topic.partitions)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
 def topic_partitions(assignment: Assignment) -> list[log.TopicPartitions]:

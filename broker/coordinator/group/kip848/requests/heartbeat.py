@@ -16,7 +16,6 @@ from broker.coordinator.group.kip848.model import (
     STATIC_LEAVE_EPOCH,
     Assignment,
     Member,
-    assignment_of,
     topic_partitions,
 )
 from kafkalog.protocol.errors import InvalidRequestError, UnsupportedAssignorError
@@ -63,17 +62,20 @@ def is_leaving(request: messages.ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def heartbeat(
-    group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest, context: Context
+    group: ConsumerGroup,
+    request: messages.ConsumerGroupHeartbeatRequest,
+    context: Context,
+    owned: Assignment | None,
 ) -> Outcome[messages.ConsumerGroupHeartbeatResponse]:
     """Handle a heartbeat of a member that stays or joins; ``check_request`` has passed.
+
+    Args:
+        owned: the request's ``topic_partitions``, which may be many.
 
     Raises:
         GroupMaxSizeReachedError, UnknownMemberIdError, FencedMemberEpochError, UnreleasedInstanceIdError,
         FencedInstanceIdError, InvalidRegularExpressionError, UnknownServerError
     """
-    owned = None
-    if request.topic_partitions is not None:
-        owned = assignment_of(request.topic_partitions)  # type: ignore[arg-type]
     joins = request.member_epoch == JOIN_EPOCH
     member_id = request.member_id or context.new_member_id()
     member_changes.check_size(group, member_id, context.config.max_size)
