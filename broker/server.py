@@ -104,6 +104,7 @@ class Server:
             ops=self.runtime.files,
             open_files=OpenFiles(None if allowed == -1 else max(MIN_OPEN_FILES, allowed)),
             seconds=self.runtime.seconds,
+            make_lock=self.runtime.workers.make_lock,
             on_directory_failure=self._directory_failed,
         )
         try:

@@ -8,6 +8,7 @@ ensures that a concurrent flush either covers the change or notices it.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from contextlib import AbstractContextManager
 from threading import Lock
 
 from broker.log.directories.partition_directory import PartitionDirectory
@@ -52,6 +53,7 @@ class Flusher:
         recovery_point: int,
         created: bool,
         clean: bool,
+        lock: AbstractContextManager[object],
     ) -> None:
         self._directory = directory
         self._segments = segments
@@ -68,7 +70,7 @@ class Flusher:
         self._flushed_rolls = 0 if created or clean else -1
         self._last_append_ms = 0
         self._unflushed_since_ms = 0
-        self.lock = Lock()
+        self.lock = lock
         # Held to change the recovery point: a flush on a worker must not raise it past a concurrent truncation.
         self._recovery_lock = Lock()
         self.truncations = 0

@@ -45,8 +45,8 @@ from then on, and reads of what is there go on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from threading import Lock
 from uuid import UUID
 
 from broker.log.alter_dirs.extents import log_files
@@ -429,7 +429,7 @@ class Log:
         return self._flusher.names_unsynced
 
     @property
-    def flushes(self) -> Lock:
+    def flushes(self) -> AbstractContextManager[object]:
         """The lock that a flush holds. A worker that holds it keeps the recovery point where it is."""
         return self._flusher.lock
 

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from uuid import UUID
 
@@ -56,6 +57,7 @@ class LogManager:
         ops: the file operations.
         open_files: the budget of open files.
         seconds: a monotonic clock, called on any thread.
+        make_lock: makes a lock of the workers that flush and move logs (`Workers.make_lock`).
         on_directory_failure: called with the path of a log directory when it goes offline, on the thread that notices.
 
     Attributes:
@@ -79,6 +81,7 @@ class LogManager:
         ops: FileOps = OS,
         open_files: OpenFiles | None = None,
         seconds: Callable[[], float] = time.monotonic,
+        make_lock: Callable[[], AbstractContextManager[object]] = threading.Lock,
         on_directory_failure: Callable[[Path], None] = lambda path: None,
     ) -> None:
         self.default_config = default_config
@@ -88,7 +91,7 @@ class LogManager:
         open_files = open_files or OpenFiles()
         ops = RoomMakingOps(ops, open_files)
         self._ops = ops
-        self.resources = LogResources(ops, open_files, seconds=seconds)
+        self.resources = LogResources(ops, open_files, seconds=seconds, make_lock=make_lock)
         # Where a log was begun but could not be completed. It is tried again there, because a partition has one place.
         self._begun: dict[TopicPartition, Path] = {}
         self._logs: dict[TopicPartition, Log] = {}

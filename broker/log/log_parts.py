@@ -66,7 +66,7 @@ class LogParts:
         errors = StorageErrors(directory, resources.seconds)
         flusher = Flusher(
             directory, segments, offsets, producers, errors, config,
-            recovery_point=loaded.recovery_point, created=created, clean=clean,
+            recovery_point=loaded.recovery_point, created=created, clean=clean, lock=resources.make_lock(),
         )  # fmt: skip
         roller = Roller(directory, segments, producers, flusher, config, resources)
         appender = LogAppender(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from threading import Lock
 
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.flush_stats import FlushStats
@@ -20,9 +22,11 @@ class LogResources:
         open_files: the budget of open files and maps.
         flush_stats: counts the flushes of segments.
         seconds: a monotonic clock, called on any thread.
+        make_lock: makes a lock of the workers that flush and move logs (`Workers.make_lock`).
     """
 
     ops: FileOps = OS
     open_files: OpenFiles = field(default_factory=OpenFiles)
     flush_stats: FlushStats = field(default_factory=FlushStats)
     seconds: Callable[[], float] = time.monotonic
+    make_lock: Callable[[], AbstractContextManager[object]] = Lock

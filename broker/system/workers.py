@@ -10,6 +10,8 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from threading import Lock
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -46,6 +48,12 @@ class Workers(Protocol):
             LoopClosedError: the loop was closed meanwhile.
         """
 
+    def make_lock(self) -> AbstractContextManager[object]:
+        """Make a lock that one piece of work holds at a time, of this pool or another.
+
+        A lock that is held during ``on_loop`` or ``sleep`` has to be made here: a simulator runs other work meanwhile.
+        """
+
     def sleep(self, seconds: float) -> None:
         """Block the calling work for ``seconds``."""
 
@@ -80,6 +88,9 @@ class ThreadWorkers:
             if self._loop.is_closed():
                 raise LoopClosedError
         return done.result()
+
+    def make_lock(self) -> AbstractContextManager[object]:
+        return Lock()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

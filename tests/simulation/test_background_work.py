@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.log import Log
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -19,6 +20,7 @@ from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from kafkalog.protocol.messages.fetch import FetchResponse
 from kafkalog.protocol.messages.produce import ProduceResponse
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
+from tests.simulation import workers
 from tests.simulation.host import SimulatedHost
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.virtual_time import VirtualLoop, run
@@ -77,6 +79,19 @@ class Broker:
                 found |= {record.offset: record.value or b"" for record in decode_batch(records, position)[1]}
         return found
 
+    def log(self) -> Log:
+        log = self.host.server.logs.get("t", 0)
+        assert log is not None
+        return log
+
+    async def move(self, log: Log) -> Path:
+        """Begin to move the log to the other directory, which is returned."""
+        target = next(path for path in self.dirs if path != log.log_dir)
+        wanted = AlterReplicaLogDir(path=str(target), topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
+        response = await self.host.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 1)
+        assert response.results[0].partitions[0].error_code == ErrorCode.NONE
+        return target
+
     async def until(self, reached: Callable[[], bool]) -> float:
         """Wait for something; the seconds that it took."""
         begun = self.loop.time()
@@ -101,8 +116,7 @@ def live(directory: Path, seed: int, life: Callable[[Broker], Awaitable[float]])
 async def cleaning(broker: Broker) -> float:
     await broker.create(cleanup_policy="compact", segment_bytes="2000", min_cleanable_dirty_ratio="0.01")
     await broker.produce()
-    log = broker.host.server.logs.get("t", 0)
-    assert log is not None
+    log = broker.log()
     active = log.segments[-1].base_offset
     seconds = await broker.until(lambda: log.cleaned_offset == active)
     expected = {number: value(number) for number in range(BATCHES)}
@@ -116,19 +130,45 @@ async def cleaning(broker: Broker) -> float:
 async def moving(broker: Broker) -> float:
     await broker.create(segment_bytes="2000")
     await broker.produce()
-    logs = broker.host.server.logs
-    log = logs.get("t", 0)
-    assert log is not None
+    log = broker.log()
     size = log.size
-    target = next(path for path in broker.dirs if path != log.log_dir)
-    wanted = AlterReplicaLogDir(path=str(target), topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
-    response = await broker.host.ask(AlterReplicaLogDirsRequest(dirs=[wanted]), 1)
-    assert response.results[0].partitions[0].error_code == ErrorCode.NONE
+    target = await broker.move(log)
     seconds = await broker.until(lambda: log.log_dir == target)
     assert await broker.read() == {number: value(number) for number in range(BATCHES)}
     # The last interval of the throttle may pass unpaid.
     assert seconds > 0.8 * size / RATE
     return seconds
+
+
+def test_a_flush_waits_for_the_end_of_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The move holds flushes while it waits for the loop, which goes on."""
+    monkeypatch.setattr(workers, "LONGEST_S", 0.0)
+    files = Log.files
+    flushes: list[asyncio.Future[Path]] = []
+
+    async def life(broker: Broker) -> float:
+        await broker.create(segment_bytes="2000")
+        await broker.produce()
+        log = broker.log()
+
+        def flush() -> Path:
+            log.flush()
+            return log.log_dir
+
+        def note(moved: Log) -> object:
+            future = broker.host.server.logs.futures.get(("t", 0))
+            if not flushes and future is not None and future.settling:
+                flushes.append(broker.host.server.runtime.workers.run(flush))
+            return files(moved)
+
+        monkeypatch.setattr(Log, "files", note)
+        target = await broker.move(log)
+        await broker.until(lambda: log.log_dir == target)
+        # It could not run before the log was in its new place.
+        assert await flushes[0] == target
+        return 0.0
+
+    live(tmp_path, 1, life)
 
 
 @pytest.mark.parametrize("life", [cleaning, moving])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
 from broker.system.workers import Workers
@@ -14,6 +16,7 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 LONGEST_S = 0.003
+DEADLINE_S = 60.0
 
 
 class Piece:
@@ -35,7 +38,8 @@ class Piece:
     def go_on(self) -> None:
         """Let the work run until it waits or ends. Called on the loop's thread."""
         self._may_run.release()
-        self._has_paused.acquire()
+        # Such as a lock of threads, whose holder waits for the loop.
+        assert self._has_paused.acquire(timeout=DEADLINE_S), "work waits for something that no simulator knows of"
         self._wish()
 
     def wait_for(self, wish: Callable[[], object]) -> None:
@@ -51,18 +55,43 @@ class Piece:
         self._has_paused.release()
 
 
+class SimulatedLock:
+    """A lock that one piece of work holds at a time. The loop goes on while others wait for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pieces: dict[int, Piece]) -> None:
+        self._loop = loop
+        self._pieces = pieces
+        self._is_held = False
+        self._waiting: deque[Piece] = deque()
+
+    def __enter__(self) -> None:
+        while self._is_held:
+            piece = self._pieces.get(threading.get_ident())
+            assert piece is not None, "the loop would wait for work that waits for the loop"
+            piece.wait_for(partial(self._waiting.append, piece))
+        self._is_held = True
+
+    def __exit__(self, *error: object) -> None:
+        self._is_held = False
+        if self._waiting:
+            # The piece that lets it go is on this thread; the next one goes on when it has stopped.
+            self._loop.call_soon(self._waiting.popleft().go_on)
+
+
 class SimulatedWorkers:
     """Each piece of work begins after a while of chance, so that pieces overtake each other, and takes no time itself.
 
     The work may wait for the loop and sleep: virtual time goes on meanwhile, and other pieces run.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, chance: random.Random, pieces: dict[int, Piece] | None = None
+    ) -> None:
         self._loop = loop
         self._chance = chance
         self._closed = False
-        self._pieces: dict[int, Piece] = {}
-        """By the thread that works on them."""
+        self._pieces: dict[int, Piece] = {} if pieces is None else pieces
+        """By the thread that works on them; shared with other pools."""
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
@@ -88,7 +117,10 @@ class SimulatedWorkers:
         return future
 
     def pool(self, threads: int, name: str) -> Workers:
-        return SimulatedWorkers(self._loop, self._chance)
+        return SimulatedWorkers(self._loop, self._chance, self._pieces)
+
+    def make_lock(self) -> SimulatedLock:
+        return SimulatedLock(self._loop, self._pieces)
 
     def close(self, *, wait: bool) -> None:
         self._closed = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
+from threading import Lock
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from broker.net.sockets.network import LoopNetwork
@@ -34,6 +36,9 @@ class InlineWorkers:
 
     def on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
         raise AssertionError("inline work cannot wait for the loop that it runs on: use a pool")
+
+    def make_lock(self) -> AbstractContextManager[object]:
+        return Lock()
 
     def sleep(self, seconds: float) -> NoReturn:
         raise AssertionError("inline work cannot sleep: use a pool")
