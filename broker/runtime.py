@@ -3,6 +3,14 @@
 Each broker has one ``Runtime`` and hands it to its parts. Where the outcome matters, code in ``broker`` reads clocks,
 starts threads and draws random numbers only through it. So several brokers can run in one process, and a simulator can
 run them on simulated time, with workers whose order a seed decides.
+
+A few threads are started elsewhere. They change no state that a simulated broker's outcome depends on:
+
+- Compiled kernels belong to the process. Threads of `kafkalog.records.kernels.loader`, `broker.main` and, for its own,
+  `log.cleaner.log_cleaner` load them.
+- Look-ups of hosts have a thread each (`net.sockets.host_lookup`); a simulated network needs none.
+- The endpoint of metrics has threads that read the broker's state (`metrics.endpoint`), where a listener is configured.
+- Commands for a log directory have their own (`log.tools`, `cli`).
 """
 
 from __future__ import annotations

@@ -105,6 +105,7 @@ class Server:
             open_files=OpenFiles(None if allowed == -1 else max(MIN_OPEN_FILES, allowed)),
             seconds=self.runtime.seconds,
             make_lock=self.runtime.workers.make_lock,
+            make_executor=self.runtime.workers.executor,
             on_directory_failure=self._directory_failed,
         )
         try:

@@ -19,7 +19,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -58,6 +60,7 @@ class LogManager:
         open_files: the budget of open files.
         seconds: a monotonic clock, called on any thread.
         make_lock: makes a lock of the workers that flush and move logs (`Workers.make_lock`).
+        make_executor: makes an executor of so many threads and a name, for recovery (`Workers.executor`).
         on_directory_failure: called with the path of a log directory when it goes offline, on the thread that notices.
 
     Attributes:
@@ -82,12 +85,13 @@ class LogManager:
         open_files: OpenFiles | None = None,
         seconds: Callable[[], float] = time.monotonic,
         make_lock: Callable[[], AbstractContextManager[object]] = threading.Lock,
+        make_executor: Callable[[int, str], Executor] = ThreadPoolExecutor,
         on_directory_failure: Callable[[Path], None] = lambda path: None,
     ) -> None:
         self.default_config = default_config
         self.retention_policy: RetentionPolicy = TIME_AND_SIZE
         self._clock = clock
-        self._threads = max(1, num_recovery_threads)
+        self._make_executor = partial(make_executor, max(1, num_recovery_threads), "log-recovery")
         open_files = open_files or OpenFiles()
         ops = RoomMakingOps(ops, open_files)
         self._ops = ops
@@ -166,7 +170,7 @@ class LogManager:
             self.checkpoints.writer,
             self._deletions,
             clock=self._clock,
-            num_threads=self._threads,
+            make_executor=self._make_executor,
             resources=self.resources,
             fail=self.fail_directory,
         )

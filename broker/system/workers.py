@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any, Protocol, TypeVar, TypeVarTuple
@@ -29,7 +29,8 @@ class LoopClosedError(Exception):
 class Workers(Protocol):
     """Runs work that would block the event loop.
 
-    Call ``run``, ``pool`` and ``close`` on the loop's thread. Work on a worker calls ``on_loop`` and ``sleep``.
+    Call ``run``, ``pool`` and ``close`` on the loop's thread. Work on a worker calls ``on_loop``, ``sleep`` and
+    ``executor``.
     """
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
@@ -46,6 +47,12 @@ class Workers(Protocol):
 
         Raises:
             LoopClosedError: the loop was closed meanwhile.
+        """
+
+    def executor(self, threads: int, name: str) -> Executor:
+        """Make ``threads`` more workers for a piece of work that waits for all that it gives them.
+
+        What they do neither waits for the loop nor sleeps.
         """
 
     def make_lock(self) -> AbstractContextManager[object]:
@@ -88,6 +95,9 @@ class ThreadWorkers:
             if self._loop.is_closed():
                 raise LoopClosedError
         return done.result()
+
+    def executor(self, threads: int, name: str) -> Executor:
+        return ThreadPoolExecutor(threads, name)
 
     def make_lock(self) -> AbstractContextManager[object]:
         return Lock()

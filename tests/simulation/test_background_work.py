@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTo
 from kafkalog.protocol.messages.fetch import FetchResponse
 from kafkalog.protocol.messages.produce import ProduceResponse
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers
+from kafkalog.storage.names import CLEAN_SHUTDOWN
 from tests.simulation import workers
 from tests.simulation.host import SimulatedHost
 from tests.simulation.network import SimulatedNetwork
@@ -138,6 +141,33 @@ async def moving(broker: Broker) -> float:
     # The last interval of the throttle may pass unpaid.
     assert seconds > 0.8 * size / RATE
     return seconds
+
+
+def test_recovery_runs_on_the_workers_of_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a stop that was not clean several logs are recovered at once."""
+    opened: list[str] = []
+    open_log = Log.open
+
+    def note(path: Path, *args: Any, **options: Any) -> Log:
+        opened.append(threading.current_thread().name)
+        return open_log(path, *args, **options)
+
+    async def life(broker: Broker) -> float:
+        await broker.create()
+        await broker.produce()
+        await broker.host.stop()
+        for directory in broker.dirs:
+            (directory / CLEAN_SHUTDOWN).unlink()
+        monkeypatch.setattr(Log, "open", note)
+        while broker.host.link.connected:
+            await asyncio.sleep(0.01)
+        await broker.host.start()
+        assert await broker.read() == {number: value(number) for number in range(BATCHES)}
+        return 0.0
+
+    live(tmp_path, 1, life)
+    assert opened
+    assert not [name for name in opened if name.startswith("log-recovery")]
 
 
 def test_a_flush_waits_for_the_end_of_a_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

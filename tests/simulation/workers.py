@@ -7,10 +7,12 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
 from broker.system.workers import Workers
+from tests.support.runtime import InlineExecutor
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -118,6 +120,9 @@ class SimulatedWorkers:
 
     def pool(self, threads: int, name: str) -> Workers:
         return SimulatedWorkers(self._loop, self._chance, self._pieces)
+
+    def executor(self, threads: int, name: str) -> Executor:
+        return InlineExecutor()
 
     def make_lock(self) -> SimulatedLock:
         return SimulatedLock(self._loop, self._pieces)

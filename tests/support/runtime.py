@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager
 from threading import Lock
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
@@ -14,6 +15,18 @@ from broker.system.workers import ThreadWorkers, Workers
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+class InlineExecutor(Executor):
+    """Does each piece of work at once."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 class InlineWorkers:
@@ -36,6 +49,9 @@ class InlineWorkers:
 
     def on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
         raise AssertionError("inline work cannot wait for the loop that it runs on: use a pool")
+
+    def executor(self, threads: int, name: str) -> Executor:
+        return InlineExecutor()
 
     def make_lock(self) -> AbstractContextManager[object]:
         return Lock()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -78,7 +78,7 @@ class LogLoader:
         checkpoints: learns which rows the checkpoint files have.
         deletions: gets the directories that were marked for removal.
         clock: milliseconds since the epoch.
-        num_threads: how many logs of each directory are recovered at once.
+        make_executor: makes the threads that recover the logs of one directory.
         fail: called with the path of a log directory that fails, and the reason; on any thread.
 
     Attributes:
@@ -94,7 +94,7 @@ class LogLoader:
         deletions: Deletions,
         *,
         clock: Callable[[], int],
-        num_threads: int,
+        make_executor: Callable[[], Executor],
         resources: LogResources,
         fail: Callable[[Path, str], None],
     ) -> None:
@@ -105,7 +105,7 @@ class LogLoader:
         self._checkpoints = checkpoints
         self._deletions = deletions
         self._clock = clock
-        self._threads = num_threads
+        self._make_executor = make_executor
         self._resources = resources
         self._fail = fail
 
@@ -119,7 +119,7 @@ class LogLoader:
         done: list[tuple[LogDir, list[_Loaded]]] = []
         with ExitStack() as pools:
             for directory in directories:
-                pool = pools.enter_context(ThreadPoolExecutor(self._threads, thread_name_prefix="log-recovery"))
+                pool = pools.enter_context(self._make_executor())
                 try:
                     loading.append((directory, self._begin(directory, pool)))
                 except FAILURES as error:
@@ -148,7 +148,7 @@ class LogLoader:
     def _with_room(self, act: Callable[[], T]) -> T:
         return with_room(self._resources.open_files, act)
 
-    def _begin(self, directory: LogDir, pool: ThreadPoolExecutor) -> Iterator[_Loaded]:
+    def _begin(self, directory: LogDir, pool: Executor) -> Iterator[_Loaded]:
         """Return an iterator that loads the logs of a directory; after an unclean stop the pool begins at once."""
         now_ms = self._clock()
         clean = self._with_room(directory.take_clean_shutdown)
