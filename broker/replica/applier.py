@@ -93,6 +93,7 @@ class ReplicaApplier:
         self._topic_config = topic_config
         self._controller_epoch = 0
         self._in_turn = asyncio.Lock()
+        self._processed = 0
 
     @property
     def controller_epoch(self) -> int:
@@ -115,10 +116,9 @@ class ReplicaApplier:
             self._check(controller_epoch)
             results: Results = {}
             configs: dict[str, TopicConfig] = {}
-            for count, wanted in enumerate(partitions, 1):
+            for wanted in partitions:
                 results[wanted.key] = self._apply(wanted, configs)
-                if count % APPLIED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                await self._let_others()
             return results
 
     async def stop_replica(self, controller_epoch: int, partitions: Iterable[StopReplica]) -> Results:
@@ -138,12 +138,11 @@ class ReplicaApplier:
             self._check(controller_epoch)
             results: Results = {}
             deleted: list[PartitionKey] = []
-            for count, wanted in enumerate(partitions, 1):
+            for wanted in partitions:
                 results[wanted.key] = code = self._stop(wanted)
                 if wanted.delete and code is ErrorCode.NONE:
                     deleted.append(wanted.key)
-                if count % APPLIED_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+                await self._let_others()
             self._replicas.forget_topics({topic for topic, _ in results})
             if deleted:
                 try:
@@ -152,6 +151,12 @@ class ReplicaApplier:
                     logger.error("deleted logs may come back after a power failure: %s", error)
                     results.update(dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR))
             return results
+
+    async def _let_others(self) -> None:
+        """Let other requests have their turn after some partitions, be they of one request or of several."""
+        self._processed += 1
+        if self._processed % APPLIED_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
     def _check(self, controller_epoch: int) -> None:
         if controller_epoch < self._controller_epoch:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.operations import RegisterBroker
-from broker.replica.applier import ReplicaApplier
+from broker.replica.applier import APPLIED_AT_ONCE, ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError, UnknownTopicIdError
@@ -151,6 +153,34 @@ def run(directory: Path, scenario: Callable[[_Cluster], object]) -> None:
             cluster.logs.unlock()
 
     asyncio.run(main())
+
+
+def test_others_have_their_turn_while_many_topics_are_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has one partition, and each partition makes files."""
+
+    async def scenario(cluster: _Cluster) -> None:
+        turns, hosted = 0, list[int]()
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        host = cluster.replicas.host_partition
+
+        def note(*args: Any, **options: Any) -> Any:
+            hosted.append(turns)
+            return host(*args, **options)
+
+        monkeypatch.setattr(cluster.replicas, "host_partition", note)
+        counting = asyncio.create_task(count())
+        await cluster.make(*(f"t{number}" for number in range(5 * APPLIED_AT_ONCE)))
+        counting.cancel()
+        assert len(hosted) == 5 * APPLIED_AT_ONCE
+        assert max(Counter(hosted).values()) <= APPLIED_AT_ONCE
+
+    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("last", ["a", "b", "c"])
