@@ -32,7 +32,7 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger("kafkalog.broker.controller")
 
 PLANNED_AT_ONCE = 250
-"""The number of topics that are checked before other requests get their turn."""
+"""The number of topics that are checked, or logged, before other requests get their turn."""
 
 Admit = Callable[[int], None]
 """Called with the number of partitions to be created or deleted; raises ThrottlingQuotaExceededError to refuse."""
@@ -54,7 +54,8 @@ class TopicController:
     """See the module.
 
     Attributes:
-        on_deleted: functions that are called with the name of each deleted topic, once its partitions are not served.
+        on_deleted: functions that are called with the names of topics that were deleted together, once their
+            partitions are not served.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class TopicController:
         self._cache = cache
         self._replicas = replicas
         self._applier = applier
-        self.on_deleted: list[Callable[[str], None]] = []
+        self.on_deleted: list[Callable[[frozenset[str]], None]] = []
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -237,10 +238,13 @@ class TopicController:
         """
         requests = requests_for(before, gone).get(self._replicas.broker_id, ControlRequests())
         results = await self._applier.stop_replica(before.controller_epoch, requests.stop_replica)
-        for operation in gone:
+        names = frozenset(operation.name for operation in gone)
+        for listener in self.on_deleted:
+            listener(names)
+        for number, operation in enumerate(gone, 1):
             logger.info("deleted topic %s", operation.name)
-            for listener in self.on_deleted:
-                listener(operation.name)
+            if number % PLANNED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         # An offline log directory may hold some of their logs. The next start with that directory removes them.
         failed = {topic for (topic, _), code in results.items() if code is not ErrorCode.NONE}
         removed = frozenset(operation.topic_id for operation in gone if operation.name not in failed)

@@ -293,7 +293,7 @@ def test_deleted_groups_and_topics_stay_away(start: Start) -> None:
     running.commit("topic", 2)
     assert running.run(running.groups.delete_group("deleted")) is ErrorCode.NONE
     assert running.run(running.groups.delete_group("deleted")) is ErrorCode.GROUP_ID_NOT_FOUND
-    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topic("t")) == 1
+    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topics(frozenset({"t"}))) == 1
     assert not list(running.groups.list_groups()[1])
     running.groups.stop()
     running.parts.close()
@@ -313,7 +313,7 @@ def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, m
     [partition_groups] = running.groups.all_partition_groups()
 
     async def work() -> None:
-        forgetting = asyncio.ensure_future(partition_groups.removal.forget_topic("t"))
+        forgetting = asyncio.ensure_future(partition_groups.removal.forget_topics(frozenset({"t"})))
         await asyncio.sleep(0)
         begin_epoch(partition_groups.partition)
         [again] = running.groups.all_partition_groups()

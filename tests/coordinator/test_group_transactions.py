@@ -143,11 +143,11 @@ def test_what_cannot_be_removed_from_the_log_stays(start: Start) -> None:
     assert running.run(running.groups.delete_group("h")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(CoordinatorNotAvailableError):
         running.run(running.groups.delete_offsets("g", [T0]))
-    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topic("t")) == 0
+    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topics(frozenset({"t"}))) == 0
     assert running.committed("g") == 1
     assert {group.id for group in running.groups.groups()} == {"g", "h"}
     refuse_appends(partition, False)
-    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topic("t")) == 1
+    assert running.run(running.groups.all_partition_groups()[0].removal.forget_topics(frozenset({"t"}))) == 1
     assert running.run(running.groups.delete_group("h")) is ErrorCode.NONE
     assert running.groups.groups() == []
     running.groups.stop()

@@ -17,6 +17,7 @@ from broker.coordinator.group import removal, service
 from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
+from broker.coordinator.group.partition_groups import PartitionGroups
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
 from broker.replica.applier import ReplicaApplier
@@ -508,6 +509,35 @@ def test_a_group_that_could_not_be_deleted_is_there(serving: Serving, monkeypatc
     serving.run(work())
 
 
+def test_offsets_of_topics_deleted_together_go_in_one_walk_over_the_groups(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A walk for each of them would hold up the others for seconds where there are many."""
+    one = (PartitionState((0,), (0,), 0, 0),)
+    topics = [TopicState(name, UUID(int=number), one, {}) for number, name in enumerate(NAMES, 2)]
+    walks = []
+    in_turns = PartitionGroups.in_turns
+
+    def note(self: PartitionGroups) -> Any:
+        walks.append(self.index)
+        return in_turns(self)
+
+    monkeypatch.setattr(PartitionGroups, "in_turns", note)
+
+    async def work() -> None:
+        broker = serving.broker
+        await serving.parts.store.commit(lambda state: [CreateTopic(topic) for topic in topics])
+        offsets = {(name, 0): Committed(1, -1, "", serving.parts.now) for name in ["t", *NAMES]}
+        assert await broker.groups.commit("g", CommitRequest("", None, -1, 8), offsets) == {}
+        assert set((await broker.topics.delete(NAMES)).values()) == {None}
+        while len(broker.groups.offsets_of("g").partitions()) > 1:
+            await asyncio.sleep(0)
+        assert broker.groups.offsets_of("g").partitions() == [("t", 0)]
+        assert sorted(walks) == [each.index for each in broker.groups.all_partition_groups()]
+
+    serving.run(work())
+
+
 @pytest.mark.parametrize("why", ["expired", "topic deleted"])
 def test_what_is_committed_while_offsets_are_removed_stays(
     serving: Serving, monkeypatch: pytest.MonkeyPatch, why: str
@@ -522,7 +552,7 @@ def test_what_is_committed_while_offsets_are_removed_stays(
             serving.parts.now += 100 * 24 * 3600 * 1000
         turns = tombstones_in_turns(serving, monkeypatch)
         removing = asyncio.ensure_future(
-            serving.broker.groups.expire_offsets() if why == "expired" else owner.removal.forget_topic("t")
+            serving.broker.groups.expire_offsets() if why == "expired" else owner.removal.forget_topics(frozenset("t"))
         )
         while not turns:
             await asyncio.sleep(0)

@@ -65,10 +65,10 @@ def test_a_deleted_topic_is_told_and_can_be_made_anew(stored: Make) -> None:
     parts = stored()
     log = parts.state_log()
     parts.run(log.ensure())
-    gone: list[str] = []
+    gone: list[frozenset[str]] = []
     parts.topics.on_deleted.append(gone.append)
     parts.run(parts.topics.delete(["__consumer_offsets"]))
-    assert gone == ["__consumer_offsets"]
+    assert gone == [{"__consumer_offsets"}]
     assert log.partitions is None
     with pytest.raises(CoordinatorNotAvailableError):
         parts.append(log, 0, records(b"k"))

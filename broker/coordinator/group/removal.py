@@ -77,12 +77,15 @@ class Removal:
         for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
             await self._owner.acknowledged(written)
 
-    async def forget_topic(self, topic: str) -> int:
-        """Delete the offsets committed for a deleted topic; return how many."""
+    async def forget_topics(self, topics: frozenset[str]) -> int:
+        """Delete the offsets committed for deleted topics; return how many.
+
+        One walk over the groups serves all topics that were deleted together.
+        """
         count = 0
         async for group in self._owner.in_turns():
             committed = group.offsets.committed
-            found = {at: committed.get(at) for at in group.offsets.known() if at[0] == topic}
+            found = {at: committed.get(at) for at in group.offsets.known() if at[0] in topics}
             async for some in self._pieces_of(group, list(found)):
                 # Offsets committed since then belong to a new topic of that name.
                 same = sorted(at for at in some if found[at] is None or committed.get(at) is found[at])

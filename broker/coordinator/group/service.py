@@ -103,7 +103,7 @@ class GroupCoordinator:
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = self._stopped = False
-        topics.on_deleted.append(self._topic_deleted)
+        topics.on_deleted.append(self._topics_deleted)
         replicas.on_role_changed.append(self._role_changed)
 
     @property
@@ -229,19 +229,20 @@ class GroupCoordinator:
         if partition.topic == CONSUMER_OFFSETS and (self._started or partition.index in self._partitions):
             self._current(partition.index)
 
-    def _topic_deleted(self, topic: str) -> None:
-        if topic == CONSUMER_OFFSETS:
+    def _topics_deleted(self, topics: frozenset[str]) -> None:
+        if CONSUMER_OFFSETS in topics:
             partitions, self._partitions = self._partitions, {}
             for partition_groups in partitions.values():
                 partition_groups.unload()
         elif self.log.partitions is not None and not self._stopped:
-            self.spawn(self._forget_topic(topic))
+            self.spawn(self._forget_topics(topics))
 
-    async def _forget_topic(self, topic: str) -> None:
+    async def _forget_topics(self, topics: frozenset[str]) -> None:
         active = [each for each in self.all_partition_groups() if each.state is LoadState.ACTIVE]
-        counts = [await each.removal.forget_topic(topic) for each in active]
+        counts = [await each.removal.forget_topics(topics) for each in active]
         if sum(counts):
-            logger.info("removed %d offsets of the deleted topic %s", sum(counts), topic)
+            which = f"the topic {next(iter(topics))}" if len(topics) == 1 else f"{len(topics)} topics"
+            logger.info("removed %d offsets of %s, now deleted", sum(counts), which)
 
     async def _expire_for_ever(self) -> None:
         while True:
