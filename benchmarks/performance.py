@@ -54,7 +54,7 @@ codecs](reference/spark.md#how-fast), [scale](explanation/scale.md).
 """
 _ORDER = (
     *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
-    *("load", "spark_values", "startup", "scale", "compaction", "cold_reads", "records", "protocol"),
+    *("load", "spark_values", "startup", "scale", "compaction", "cold_reads", "stalls", "records", "protocol"),
 )
 """The sections in a reader's order; others follow."""
 

@@ -12,11 +12,13 @@ computed from the printed figures. A table without a column of kafkalog's gives 
 from __future__ import annotations
 
 import argparse
+import ast
 import datetime
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.outcomes import HIGHER, LOWER, RESULTS, Outcome, Outcomes
 from benchmarks.peers import report
@@ -97,6 +99,12 @@ def outcomes(table: Table, *, date: str, machine: str, commit: str, runs: int | 
                 )
 
 
+def first_line(name: str) -> str:
+    """Return the first line of a benchmark's docstring, without the full stop."""
+    tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text())
+    return (ast.get_docstring(tree) or name).splitlines()[0].rstrip(".")
+
+
 def commit() -> str:
     """Return the revision of the repository; it ends with ``+`` where files differ from it."""
     shown = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=True)
@@ -120,10 +128,13 @@ def run(name: str, options: Sequence[str]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Run a benchmark and save its results.")
     parser.add_argument("name", help="the module of benchmarks/, such as produce")
-    parser.add_argument("--title", help="the heading on the page (default: that of the file to be replaced)")
+    parser.add_argument(
+        "--title",
+        help="the heading on the page (default: that of the file to be replaced, or the first line of the module)",
+    )
     known, options = parser.parse_known_args()
     path = RESULTS / f"{known.name}.json"
-    title = known.title or (Outcomes.load(path).title if path.exists() else known.name)
+    title = known.title or (Outcomes.load(path).title if path.exists() else first_line(known.name))
     text = run(known.name, options)
     runs = int(options[options.index("--runs") + 1]) if "--runs" in options else None
     date = datetime.date.today().isoformat()
