@@ -47,7 +47,7 @@ class Draft:
         self.cluster_id = state.cluster_id
         self.controller_id = state.controller_id
         self.controller_epoch = state.controller_epoch
-        self.deleting = state.deleting
+        self._deleting: set[uuid.UUID] | None = None
         self.next_producer_id = state.next_producer_id
 
     @property
@@ -69,6 +69,13 @@ class Draft:
     @property
     def client_quotas(self) -> dict[QuotaEntity, Mapping[str, float]]:
         return self._map("client_quotas", self._state.client_quotas)
+
+    @property
+    def deleting(self) -> set[uuid.UUID]:
+        """The ids of deleted topics; copied when first asked for, and not again for each topic of a request."""
+        if self._deleting is None:
+            self._deleting = set(self._state.deleting)
+        return self._deleting
 
     def _map(self, name: str, present: Mapping[K, V]) -> dict[K, V]:
         if name not in self._maps:
@@ -92,7 +99,7 @@ class Draft:
             self._state,
             controller_id=self.controller_id,
             controller_epoch=self.controller_epoch,
-            deleting=self.deleting,
+            deleting=self._state.deleting if self._deleting is None else frozenset(self._deleting),
             next_producer_id=self.next_producer_id,
             **self._maps,
         )
@@ -268,7 +275,7 @@ class DeleteTopic:
         if draft.topic(self.name).topic_id != self.topic_id:
             raise ConflictError(f"topic {self.name} has another id than {self.topic_id}")
         del draft.topics[self.name]
-        draft.deleting |= {self.topic_id}
+        draft.deleting.add(self.topic_id)
 
     def nodes(self) -> Sequence[Node]:
         return [("topics", self.name), ("config", ConfigResource.TOPIC, self.name), ("deleting", str(self.topic_id))]
@@ -282,7 +289,7 @@ class ForgetDeleted:
     topic_ids: frozenset[uuid.UUID]
 
     def apply(self, draft: Draft) -> None:
-        draft.deleting -= self.topic_ids
+        draft.deleting.difference_update(self.topic_ids)
 
     def nodes(self) -> Sequence[Node]:
         return [("deleting", str(each)) for each in sorted(self.topic_ids)]

@@ -22,7 +22,7 @@ from broker.metadata.model import (
     new_cluster_id,
     new_topic_id,
 )
-from broker.metadata.operations import DeleteTopic, Operation, TakeProducerIds, apply
+from broker.metadata.operations import CreateTopic, DeleteTopic, Draft, Operation, TakeProducerIds, apply
 from broker.metadata.store import Decision
 from tests.support.registry import having, with_topics
 from tests.support.runtime import InlineWorkers
@@ -211,3 +211,17 @@ def test_a_copy_that_cannot_be_read_fails_its_directory(tmp_path: Path) -> None:
     store = LocalStore(one, two, workers=InlineWorkers(), on_failure=lambda directory, reason: told.append(directory))
     assert store.load() == good.state
     assert told == [one]
+
+
+def test_many_topics_are_deleted_without_a_copy_for_each() -> None:
+    one = (PartitionState((0,), (0,), 0, 0),)
+    made = [TopicState(str(number), uuid.UUID(int=number), one, {}) for number in range(3)]
+    state = apply(ClusterState("c"), [CreateTopic(topic) for topic in made])
+    draft = Draft(state)
+    sets = []
+    for topic in made:
+        DeleteTopic(topic.name, topic.topic_id).apply(draft)
+        sets.append(draft.deleting)
+    assert sets[0] is sets[1] is sets[2]
+    assert draft.finish().deleting == {topic.topic_id for topic in made}
+    assert state.deleting == frozenset()
