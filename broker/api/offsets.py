@@ -55,7 +55,7 @@ FIRST_WITH_NOT_AVAILABLE = 5
 async def handle_list_offsets(request: Request) -> None:
     message: ListOffsetsRequest = request.message
     counts = Counter[tuple[str, int]]()
-    for topic in message.topics:
+    async for topic in request.each(message.topics):
         async for wanted in request.each(topic.partitions):
             counts[topic.name, wanted.partition_index] += 1
     isolation = FetchIsolation.of(message.replica_id, message.isolation_level)

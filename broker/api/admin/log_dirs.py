@@ -101,8 +101,8 @@ async def handle_alter_replica_log_dirs(request: Request) -> None:
     message: AlterReplicaLogDirsRequest = request.message
     # A partition that is named twice goes where it was named last, as with Apache Kafka.
     wanted: dict[tuple[str, int], str] = {}
-    for directory in message.dirs:
-        for topic in directory.topics:
+    async for directory in request.each(message.dirs):
+        async for topic in request.each(directory.topics):
             async for index in request.each(topic.partitions):
                 wanted[topic.name, index] = directory.path
     results: dict[str, AlterReplicaLogDirTopicResult] = {}

@@ -64,7 +64,7 @@ async def handle_alter_partition_reassignments(request: Request) -> None:
     message: AlterPartitionReassignmentsRequest = request.message
     broker = request.broker
     wanted: dict[TopicPartition, Sequence[int] | None] = {}
-    for topic in message.topics:
+    async for topic in request.each(message.topics):
         async for row in request.each(topic.partitions):
             wanted[topic.name, row.partition_index] = row.replicas
     topics: dict[str, ReassignableTopicResponse] = {}

@@ -80,7 +80,7 @@ async def _add_partitions(
 ) -> list[AddPartitionsToTxnTopicResult]:
     partitions: dict[TopicPartition, None] = {}
     unknown: dict[TopicPartition, None] = {}
-    for topic in transaction.topics:
+    async for topic in request.each(transaction.topics):
         async for index in request.each(topic.partitions):
             partition = topic.name, index
             (partitions if _exists(request, partition) else unknown)[partition] = None
