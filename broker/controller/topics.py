@@ -34,6 +34,9 @@ logger = logging.getLogger("kafkalog.broker.controller")
 PLANNED_AT_ONCE = 250
 """The number of topics that are checked, or logged, before other requests get their turn."""
 
+FROZEN_AT_ONCE = 250
+"""The number of new partitions, of some 50 objects each, after which the garbage collector is told that they stay."""
+
 Admit = Callable[[int], None]
 """Called with the number of partitions to be created or deleted; raises ThrottlingQuotaExceededError to refuse."""
 
@@ -65,6 +68,8 @@ class TopicController:
         self._cache = cache
         self._replicas = replicas
         self._applier = applier
+        self._unfrozen = 0
+        """Partitions that were made since the garbage collector was last told."""
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
 
     @property
@@ -144,6 +149,10 @@ class TopicController:
         requests = requests_for(state, [operation]).get(self._replicas.broker_id)
         if requests is not None:
             await self._applier.apply_leader_and_isr(state.controller_epoch, requests.leader_and_isr)
+            self._unfrozen += len(requests.leader_and_isr)
+            if self._unfrozen >= FROZEN_AT_ONCE:
+                self._unfrozen = 0
+                self._replicas.runtime.freeze()
 
     async def grow(
         self,

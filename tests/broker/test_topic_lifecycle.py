@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import uuid
+import weakref
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.config.server import BrokerConfig
+from broker.controller import topics
 from broker.controller.planning import NewTopic
 from broker.controller.topics import TopicController
 from broker.log.log_manager import LogManager
@@ -22,7 +26,7 @@ from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.operations import RegisterBroker
 from broker.replica.applier import APPLIED_AT_ONCE, ReplicaApplier
 from broker.replica.manager import ReplicaManager
-from broker.runtime import Runtime
+from broker.runtime import Runtime, freeze
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError, UnknownTopicIdError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_records import (
@@ -181,6 +185,35 @@ def test_others_have_their_turn_while_many_topics_are_created(tmp_path: Path, mo
         assert max(Counter(hosted).values()) <= APPLIED_AT_ONCE
 
     run(tmp_path, scenario)
+
+
+def test_the_garbage_collector_is_told_of_many_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "FROZEN_AT_ONCE", 4)
+
+    async def scenario(cluster: _Cluster) -> None:
+        hosted = []
+        runtime = replace(cluster.replicas.runtime, freeze=lambda: hosted.append(len(cluster.replicas)))
+        monkeypatch.setattr(cluster.replicas, "runtime", runtime)
+        await cluster.make(*(f"t{number}" for number in range(9)))
+        assert hosted == [4, 8]
+
+    run(tmp_path, scenario)
+
+
+def test_a_full_collection_leaves_out_what_was_frozen() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gone = weakref.ref(Cycle())
+    stays = [[] for _ in range(1000)]  # type: list[list[object]]
+    try:
+        freeze()
+        assert gone() is None, "garbage was kept"
+        visited = {id(each) for each in gc.get_objects()}
+        assert not visited & {id(each) for each in stays}
+    finally:
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("last", ["a", "b", "c"])
