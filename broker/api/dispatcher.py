@@ -78,7 +78,7 @@ class ApiDispatcher:
                     return
                 raise BadRequestError(f"Received request for {api.key.name} with unsupported version {version}")
             if len(frame) >= LARGE_REQUEST and not api.has_records:
-                self._start_large(connection, api, bytes(frame), began, time)
+                self._start_large(connection, api, connection.keep_frame(frame), began, time)
                 return
             if api.has_records:
                 header, position = decode_request_header(frame, 0, MOST_TAGS)
@@ -87,8 +87,7 @@ class ApiDispatcher:
                 header, position = decode_request_header(frame)
                 message, _ = decode_message(api.request_type, version, frame, position)
         except TooManyEntriesError:
-            # Writable, for records are given their offsets in place.
-            self._start_large(connection, self._apis[key], memoryview(bytearray(frame)), began, time)
+            self._start_large(connection, self._apis[key], connection.keep_frame(frame), began, time)
             return
         except ProtocolError as error:
             raise _unreadable(error) from error
@@ -108,13 +107,12 @@ class ApiDispatcher:
             time.pause()
 
     def _start_large(
-        self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
+        self, connection: Connection, api: Api, frame: memoryview, began: float, time: LoopTime | None
     ) -> None:
-        connection.keep_memory()
         self._run(self._serve_large(connection, api, frame, began, time), time)
 
     async def _serve_large(
-        self, connection: Connection, api: Api, frame: bytes | memoryview, began: float, time: LoopTime | None
+        self, connection: Connection, api: Api, frame: memoryview, began: float, time: LoopTime | None
     ) -> None:
         nbytes = len(frame)
         with self._broker.collections.put_off():
@@ -142,7 +140,7 @@ class ApiDispatcher:
                     await self._broker.workers.run(release, decoded[1])
 
     async def _decode_large(
-        self, connection: Connection, api: Api, frame: bytes | memoryview
+        self, connection: Connection, api: Api, frame: memoryview
     ) -> tuple[RequestHeader, Any] | None:
         """Return the header and the message; None where the client left before its turn."""
 

@@ -36,8 +36,8 @@ class Dispatcher(Protocol):
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request; ``connection.reply`` or ``connection.skip_reply`` must follow, now or later.
 
-        The frame is valid during this call only, because its memory is reused, unless ``connection.keep_memory`` was
-        called.
+        The frame is valid during this call only, because its memory is reused; ``connection.keep_frame`` returns one
+        that stays.
 
         Raises:
             BadRequestError: the bytes are no request this broker can follow; the connection is closed.
@@ -212,6 +212,10 @@ class Connection:
         if not self.closed:
             self._throttle.hold_back(seconds)
             self._reader.pause()
+
+    def keep_frame(self, frame: memoryview) -> memoryview:
+        """Return the bytes of the current frame for a worker; their memory counts as after ``keep_memory``."""
+        return self._reader.keep(frame)
 
     def keep_memory(self) -> None:
         """Keep the current frame's memory counted until ``free_memory`` or the response: a worker has a copy of it."""

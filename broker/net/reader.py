@@ -111,6 +111,15 @@ class Reader:
 
     # -- memory
 
+    def keep(self, frame: memoryview) -> memoryview:
+        """Return the bytes of the current frame for use beyond its dispatch; they count as `keep_copy` says."""
+        self.keep_copy()
+        kept = self.frames.keep(frame)
+        if kept is frame and not self._is_copied:
+            # Without a bound only the buffer counts, which has begun anew.
+            self._share.keep(self.frames.capacity - BASE_CAPACITY)
+        return kept
+
     def keep_copy(self) -> None:
         """Keep the memory taken until the frame's copy is gone or the request is answered."""
         self._is_copied = self.is_bounded and self._share.taken > 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.net.framing import BASE_CAPACITY, GROWTH_STEP, FrameBuffer, FrameError
+from broker.net.framing import BASE_CAPACITY, GROWTH_STEP, HANDED_OVER_FROM, FrameBuffer, FrameError
 
 MAX = 100 * 1024 * 1024
 
@@ -124,6 +124,51 @@ def test_a_large_frame_that_somebody_looks_at_is_whole() -> None:
         view = buffer.next_frame()
         assert (view is not None) == (position == len(data))
     assert bytes(view or b"") == frame
+
+
+def receive(buffer: FrameBuffer, data: bytes) -> memoryview:
+    """Receive ``data``, and take the first frame that is whole once all of it has come."""
+    position = 0
+    while position < len(data):
+        assert buffer.next_frame() is None
+        window = buffer.window()
+        count = min(len(window), len(data) - position)
+        window[:count] = data[position : position + count]
+        buffer.received(count)
+        position += count
+    frame = buffer.next_frame()
+    assert frame is not None
+    return frame
+
+
+@pytest.mark.parametrize("size", [HANDED_OVER_FROM, HANDED_OVER_FROM - 1, 5])
+def test_a_frame_that_is_kept_stays_as_it_is(size: int) -> None:
+    """A large one with its memory, others as a copy."""
+    buffer = FrameBuffer(MAX)
+    frame = receive(buffer, framed([b"a" * size]))
+    kept = buffer.keep(frame)
+    assert (kept is frame) == (size >= HANDED_OVER_FROM)
+    assert (buffer.capacity == BASE_CAPACITY) == (kept is frame or size < BASE_CAPACITY)
+    following = b"b" * (size + 1)
+    assert bytes(receive(buffer, framed([following]))) == following
+    assert bytes(kept) == b"a" * size
+    kept[:1] = b"z"
+
+
+@pytest.mark.parametrize("after", [0, 50_000, GROWTH_STEP + 1])
+def test_what_came_after_a_frame_that_is_kept_is_not_lost(after: int) -> None:
+    """A buffer that is large already receives beyond the frame."""
+    first, second = b"a" * (HANDED_OVER_FROM + 100), b"b" * after
+    buffer = FrameBuffer(MAX)
+    receive(buffer, framed([bytes(2 * HANDED_OVER_FROM)]))
+    frame = receive(buffer, framed([first, second]))
+    kept = buffer.keep(frame)
+    assert (kept is frame) == (after <= GROWTH_STEP), "much is not moved, the frame is copied instead"
+    following = buffer.next_frame()
+    assert following is not None
+    assert bytes(following) == second
+    assert bytes(kept) == first
+    assert bytes(receive(buffer, framed([b"c"]))) == b"c"
 
 
 def test_memory_is_given_back() -> None:

@@ -75,7 +75,7 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
         dispatcher.apis[ApiKey.JOIN_GROUP] = replace(dispatcher.apis[ApiKey.JOIN_GROUP], handler=wait_for_others)
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(70_000))
         join = JoinGroupRequest(group_id="g", member_id="", protocol_type="consumer", protocols=[protocol])
-        connection: Any = SimpleNamespace(keep_memory=_nothing, free_memory=_nothing, closed=False)
+        connection: Any = SimpleNamespace(keep_frame=lambda frame: frame, free_memory=_nothing, closed=False)
         dispatcher.dispatch(connection, memoryview(encode_request(join, 3, 1, "c")[4:]))
         await asyncio.wait_for(waiting.wait(), 30)
         assert gc.isenabled()
