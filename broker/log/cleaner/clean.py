@@ -22,10 +22,11 @@ from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
 from kafkalog.records import cleaning
 from kafkalog.records.any_format import read_any_header, verify_any_crc
-from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT, BatchHeader, Record, verify_crc
+from kafkalog.records.batch import MAGIC, MAGIC_AT, BatchHeader, Record, verify_crc
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.legacy.message_set import codec_of, decode_entry, encode_message_set, read_entry
 from kafkalog.storage import names
+from kafkalog.storage.batch_walk import stated_size
 
 Swap = Callable[[Segment, Sequence[Segment]], None]
 """Replaces segments by a new one; raises CleaningAbortedError or KafkaStorageError if that is not possible."""
@@ -203,8 +204,8 @@ class LogCleaning:
 
     def _grow(self, segment: Segment, position: int, data: memoryview) -> None:
         """Enlarge the buffer for a batch that is larger, if the segment can hold such a batch."""
-        size = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big", signed=True)
-        if len(data) < LOG_OVERHEAD or size <= len(self._buffer) or position + size > segment.size:
+        size = stated_size(data)
+        if size <= len(self._buffer) or position + size > segment.size:
             raise CorruptRecordError(f"{segment.path(names.LOG)}: no whole batch at position {position}")
         self._buffer = bytearray(size)
 
@@ -235,8 +236,7 @@ def _header_at(data: memoryview, pos: int) -> BatchHeader | None:
     """Return the header of the batch, or message of an older format, at ``pos``; None if ``data`` has only a part."""
     if len(data) - pos <= MAGIC_AT:
         return None
-    size = LOG_OVERHEAD + int.from_bytes(data[pos + 8 : pos + LOG_OVERHEAD], "big", signed=True)
-    if size > len(data) - pos:
+    if stated_size(data[pos:]) > len(data) - pos:
         return None
     return read_any_header(data, pos)
 
