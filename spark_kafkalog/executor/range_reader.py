@@ -27,7 +27,7 @@ from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartit
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.executor import python_worker
-from spark_kafkalog.executor.batch_pieces import Piece, cut, joined
+from spark_kafkalog.executor.batch_pieces import ChunkPiece, cut_pieces, joined
 from spark_kafkalog.offsets import topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
@@ -129,7 +129,7 @@ class _RangeReader:
             chunk = self._take()
             if chunk is None:
                 continue
-            pieces = cut(chunk.records, self._position)
+            pieces = cut_pieces(chunk.records, self._position)
             if not pieces or pieces[-1].behind <= self._position:
                 # There is no batch yet, or only earlier ones: no leader answers so for long.
                 self._check_progress()
@@ -147,7 +147,7 @@ class _RangeReader:
                     return
 
     def _decode(
-        self, piece: Piece, aborted: list[tuple[int, int]], columns: tuple[str, ...]
+        self, piece: ChunkPiece, aborted: list[tuple[int, int]], columns: tuple[str, ...]
     ) -> Iterator[pa.RecordBatch]:
         while self._position < min(piece.behind, self._end):
             batch, next_offset = decode_arrow(

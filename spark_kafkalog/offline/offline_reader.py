@@ -27,7 +27,7 @@ from spark_kafkalog.offline import replica_directory, segment_pieces
 from spark_kafkalog.offline.offline_options import OfflineOptions
 from spark_kafkalog.offline.piece_reader import OfflinePartition, read_pieces
 from spark_kafkalog.offline.replica_directory import PartitionLog
-from spark_kafkalog.offline.segment_pieces import Piece
+from spark_kafkalog.offline.segment_pieces import SegmentPiece
 from spark_kafkalog.options.java_patterns import compile_java
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.parsing import OptionsError
@@ -242,7 +242,7 @@ def _chosen(tp: TopicPartition, replicas: Any) -> str:
 # ---------------------------------------------------------------------------------------------- tasks
 
 
-def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[Piece]]:
+def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[SegmentPiece]]:
     """Pack the pieces of all ranges into tasks of ``maxBytesPerPartition``, or less if ``minPartitions`` needs more."""
     wanted = [(segment, start, end) for tp, start, end in ranges for segment in logs[tp].segments]
     total = segment_pieces.total_size(wanted)
@@ -261,8 +261,8 @@ def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOpt
 
 def _all_pieces(
     logs: Logs, ranges: Sequence[offsets.OffsetRange], most_bytes: int, most_records: int | None
-) -> list[Piece]:
-    pieces: list[Piece] = []
+) -> list[SegmentPiece]:
+    pieces: list[SegmentPiece] = []
     for tp, start, end in ranges:
         fs = file_system(logs[tp].directory)
         for segment in logs[tp].segments:
@@ -278,13 +278,13 @@ def _pieces(
     end: int,
     most_bytes: int,
     most_records: int | None,
-) -> list[Piece]:
+) -> list[SegmentPiece]:
     low, high = max(start, segment.base), min(end, segment.end)
     if low >= high or segment.size == 0:
         return []
     is_whole = (low, high) == (segment.base, segment.end)
     if is_whole and segment.size <= most_bytes and (most_records is None or high - low <= most_records):
-        return [Piece(*tp, segment, low, high, 0, segment.size, None)]
+        return [SegmentPiece(*tp, segment, low, high, 0, segment.size, None)]
     entries = replica_directory.load_index(fs, segment)
     try:
         with replica_directory.opened(fs, segment) as batches:
@@ -292,4 +292,4 @@ def _pieces(
             return segment_pieces.pieces_of(*tp, segment, low, high, entries, check, most_bytes, most_records)
     except FileNotFoundError:
         # Retention has deleted it meanwhile; the task that finds it gone reports it.
-        return [Piece(*tp, segment, low, high, 0, segment.size, None)]
+        return [SegmentPiece(*tp, segment, low, high, 0, segment.size, None)]

@@ -13,63 +13,48 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
-from struct import Struct
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.any_format import header_is_there, read_any_header
 from kafkalog.records.arrow import decode_arrow
-from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
+from kafkalog.records.batch import HEADER_SIZE, MAGIC, MAGIC_AT
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.legacy.convert import upgraded
-from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
+from kafkalog.records.stretches import cut
+from kafkalog.storage.batch_walk import stated_size
 from kafkalog.storage.names import TXN_INDEX, segment_name
 from kafkalog.storage.transaction_entries import usable_aborted
 from spark_kafkalog.data_loss import Condition, reporter
 from spark_kafkalog.executor import python_worker
+from spark_kafkalog.executor.batch_pieces import PIECE_BYTES, PIECE_ROWS
 from spark_kafkalog.fs.interface import File, FileSystem
 from spark_kafkalog.fs.opening import file_system
 from spark_kafkalog.offline.aborted_transactions import Aborted, aborted_before
 from spark_kafkalog.offline.offline_options import OfflineOptions
 from spark_kafkalog.offline.replica_directory import inspect, load_index, read_small, walk
 from spark_kafkalog.offline.segment import Batches, CorruptLogError, after_damage
-from spark_kafkalog.offline.segment_pieces import Piece, Segment
+from spark_kafkalog.offline.segment_pieces import Segment, SegmentPiece
 
 _log = logging.getLogger(__name__)
 
 READ_BYTES = 4 << 20
 """Bytes of one read, unless a batch is larger."""
-PIECE_ROWS = 1 << 16
-PIECE_BYTES = 2 << 20
-"""The most rows or (compressed) bytes that are decoded into one record batch, as in ``executor.batch_pieces``."""
-
 OLD_PIECE_BYTES = 1 << 20
-"""The same for messages of v0 and v1, which are converted to batches of v2 in memory."""
-
-_START = Struct(">qi")
-_INT32 = Struct(">i")
-_COUNT_AT = 57
+"""The most bytes of messages of v0 and v1 that are converted at once, in memory, to batches of v2."""
 
 
 @dataclass
 class OfflinePartition(InputPartition):
     """One task: pieces of segments. Those of one partition are in the order of their offsets."""
 
-    pieces: list[Piece]
+    pieces: list[SegmentPiece]
 
 
-class Stretch(NamedTuple):
-    """Whole batches in [begin, end) of a chunk, and the offset behind the last of them."""
-
-    begin: int
-    end: int
-    behind: int
-
-
-def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def read_pieces(
+    pieces: Sequence[SegmentPiece], options: OfflineOptions, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
     """Read the records of all pieces as batches with exactly ``columns``.
 
     If ``failOnDataLoss`` is set, raises CorruptLogError for damage and DataLossError for deleted segments.
@@ -79,7 +64,7 @@ def read_pieces(pieces: Sequence[Piece], options: OfflineOptions, columns: tuple
             yield from _read(piece, options, columns)
 
 
-def _read(piece: Piece, options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def _read(piece: SegmentPiece, options: OfflineOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     fs = file_system(piece.segment.path)
     try:
         file = fs.open(piece.segment.path)
@@ -102,7 +87,7 @@ def _read(piece: Piece, options: OfflineOptions, columns: tuple[str, ...]) -> It
 class _PieceReader:
     """The state of reading one piece."""
 
-    def __init__(self, fs: FileSystem, file: File, piece: Piece, options: OfflineOptions) -> None:
+    def __init__(self, fs: FileSystem, file: File, piece: SegmentPiece, options: OfflineOptions) -> None:
         self._fs = fs
         self._piece = piece
         self._segment = piece.segment
@@ -126,7 +111,7 @@ class _PieceReader:
         aborted = self._aborted() if self._options.client.isolation_level else []
         while self._at < self._until and self._next < self._piece.end:
             chunk = self._take()
-            stretches = cut(chunk)
+            stretches = cut(chunk, max_records=PIECE_ROWS, max_bytes=PIECE_BYTES, max_old_bytes=OLD_PIECE_BYTES)
             at = self._at
             if not stretches:
                 yield from self._next_one(columns, aborted)
@@ -162,7 +147,7 @@ class _PieceReader:
             chunk = file.read(self._at, min(READ_BYTES, self._until - self._at))
         self._ahead = None
         if len(chunk) >= HEADER_SIZE:
-            size = LOG_OVERHEAD + _START.unpack_from(chunk)[1]
+            size = stated_size(chunk)
             if chunk[MAGIC_AT] <= MAGIC and len(chunk) < size <= self._until - self._at:
                 return file.read(self._at, size)
         return chunk
@@ -289,62 +274,9 @@ class _PieceReader:
         return self._segment.path.rpartition("/")[0]
 
 
-def cut(chunk: memoryview) -> list[Stretch]:
-    """The whole batches that a chunk begins with, in stretches of about PIECE_ROWS or PIECE_BYTES; it ends before an
-    incomplete one, or before what can be none. A stretch is of v2, or of messages of v0 and v1."""
-    stretches: list[Stretch] = []
-    end, begin, at, rows, behind = len(chunk), 0, 0, 0, 0
-    while end - at >= MIN_ENTRY_SIZE:
-        if chunk[at + MAGIC_AT] < MAGIC:
-            if at > begin:
-                stretches.append(Stretch(begin, at, behind))
-            begin = _cut_old(chunk, at, stretches)
-            if begin == at:
-                break
-            at, rows, behind = begin, 0, max(behind, stretches[-1].behind)
-            continue
-        if end - at < HEADER_SIZE or chunk[at + MAGIC_AT] != MAGIC:
-            break
-        base_offset, length = _START.unpack_from(chunk, at)
-        size = LOG_OVERHEAD + length
-        if not HEADER_SIZE <= size <= end - at:
-            break
-        count = _INT32.unpack_from(chunk, at + _COUNT_AT)[0]
-        if at > begin and (rows + count > PIECE_ROWS or at + size - begin > PIECE_BYTES):
-            stretches.append(Stretch(begin, at, behind))
-            begin, rows = at, 0
-        behind = max(behind, base_offset + _INT32.unpack_from(chunk, at + LAST_OFFSET_DELTA_AT)[0] + 1)
-        rows += count
-        at += size
-    if at > begin:
-        stretches.append(Stretch(begin, at, behind))
-    return stretches
-
-
-def _cut_old(chunk: memoryview, at: int, stretches: list[Stretch]) -> int:
-    """Append stretches of the messages of v0 and v1 from position ``at`` on. Return the position behind the last."""
-    begin, rows, behind = at, 0, 0
-    while at + MAGIC_AT < len(chunk) and chunk[at + MAGIC_AT] < MAGIC and header_is_there(chunk, at, len(chunk)):
-        try:
-            header = read_any_header(chunk, at)
-        except RecordsError:
-            break
-        if header.size > len(chunk) - at:
-            break
-        if at > begin and (rows >= PIECE_ROWS or at + header.size - begin > OLD_PIECE_BYTES):
-            stretches.append(Stretch(begin, at, behind))
-            begin, rows = at, 0
-        behind = max(behind, header.next_offset)
-        rows += 1
-        at += header.size
-    if at > begin:
-        stretches.append(Stretch(begin, at, behind))
-    return at
-
-
 def _touching(aborted: list[Aborted], records: memoryview, behind: int) -> list[tuple[int, int]]:
     """Select the aborted transactions that have records or their marker in these batches."""
     if not aborted:
         return []
-    first = _START.unpack_from(records)[0]
+    first = int.from_bytes(records[:8], "big", signed=True)
     return [(each.producer_id, each.first) for each in aborted if each.first < behind and each.last >= first]

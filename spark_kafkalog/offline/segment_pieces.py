@@ -43,7 +43,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SegmentPiece:
     """Offsets [start, end) of a partition, which lie in the bytes [position, until) of a segment."""
 
     topic: str
@@ -101,7 +101,7 @@ def pieces_of(
     check: Check,
     most_bytes: int,
     most_records: int | None,
-) -> list[Piece]:
+) -> list[SegmentPiece]:
     """Cut offsets [start, end) of a segment into pieces of about ``most_bytes`` and at most ``most_records`` offsets.
 
     Without valid index entries, the bytes of a segment are not divided.
@@ -118,7 +118,7 @@ def pieces_of(
         first = start if at == 0 else here.first
         assert first is not None
         assert behind.first is not None
-        whole = Piece(topic, partition, segment, first, behind.first, here.position, behind.position, here.first)
+        whole = SegmentPiece(topic, partition, segment, first, behind.first, here.position, behind.position, here.first)
         pieces += _by_offsets(whole, entries, check, most_records)
     return pieces
 
@@ -145,7 +145,7 @@ def _cuts(
     return cuts
 
 
-def _by_offsets(piece: Piece, entries: OffsetEntries, check: Check, most: int | None) -> list[Piece]:
+def _by_offsets(piece: SegmentPiece, entries: OffsetEntries, check: Check, most: int | None) -> list[SegmentPiece]:
     if most is None or piece.end - piece.start <= most:
         return [piece]
     parts = []
@@ -155,13 +155,15 @@ def _by_offsets(piece: Piece, entries: OffsetEntries, check: Check, most: int | 
         if place.position < piece.position:
             place = Place(piece.position, piece.first)
         until = min(ceiling(entries, end, piece.until, check), piece.until) if end < piece.end else piece.until
-        parts.append(Piece(piece.topic, piece.partition, piece.segment, start, end, place.position, until, place.first))
+        parts.append(
+            SegmentPiece(piece.topic, piece.partition, piece.segment, start, end, place.position, until, place.first)
+        )
     return parts
 
 
-def pack(pieces: Iterable[Piece], most_bytes: int, most_records: int | None) -> list[list[Piece]]:
+def pack(pieces: Iterable[SegmentPiece], most_bytes: int, most_records: int | None) -> list[list[SegmentPiece]]:
     """Pack pieces into tasks in their order. Small segments share a task, as Spark packs small files."""
-    tasks: list[list[Piece]] = []
+    tasks: list[list[SegmentPiece]] = []
     filled = offsets = 0
     for piece in pieces:
         cost, count = piece.size + OPEN_COST, piece.end - piece.start

@@ -21,7 +21,7 @@ from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.executor import range_reader as reader_module
-from spark_kafkalog.executor.batch_pieces import PIECE_ROWS, cut
+from spark_kafkalog.executor.batch_pieces import PIECE_ROWS, cut_pieces
 from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.offsets import Position
 from spark_kafkalog.options.parsing import OptionsError
@@ -500,9 +500,9 @@ def test_pieces_are_whole_batches() -> None:
         for base, size in ((10, 50), (20, 500_000), (30, 500_000), (40, 10), (50, 1_000_000), (60, 10))
     ]
     data = memoryview(b"".join(batches))
-    pieces = cut(data[:-1], 10)
+    pieces = cut_pieces(data[:-1], 10)
     assert b"".join(piece.records for piece in pieces) == b"".join(batches[:-1]), "the last batch is cut off"
     bases = [[header.base_offset for _, header in iter_headers(piece.records)] for piece in pieces]
     assert bases == [[10, 20], [30, 40], [50]]
     assert [piece.behind for piece in pieces] == [23, 43, 53]
-    assert cut(data[:30], 10) == []
+    assert cut_pieces(data[:30], 10) == []

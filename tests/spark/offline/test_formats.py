@@ -16,7 +16,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import Record, encode_batch, iter_headers
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
-from spark_kafkalog.executor.batch_pieces import cut, joined
+from spark_kafkalog.executor.batch_pieces import cut_pieces, joined
 from spark_kafkalog.offline import piece_reader
 from spark_kafkalog.offline.segment import CorruptLogError
 from tests.broker.test_message_formats import alter, sent, topic_of
@@ -133,14 +133,14 @@ def test_pieces_of_a_chunk_are_batches_of_v2() -> None:
     parts += [stored(9, 3, 2, Codec.GZIP), stored(12, 2, 1, Codec.NONE)]
     chunk = memoryview(b"".join(parts))
     for end in range(len(chunk) + 1):
-        pieces = cut(chunk[:end], 0)
+        pieces = cut_pieces(chunk[:end], 0)
         found = [header.next_offset for piece in pieces for _, header in iter_headers(piece.records)]
         assert [piece.behind for piece in pieces] == sorted({piece.behind for piece in pieces})
         assert found == sorted(found)
         whole = sum(1 for at in range(1, len(parts) + 1) if sum(map(len, parts[:at])) <= end)
         least = (0, 3, 6, 9, 12, 14)[whole]
         assert (pieces[-1].behind if pieces else 0) >= least
-    pieces = cut(chunk, 0)
+    pieces = cut_pieces(chunk, 0)
     assert [(piece.behind, piece.converted) for piece in pieces] == [(3, False), (9, True), (12, False), (14, True)]
     together = joined(pieces)
     assert (together.behind, together.converted) == (14, True)

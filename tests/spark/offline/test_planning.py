@@ -160,7 +160,8 @@ def test_packing_keeps_order_and_bounds(sizes: list[tuple[int, int]], most: int)
     cost = segment_pieces.OPEN_COST
     segment = Segment("x", 0, 1000, 1000, 1000, 0, False)
     pieces = [
-        segment_pieces.Piece("t", 0, segment, n, n + count, 0, size, None) for n, (size, count) in enumerate(sizes)
+        segment_pieces.SegmentPiece("t", 0, segment, n, n + count, 0, size, None)
+        for n, (size, count) in enumerate(sizes)
     ]
     tasks = segment_pieces.pack(pieces, most + 3 * cost, 150)
     assert [piece for task in tasks for piece in task] == pieces
