@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import platform
 from typing import Any
 
@@ -192,10 +193,23 @@ def test_the_wheels_export_the_functions_that_kernels_call(name: str) -> None:
     ("name", "address"),
     [("LZ4_decompress_safe", native.lz4_address), ("LZ4_compress_default", native.lz4_compress_address)],
 )
-def test_a_function_that_does_something_else_is_not_called(
+def test_a_function_of_lz4_that_does_something_else_is_not_called(
     name: str, address: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another function under the name, as of a build that was changed."""
     other = native._lz4("LZ4_compress_default" if name == "LZ4_decompress_safe" else "LZ4_decompress_safe")
     monkeypatch.setattr(native, "_lz4", lambda name: other)
     assert address.__wrapped__() == 0
+
+
+@pytest.mark.parametrize("name", ["adler32", "crc32"])
+def test_a_checksum_that_is_another_is_not_called(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another checksum of the same signature under the name: one of zlib's, as of a build that was changed."""
+    library = ctypes.util.find_library("z")
+    if library is None:
+        pytest.skip("there is no zlib")
+    other = getattr(ctypes.CDLL(library), name)
+    if native.crc32c_address():
+        assert native.crc32c_address.__wrapped__() != 0, "the wheel's own function passes"
+    monkeypatch.setattr(native, "_crc32c", lambda: other)
+    assert native.crc32c_address.__wrapped__() == 0

@@ -24,14 +24,8 @@ def crc32c_address() -> int:
     It computes CRC-32C by the processor's own instruction. It takes and returns the register, that is, the complement
     of the CRC.
     """
-    try:
-        import crc32c
-
-        if not crc32c.hardware_based:
-            return 0
-        # The module's own name for its extension; ctypes gives the handle of what is loaded already.
-        function = ctypes.CDLL(crc32c._crc32c.__file__)._crc32c_hw_adler
-    except (ImportError, AttributeError, OSError):
+    function = _crc32c()
+    if function is None:
         return 0
     function.restype, function.argtypes = ctypes.c_uint32, (ctypes.c_uint32, ctypes.c_char_p, ctypes.c_ulong)
     if function(0xFFFFFFFF, _CHECK, len(_CHECK)) ^ 0xFFFFFFFF != _CHECK_CRC:
@@ -54,6 +48,18 @@ def lz4_compress_address() -> int:
     """
     function = _lz4("LZ4_compress_default")
     return 0 if function is None or _called(function, _CHECK, 64) != _CHECK_BLOCK else _address(function)
+
+
+def _crc32c() -> Any:
+    try:
+        import crc32c
+
+        if not crc32c.hardware_based:
+            return None
+        # The module's own name for its extension; ctypes gives the handle of what is loaded already.
+        return ctypes.CDLL(crc32c._crc32c.__file__)._crc32c_hw_adler
+    except (ImportError, AttributeError, OSError):
+        return None
 
 
 def _lz4(name: str) -> Any:
