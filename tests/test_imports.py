@@ -1,4 +1,4 @@
-"""No module of ours imports one that imports it in turn, at the top or inside a function."""
+"""No module of ours imports one that imports it in turn: at the top, inside a function, or for type checkers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from tests.support.imports import find_circles, read_graph
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kafkalog", "broker", "spark_kafkalog", "pyspark_kafkalog")
 
+EXEMPT = [
+    # The removal of members takes the groups of a partition as an argument, and imports their class for its type alone.
+    ["broker.coordinator.group.partition_groups", "broker.coordinator.group.removal"],
+]
+
 
 def test_there_is_no_circle() -> None:
     graph = read_graph(ROOT, PACKAGES)
     assert len(graph) > 400, "the packages have been read"
-    assert find_circles(graph) == []
+    assert [circle for circle in find_circles(graph) if circle not in EXEMPT] == []
 
 
 @pytest.mark.parametrize(
@@ -24,16 +29,13 @@ def test_there_is_no_circle() -> None:
         ("from .b import x", "import pkg.a"),
         ("from . import b", "def f():\n    from pkg.a import y"),
         ("import pkg.b", "try:\n    from pkg import a\nexcept ImportError:\n    pass"),
+        ("from .b import x", "if TYPE_CHECKING:\n    from .a import y"),
+        ("if typing.TYPE_CHECKING:\n    from .b import x", "if typing.TYPE_CHECKING:\n    from .a import y"),
     ],
 )
 def test_a_circle_is_found(tmp_path: Path, first: str, second: str) -> None:
     write_package(tmp_path, first, second)
     assert find_circles(read_graph(tmp_path, ("pkg",))) == [["pkg.a", "pkg.b"]]
-
-
-def test_imports_for_type_checkers_make_none(tmp_path: Path) -> None:
-    write_package(tmp_path, "from .b import x", "if TYPE_CHECKING:\n    from .a import y")
-    assert find_circles(read_graph(tmp_path, ("pkg",))) == []
 
 
 def write_package(root: Path, first: str, second: str) -> None:

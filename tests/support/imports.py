@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 
 Graph = Mapping[str, Set[str]]
-"""Modules by name, each with the modules that it imports, at its top or inside a function."""
+"""Modules by name, each with those that it imports: at its top, inside a function, or for type checkers alone."""
 
 
 def read_graph(root: Path, packages: tuple[str, ...]) -> Graph:
-    """Read the imports of all modules of these packages; imports for type checkers alone do not count."""
+    """Read the imports of all modules of these packages."""
     files = {_name(path.relative_to(root)): path for package in packages for path in (root / package).rglob("*.py")}
     graph = {}
     for name, path in files.items():
@@ -56,10 +56,7 @@ def _name(path: Path) -> str:
 
 def _imports(tree: ast.AST, package: str, modules: Set[str]) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and _is_for_type_checkers(node.test):
-            for other in node.orelse:
-                yield from _imports(other, package, modules)
-        elif isinstance(node, ast.Import):
+        if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from _from(node, package, modules)
@@ -77,9 +74,3 @@ def _from(node: ast.ImportFrom, package: str, modules: Set[str]) -> Iterator[str
         # A name of a package is a module of it, or something that its `__init__` defines.
         name = f"{base}.{alias.name}"
         yield name if name in modules else base
-
-
-def _is_for_type_checkers(test: ast.expr) -> bool:
-    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
-        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
-    )
