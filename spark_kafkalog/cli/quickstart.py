@@ -284,8 +284,13 @@ def report(described: str, figures: Figures, directory: Path) -> int:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
+    from spark_kafkalog.compat import file_sink
+
     parquet = directory / "parquet"
-    committed = committed_files(parquet)
+    # What a crashed task left behind is not part of the output.
+    committed = file_sink.written_files(parquet)
+    if committed is None:
+        committed = sorted(parquet.rglob("*.parquet"))
     table = ds.dataset([str(path) for path in committed], format="parquet").to_table(columns=["partition", "offset"])
     duplicates = missing = 0
     for partition, expected in sorted(figures.acknowledged.items()):
@@ -312,17 +317,3 @@ def report(described: str, figures: Figures, directory: Path) -> int:
     say("")
     say(f"the Parquet files are in {parquet}")
     return 0 if not missing and not duplicates and figures.acked == figures.lines == table.num_rows else 1
-
-
-def committed_files(parquet: Path) -> list[Path]:
-    """Return the files that the query's own log names: what a crashed task left behind is not part of the output."""
-    import json
-    from urllib.parse import unquote, urlparse
-
-    names: dict[str, None] = {}
-    for log in sorted((parquet / "_spark_metadata").iterdir()):
-        if log.name.startswith("."):
-            continue
-        for line in log.read_text().splitlines()[1:]:
-            names[unquote(urlparse(json.loads(line)["path"]).path)] = None
-    return [Path(name) for name in names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from types import FunctionType
 from typing import Any
 
 Read = Callable[..., Any]
@@ -11,7 +12,7 @@ Read = Callable[..., Any]
 
 
 def bounded_reader() -> Read | None:
-    """Return the reader in plain Python; None if this fastavro has no such module.
+    """Return the reader in plain Python; None if this fastavro has none.
 
     It raises RecursionError for records that are nested too deeply. Its compiled twin, the public one, does not limit
     the depth, so it overflows the stack and kills the process.
@@ -20,8 +21,8 @@ def bounded_reader() -> Read | None:
         from fastavro import _read_py
     except ImportError:
         return None
-    found: Read | None = getattr(_read_py, "schemaless_reader", None)
-    return found
+    found = getattr(_read_py, "schemaless_reader", None)
+    return found if isinstance(found, FunctionType) else None
 
 
 def register_decimals(name: str, read: Callable[[bytes, Any, Any], Decimal]) -> None:

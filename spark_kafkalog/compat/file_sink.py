@@ -1,12 +1,18 @@
 """Traces of a query in directories: the log of Spark's file sink, and a checkpoint's offset log.
 
-Python has no interface to Hadoop's file systems, so this goes through py4j to the JVM (``SparkContext._jvm`` and
-``_jsc``). Without py4j, as in Spark Connect, the answer is unknown.
+Python has no interface to Hadoop's file systems, so `has_written` and `has_begun` go through py4j to the JVM
+(``SparkContext._jvm`` and ``_jsc``). Without py4j, as in Spark Connect, the answer is unknown. The sink's log is in a
+format of Spark's own. With a PySpark that was not tested nothing of this is used, and every answer is unknown.
 """
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+from spark_kafkalog.compat.versions import is_tested
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +32,25 @@ def has_begun(spark: SparkSession, checkpoint: str) -> bool | None:
     return _exists(spark, f"{checkpoint}/{_OFFSETS}")
 
 
+def written_files(directory: Path) -> list[Path] | None:
+    """Return the local files that a query's file sink has committed to a directory; None if unknown.
+
+    A task that crashed may have left other files there. Raises FileNotFoundError if no query has written the directory.
+    """
+    if not is_tested():
+        return None
+    names: dict[str, None] = {}
+    for log in sorted((directory / _SINK_LOG).iterdir()):
+        if log.name.startswith("."):
+            continue
+        for line in log.read_text().splitlines()[1:]:
+            names[unquote(urlparse(json.loads(line)["path"]).path)] = None
+    return [Path(name) for name in names]
+
+
 def _exists(spark: SparkSession, path: str) -> bool | None:
+    if not is_tested():
+        return None
     try:
         context: Any = spark.sparkContext
         jvm, java_context = context._jvm, context._jsc

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pyspark
-
 TESTED = frozenset({"4.2.0", "4.2.1", "4.3.0"})
 """All versions in the range of the extra ``spark``. A version is added when ``tests/spark`` passes with it."""
 
 
-def is_tested(version: str = pyspark.__version__) -> bool:
-    """Return whether private parts of this PySpark may be used."""
+def is_tested(version: str | None = None) -> bool:
+    """Return whether private parts of a version of PySpark may be used, by default of the installed one."""
+    if version is None:
+        # Commands that end before they need Spark must not wait for it.
+        import pyspark
+
+        version = pyspark.__version__
     return version in TESTED

@@ -27,6 +27,7 @@ from pyspark.sql.functions import udf
 from spark_kafkalog.compat import avro, file_sink, filters, jvm_errors, micro_batch, prefetched, processes, queries
 from spark_kafkalog.compat.versions import TESTED, is_tested
 from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
+from spark_kafkalog.jobs.directories import check_written
 from tests.spark.test_stream import wait_for
 
 NUMBERS = "SELECT id, id AS value FROM range(10)"
@@ -116,6 +117,26 @@ def test_streams_are_read_by_tasks_where_pyspark_has_changed(change: str) -> Non
 # ---------------------------------------------------------------------------------------------- small things
 
 
+@pytest.fixture
+def untested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.3.99")
+
+
+@pytest.mark.usefixtures("untested")
+def test_an_untested_version_hides_no_stack_trace_and_no_sink_log(tmp_path: Path) -> None:
+    """What is private is off: the answers are those of a PySpark that does not have it."""
+    error = RuntimeError("x")
+    error._stackTrace = "\tat org.apache.spark"  # type: ignore[attr-defined]
+    assert jvm_errors.jvm_stack_trace(error) == ""
+    assert file_sink.written_files(tmp_path) is None
+
+
+@pytest.mark.usefixtures("untested")
+def test_jobs_say_that_an_untested_version_leaves_a_directory_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+    check_written(object(), "--output", "/out", "/checkpoint")  # type: ignore[arg-type]
+    assert "--output /out" in caplog.text
+
+
 def test_readers_that_take_filters() -> None:
     assert hasattr(DataSourceReader, "pushFilters")
     assert filters.takes_filters(object.__new__(FilteringBatchReader))
@@ -142,6 +163,14 @@ def test_fastavro_ends_records_within_records_by_an_exception() -> None:
         read(io.BytesIO(deep), fastavro.parse_schema(schema), None)
 
 
+def test_another_reader_of_fastavro_than_one_in_plain_python_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled one would overflow the stack."""
+    from fastavro import _read_py
+
+    monkeypatch.setattr(_read_py, "schemaless_reader", len)
+    assert avro.bounded_reader() is None
+
+
 def test_fastavro_reads_decimals_of_our_name_by_our_function_and_others_by_its_own() -> None:
     from decimal import Decimal
 
@@ -157,6 +186,13 @@ def test_fastavro_reads_decimals_of_our_name_by_our_function_and_others_by_its_o
 def test_tasks_know_that_they_run_in_a_worker(spark: SparkSession) -> None:
     assert not processes.is_worker()
     assert spark.sparkContext.parallelize([0], 1).map(lambda _: processes.is_worker()).collect() == [True]
+
+    def with_another_version(_: int) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pyspark, "__version__", "4.3.99")
+            return processes.is_worker()
+
+    assert spark.sparkContext.parallelize([0], 1).map(with_another_version).collect() == [False]
 
 
 def test_errors_keep_the_stack_trace_of_the_jvm(spark: SparkSession) -> None:
@@ -183,9 +219,16 @@ def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Pat
     assert not queries.is_initializing(query)
     found = {(row.query, row.batch) for row in spark.read.parquet(out).collect()}
     assert found == {(str(query.id), 0)}
+    files = file_sink.written_files(Path(out))
+    assert files is not None
+    assert set(files) == set(Path(out).glob("*.parquet"))
     assert file_sink.has_written(spark, out) is True
     assert file_sink.has_begun(spark, checkpoint) is True
     assert file_sink.has_begun(spark, str(tmp_path / "other")) is False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pyspark, "__version__", "4.3.99")
+        assert file_sink.has_written(spark, out) is None
+        assert file_sink.has_begun(spark, checkpoint) is None
     assert micro_batch.query_id() is None
     assert micro_batch.batch_id() is None
 
@@ -198,6 +241,9 @@ def test_a_query_says_that_it_makes_its_sources(spark: SparkSession, tmp_path: P
     query = frame.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
     try:
         assert queries.is_initializing(query)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pyspark, "__version__", "4.3.99")
+            assert not queries.is_initializing(query)
         wait_for(lambda: not queries.is_initializing(query), "the sources, or the end of the query")
     finally:
         query.stop()
