@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -143,15 +144,32 @@ class Bar:
 
 
 def bars(everything: Sequence[Outcomes], chosen: Path = BARS) -> list[Bar]:
-    """The bars that the file chooses, in its order. KeyError where it names no result with a ratio."""
-    by_name = {(found.benchmark, each.name): each for found in everything for each in found.results}
+    """Make the bars that the file chooses, in its order; warn of those that have no result with a ratio."""
     made = []
     for choice in json.loads(chosen.read_text()):
-        times = advantage(by_name[choice["benchmark"], choice["case"]])
-        if times is None:
-            raise KeyError(f"{choice} has no ratio")
-        made.append(Bar(choice["label"], times))
+        found = chosen_outcome(everything, choice["benchmark"], choice["case"])
+        times = None if found is None else advantage(found)
+        if found is None or times is None:
+            told = f"{choice['case']!r} of {choice['benchmark']} has no ratio in benchmarks/results/"
+            print(f"warning: the chart has no bar {choice['label']!r}: {told}", file=sys.stderr)
+            continue
+        label = choice["label"] + (" (published; see correction)" if found.correction else "")
+        made.append(Bar(label, times))
     return made
+
+
+def chosen_outcome(everything: Sequence[Outcomes], benchmark: str, case: str) -> Outcome | None:
+    """Find a case's result; of several peers, the first with a ratio."""
+    return next(
+        (
+            each
+            for found in everything
+            if found.benchmark == benchmark
+            for each in found.results
+            if each.name == case and each.ratio is not None
+        ),
+        None,
+    )
 
 
 def draw(drawn: Sequence[Bar]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -72,6 +73,24 @@ def test_the_references_say_what_the_code_says() -> None:
         assert path.read_text() == text, f"{path.relative_to(ROOT)}: run: make docs"
     api = DOCS / "reference" / "api"
     assert set(api.iterdir()) == {path for path in made if path.parent == api}
+
+
+def test_the_chart_s_cases_are_among_the_results(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = json.loads(performance.BARS.read_text())
+    bars = performance.bars(list(load_all()))
+    assert capsys.readouterr().err == ""
+    assert [bar.label.removesuffix(" (published; see correction)") for bar in bars] == [
+        each["label"] for each in chosen
+    ]
+
+
+def test_the_chart_leaves_out_a_case_without_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = tmp_path / "chart.json"
+    first = json.loads(performance.BARS.read_text())[0]
+    chosen.write_text(json.dumps([first | {"label": "gone", "case": "no such case"}, first]))
+    [bar] = performance.bars(list(load_all()), chosen)
+    assert bar.label == first["label"]
+    assert "'no such case' of startup" in capsys.readouterr().err
 
 
 def test_a_benchmark_s_table_becomes_results() -> None:
