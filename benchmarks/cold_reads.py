@@ -3,7 +3,8 @@
 Run from the repository: ``python -m benchmarks.cold_reads``, the full run: 20 GB, three rounds of both brokers. It
 takes six to nine minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
 alone meanwhile: on two cores whatever else runs moves the p99 more than a reader does. A small run, of two minutes:
-``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the cold reader is through too early.
+``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the cold reader is through too early. A
+look, of one minute: ``--quick``.
 
 A log of so many gigabytes (1 KB records in batches of 16 KiB, segments of 1 GiB) is written once and given to each
 broker. Hot traffic is one record of 1,000 bytes every few milliseconds to another topic: Produce with acks=1 over one
@@ -35,13 +36,15 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import big_log, raw_fetch, report
-from benchmarks.peers.brokers import NAMES, OURS, Broker, stop_when_told
+from benchmarks.peers.brokers import APACHE, NAMES, OURS, Broker, stop_when_told
 from benchmarks.startup import started
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.schema import Request
@@ -141,7 +144,8 @@ def log_dir(name: str, home: Path) -> Path:
     return home / ("log" if name == OURS else "data")
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", nargs="+", default=list(NAMES[:2]), choices=NAMES, metavar="NAME")
     parser.add_argument("--gigabytes", type=float, default=20)
@@ -151,24 +155,29 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, help="where the data lies (default: a temporary directory)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="kafkalog's settings")
     parser.add_argument("--reader", nargs=3, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="one short run of 3 GB: a look, not a measurement")
+    options = parser.parse_args(words)
+    if options.quick:
+        options.gigabytes, options.seconds, options.runs = 3.0, 2.0, 1
+    return options
 
 
-def main() -> None:
-    """Measure and print two tables."""
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print two tables; return the results."""
     stop_when_told()
-    options = arguments()
+    options = arguments(words)
     if options.reader:
         read_big_log(options.reader[0], int(options.reader[1]), int(options.reader[2]))
-        return
+        return []
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
     try:
-        measure(root, options)
+        return measure(root, options)
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def measure(root: Path, options: argparse.Namespace) -> None:
+def measure(root: Path, options: argparse.Namespace) -> list[Finding]:
+    """Measure every broker in turns, and print the tables."""
     source = root / f"{COLD}-0"
     began = time.perf_counter()
     end = big_log.write(source, int(options.gigabytes * 1e9))
@@ -208,11 +217,44 @@ def measure(root: Path, options: argparse.Namespace) -> None:
                 read = ", ".join(f"{kind} {rates[kind][broker.name][-1]:.0f} MB/s" for kind in rates)
                 print(f"{time.strftime('%X')} {broker.name} {read}", file=sys.stderr)
     show(found, rates, options.brokers)
+    return findings(found, rates)
+
+
+WHEN = {
+    "alone": "alone",
+    "beside a cold reader": "beside the cold reader",
+    "beside one of another broker": "while the cold reader reads from another broker",
+    "beside a reader of memory": "beside a reader of what is in memory",
+}
+"""What the results call the rows of the table."""
+READERS = {COLD: "the cold reader", WARM: "a reader of what is in memory"}
+
+
+def findings(
+    spent: Mapping[tuple[str, str, str], Sequence[float]], rates: Mapping[str, Mapping[str, Sequence[float]]]
+) -> list[Finding]:
+    """Turn what was measured into results: percentiles over the exchanges of all runs, and the readers' rates."""
+    runs = min((len(taken) for taken in rates[COLD].values()), default=0)
+    found: list[Finding] = []
+    for what in ("produce", "fetch"):
+        for when, title in WHEN.items():
+            for label, at in (("p50", 499), ("p99", 989)):
+                measured = {
+                    name: [statistics.quantiles(taken, n=1000)[at]]
+                    for (name, which, while_), taken in spent.items()
+                    if (which, while_) == (what, when)
+                }
+                each = compared(f"{what} {label} {title}", "ms", measured, APACHE, better=LOWER)
+                found += [replace(one, runs=runs) for one in each]
+    for kind, title in READERS.items():
+        found += compared(title, "GB/s", rates[kind], APACHE, scale=1e-3)
+    return found
 
 
 def show(
     found: dict[tuple[str, str, str], list[float]], rates: dict[str, dict[str, list[float]]], names: list[str]
 ) -> None:
+    """Print the table, and the rates of the readers."""
     rows = []
     for (name, what, when), spent in sorted(found.items(), key=lambda item: (item[0][1], item[0][2], item[0][0])):
         cuts = statistics.quantiles(spent, n=1000)

@@ -19,7 +19,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -29,8 +29,9 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 
+from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
-from benchmarks.peers.brokers import OURS, stop_when_told
+from benchmarks.peers.brokers import APACHE, OURS, stop_when_told
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.records.arrow import encode_arrow
@@ -168,7 +169,8 @@ def theirs(version: str, source: Path, home: Path, end: float) -> Cleaned:
             return wait_for(peer.log, KAFKA_LINE, peer.pid, start_cpu, end)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print a table; return the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", nargs="+", default=[OURS, f"Kafka {kafka.KAFKA_3}"], choices=NAMES, metavar="NAME")
     parser.add_argument("--records", type=int, default=2_000_000)
@@ -178,7 +180,7 @@ def main() -> None:
     parser.add_argument("--dir", type=Path, help="where the logs are (default: a temporary directory)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.quick:
         options.records, options.keys, options.runs = options.records // 4, options.keys // 4, 1
     stop_when_told()
@@ -198,6 +200,19 @@ def main() -> None:
     runs = {len(several) for results in found.values() for several in results.values()}
     print(f"{options.records:,} records, {options.keys:,} keys, {min(runs)} to {max(runs)} runs in turns, medians")
     print(report.table(report.header("compaction, one thread", options.brokers), rows))
+    return findings(found, options.records)
+
+
+def findings(results: Mapping[str, Mapping[str, Sequence[Cleaned]]], records: int) -> list[Finding]:
+    """Turn what was measured into results, by codec."""
+    found: list[Finding] = []
+    for codec, measured in results.items():
+        title = "plain" if codec == "none" else codec
+        rates = {name: [records / made.seconds for made in taken] for name, taken in measured.items()}
+        costs = {name: [made.cpu_seconds / records * 1e6 for made in taken] for name, taken in measured.items()}
+        found += compared(title, "records/s", rates, APACHE)
+        found += compared(f"{title}: broker CPU for a million records", "s", costs, APACHE, better=LOWER)
+    return found
 
 
 def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, int], dict[str, dict[str, list[Cleaned]]]]:

@@ -21,13 +21,14 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from benchmarks.findings import LOWER, Finding, compared, size
 from benchmarks.peers import raw_fetch, report
-from benchmarks.peers.brokers import Broker, add_options, running
+from benchmarks.peers.brokers import APACHE, Broker, add_options, running
 from benchmarks.produce import TOOL
 from peers import kafka, kcat
 
@@ -125,18 +126,19 @@ def measure(broker: Broker, case: Case, filled: Filled) -> Result:
     return Result(size / 1e6 / spent, filled.records / spent, cpu / (size / 1e9))
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--records", type=int, help="records in a topic (default: 500 MB of 100 B, 2 GB of 1 KB)")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(RECORDS), help="bytes of a record")
     parser.add_argument("--readers", nargs="+", default=list(READERS), choices=READERS)
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    """Measure and print the tables."""
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
+    options = arguments(words)
     readers = [name for name in options.readers if name != "kcat" or not kcat.missing()]
     if len(readers) < len(options.readers):
         print(f"without kcat: {kcat.missing()}", file=sys.stderr)
@@ -158,9 +160,24 @@ def main() -> None:
             for broker in brokers:
                 broker.delete_topic(filled[broker.name].topic)
     show(results, options.brokers)
+    return findings(results)
+
+
+def findings(results: Mapping[Case, Mapping[str, Sequence[Result]]]) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for case, measured in results.items():
+        rates = {name: [each.mb_per_s for each in taken] for name, taken in measured.items()}
+        costs = {name: [each.cpu_s_per_gb for each in taken] for name, taken in measured.items()}
+        raw = case.reader == "raw"
+        title = f"{size(case.record_size)}, {'fetched and not decoded' if raw else case.reader}"
+        found += compared(title, "GB/s" if raw else "MB/s", rates, APACHE, scale=1e-3 if raw else 1)
+        found += compared(f"{title}: broker CPU for a GB", "s", costs, APACHE, better=LOWER)
+    return found
 
 
 def show(results: dict[Case, dict[str, list[Result]]], names: list[str]) -> None:
+    """Print the tables."""
     for what, field, form in (
         ("MB/s", "mb_per_s", ",.0f"),
         ("records/s", "records_per_s", ",.0f"),

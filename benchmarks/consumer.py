@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -33,6 +33,8 @@ from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import Consumer as Confluent
 from confluent_kafka import TopicPartition as ConfluentPartition
 
+from benchmarks.findings import LOWER, Finding, compared
+from benchmarks.findings import size as named
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
 from kafkalog.client.consumer import Consumer
@@ -122,18 +124,18 @@ def run(reader: str, broker: Broker, topic: str, records: int) -> dict[str, floa
     return found
 
 
-def main() -> None:
-    """Measure and print the tables."""
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--dir", type=Path, help="where the broker keeps its data (default: a temporary directory)")
     parser.add_argument("--read", nargs=4, metavar=("READER", "SERVER", "TOPIC", "RECORDS"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.read:
         reader, bootstrap, topic, count = options.read
         print(json.dumps(READERS[reader](bootstrap, topic, int(count))))
-        return
+        return []
     rates: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     costs: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     with running([OURS], options.dir) as brokers:
@@ -147,9 +149,29 @@ def main() -> None:
                     costs[size][reader].append(found["cpu"] / records * 1e6)
                     print(f"{size} B {reader:16} {rates[size][reader][-1]:,.0f} records/s", file=sys.stderr, flush=True)
     show(rates, costs)
+    return findings(rates, costs)
+
+
+Figures = Mapping[int, Mapping[str, Sequence[float]]]
+"""Of each run, by size of a record and reader."""
+
+
+def findings(rates: Figures, costs: Figures) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for peer, beside in (("confluent-kafka", ""), ("… tuned", ", beside a peer with a longer queue")):
+        for reader in ("read_arrow", "poll"):
+            for size, measured in rates.items():
+                title = f"`{reader}`, {named(size)}{beside}"
+                peers = {peer: "confluent-kafka"}
+                found += compared(title, "records/s", measured, peers, ours=reader)
+                cost = f"{title}: client CPU for a million records"
+                found += compared(cost, "s", costs[size], peers, ours=reader, better=LOWER)
+    return found
 
 
 def show(rates: dict[int, dict[str, list[float]]], costs: dict[int, dict[str, list[float]]]) -> None:
+    """Print the table."""
     header = ["", *READERS, "read_arrow ÷ confluent-kafka", "÷ … tuned"]
     rows = []
     for size, found in rates.items():

@@ -22,12 +22,13 @@ import argparse
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.findings import LOWER, Finding, compared, count
 from benchmarks.load_job import CONNECTOR, LOAD
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
@@ -98,18 +99,20 @@ def fill(broker: Broker, topic: str, codec: str, records: int) -> None:
         raise RuntimeError(f"{broker.name}: {topic} has {written} of {records} records")
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--records", type=int, default=RECORDS)
     parser.add_argument("--runs", type=int, default=3, help="runs of each case for each contestant, in turns")
     parser.add_argument("--codecs", nargs="+", default=list(CODECS))
     parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
+    options = arguments(words)
     records = options.records // QUICK_SHARE if options.quick else options.records
     runs = 1 if options.quick else options.runs
     results: dict[str, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
@@ -136,6 +139,26 @@ def main() -> None:
                         results[case][session.contestant.name].append(result)
                         print(f"{session.contestant.name:16} {case:6} {result}", file=sys.stderr, flush=True)
     show(results)
+    return findings(results, records)
+
+
+PEER = {BASE.name: "Spark's connector to Parquet"}
+
+
+def findings(results: Mapping[str, Mapping[str, Sequence[Result]]], records: int) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for case, measured in results.items():
+        rates = {name: [each.rate for each in taken] for name, taken in measured.items()}
+        costs = {name: [each.cpu for each in taken] for name, taken in measured.items()}
+        sizes = {name: [each.size for each in taken] for name, taken in measured.items()}
+        for ours, source in (("load", ""), ("load from Kafka", " from Apache Kafka")):
+            title = f"{count(records)} records{'' if case == 'plain' else f' in {case}'}{source}"
+            cost, size = f"{title}: CPU of Spark for a million rows", f"{title}: size of a row on the disk"
+            found += compared(title, "rows/s", rates, PEER, ours=ours, scale=1e6)
+            found += compared(cost, "s", costs, PEER, ours=ours, better=LOWER)
+            found += compared(size, "B", sizes, PEER, ours=ours, better=LOWER)
+    return found
 
 
 def show(results: dict[str, dict[str, list[Result]]]) -> None:

@@ -1,6 +1,6 @@
 """Costs of the log alone: append, read look-ups, opening many partitions, recovery.
 
-Run: ``python benchmarks/log.py [--dir DIR]``. Each figure is the best of several rounds, so that what else runs on the
+Run: ``python -m benchmarks.log [--dir DIR]``. Each figure is the best of several rounds, so that what else runs on the
 machine disturbs it least; one thread, files in DIR (a temporary directory by default), nothing synced but where said.
 """
 
@@ -11,10 +11,11 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from struct import Struct
 
+from benchmarks.findings import LOWER, Finding, rounded
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
@@ -122,58 +123,92 @@ def fill(root: Path, partitions: int, batches: int) -> None:
     manager.shutdown()
 
 
-def main() -> None:
-    """Measure and print a table."""
+class Costs:
+    """What was measured so far, printed as it comes."""
+
+    def __init__(self) -> None:
+        self.found: list[Finding] = []
+        print(f"{'what':46} {'cost':>12} {'rate':>14}")
+
+    def add(self, what: str, seconds: float, *, unit: str = "µs", size: int = 0, of: str = "") -> None:
+        """Take a cost; with the bytes that it is for also as MB/s, and as what a row shows beneath another."""
+        shown = seconds * {"µs": 1e6, "ms": 1e3}[unit]
+        rate = f" {size / seconds / 1e6:9.0f} MB/s" if size else ""
+        print(f"{what:46} {shown:9.1f} {unit}{rate}", flush=True)
+        name = f"{of}{what.strip()}"
+        self.found.append(Finding(name=name, unit=unit, better=LOWER, ours=rounded(shown)))
+
+
+def measure_appends(root: Path, costs: Costs) -> None:
+    """Measure appends, beside what they cannot do without."""
+    total = 64 << 20
+    for size in (1 << 10, 16 << 10, 1000 << 10):
+        actual = len(make_batch(size))
+        what = f"append, batches of {actual:,} bytes"
+        spent = best(5, lambda size=size: append_cost(root, size, total))  # type: ignore[misc]
+        costs.add(what, spent, size=actual)
+        floor = best(5, lambda size=size: floor_cost(root, size, total))  # type: ignore[misc]
+        costs.add("  beyond checking and writing the batch", spent - floor, of=f"{what}: ")
+    costs.add(
+        "append, 16 KiB of an idempotent producer",
+        best(5, lambda: append_cost(root, 16 << 10, total, idempotent=True)),
+    )
+
+
+def measure_reads(root: Path, costs: Costs) -> None:
+    """Measure look-ups, a flush and a recovery of one log."""
+    log = Log.open(root / "read-0", CONFIG, clean=True, now_ms=NOW)
+    template = make_batch(16 << 10)
+    per_batch = 0
+    for _ in range(8192):
+        info = log.append_batch(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
+        per_batch = info.next_offset - info.first_offset
+    end = log.log_end_offset
+    tail = [end - per_batch * (1 + i % 32) for i in range(20_000)]
+    spread = [(i * 7919 * per_batch) % end for i in range(20_000)]
+    for what, offsets in (("at the tail", tail), ("anywhere in 128 MB", spread)):
+        spent = best(5, lambda offsets=offsets: read_cost(log, offsets, 1 << 20))  # type: ignore[misc]
+        costs.add(f"read look-up {what}", spent)
+    started = time.perf_counter()
+    log.flush()
+    costs.add("flush of 128 MB", time.perf_counter() - started, unit="ms")
+    size = log.size
+    started = time.perf_counter()
+    again = Log.open(log.dir, CONFIG, clean=False, now_ms=NOW)
+    spent = time.perf_counter() - started
+    assert again.log_end_offset == end
+    costs.add("recovery of 128 MB", spent, unit="ms", size=size)
+
+
+def measure_opens(root: Path, partitions: int, costs: Costs) -> None:
+    """Measure starts with many partitions."""
+    for what, batches in (("empty partitions", 0), ("partitions of 12 KB", 10)):
+        directory = root / f"many-{batches}"
+        fill(directory, partitions, batches)
+        for stop, clean in (("a clean stop", True), ("a crash", False)):
+            spent = best(
+                3,
+                lambda d=directory, n=batches * 10, c=clean: open_cost(d, partitions, n, clean=c),  # type: ignore[misc]
+            )
+            costs.add(f"open {partitions:,} {what} after {stop}", spent, unit="ms")
+
+
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print a table; return the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dir", help="where the logs are written")
     parser.add_argument("--partitions", type=int, default=1000)
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(words)
     loader.load()
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=arguments.dir))
     try:
-        print(f"{'what':46} {'cost':>12} {'rate':>14}")
-        total = 64 << 20
-        for size in (1 << 10, 16 << 10, 1000 << 10):
-            actual = len(make_batch(size))
-            spent = best(5, lambda size=size: append_cost(root, size, total))  # type: ignore[misc]
-            print(f"{f'append, batches of {actual:,} bytes':46} {spent * 1e6:9.1f} us {actual / spent / 1e6:9.0f} MB/s")
-            floor = best(5, lambda size=size: floor_cost(root, size, total))  # type: ignore[misc]
-            print(f"{'  beyond checking and writing the batch':46} {(spent - floor) * 1e6:9.1f} us")
-        spent = best(5, lambda: append_cost(root, 16 << 10, total, idempotent=True))
-        print(f"{'append, 16 KiB of an idempotent producer':46} {spent * 1e6:9.1f} us")
-        log = Log.open(root / "read-0", CONFIG, clean=True, now_ms=NOW)
-        template = make_batch(16 << 10)
-        per_batch = 0
-        for _ in range(8192):
-            info = log.append_batch(memoryview(bytearray(template)), leader_epoch=0, now_ms=NOW)
-            per_batch = info.next_offset - info.first_offset
-        end = log.log_end_offset
-        tail = [end - per_batch * (1 + i % 32) for i in range(20_000)]
-        spread = [(i * 7919 * per_batch) % end for i in range(20_000)]
-        for what, offsets in (("at the tail", tail), ("anywhere in 128 MB", spread)):
-            spent = best(5, lambda offsets=offsets: read_cost(log, offsets, 1 << 20))  # type: ignore[misc]
-            print(f"{f'read look-up {what}':46} {spent * 1e6:9.1f} us")
-        started = time.perf_counter()
-        log.flush()
-        print(f"{'flush of 128 MB':46} {(time.perf_counter() - started) * 1e3:9.1f} ms")
-        size = log.size
-        started = time.perf_counter()
-        again = Log.open(log.dir, CONFIG, clean=False, now_ms=NOW)
-        spent = time.perf_counter() - started
-        assert again.log_end_offset == end
-        print(f"{'recovery of 128 MB':46} {spent * 1e3:9.1f} ms {size / spent / 1e6:9.0f} MB/s")
-        partitions = arguments.partitions
-        for what, batches in (("empty partitions", 0), ("partitions of 12 KB", 10)):
-            directory = root / f"many-{batches}"
-            fill(directory, partitions, batches)
-            for stop, clean in (("a clean stop", True), ("a crash", False)):
-                spent = best(
-                    3,
-                    lambda d=directory, n=batches * 10, c=clean: open_cost(d, partitions, n, clean=c),  # type: ignore[misc]
-                )
-                print(f"{f'open {partitions:,} {what} after {stop}':46} {spent * 1e3:9.1f} ms")
+        costs = Costs()
+        measure_appends(root, costs)
+        measure_reads(root, costs)
+        measure_opens(root, arguments.partitions, costs)
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    return costs.found
 
 
 if __name__ == "__main__":

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-RESULTS = Path(__file__).parent / "results"
-HIGHER, LOWER = "higher", "lower"
-PUBLISHED, MEASURED = "as published", "measured"
+from benchmarks.findings import HIGHER, Figure, Finding
 
-Figure = float | list[float] | None
-"""A number; the lowest and the highest of several cases; or None where there is none."""
+RESULTS = Path(__file__).parent / "results"
+PUBLISHED, MEASURED = "as published", "measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,13 +26,15 @@ class Outcome:
         unit: the unit of ``ours`` and ``peer``.
         ours: kafkalog's median.
         peer: the median of ``peer_name`` in the same run.
+        peer_name: what kafkalog was compared with.
         ratio: ours divided by the peer's.
         better: whether ``higher`` or ``lower`` figures are better.
         runs: the runs behind each median, or None where they are not known.
         date: the day of the measurement, or of the publication where ``origin`` says so.
         origin: ``measured`` by `benchmarks.record`, or ``as published`` in the README before there were result files.
-        machine: processor, operating system and Python.
+        machine: cores, processor, memory, operating system and Python.
         commit: the revision of kafkalog that was measured, or None where it was not recorded.
+        variant: what sets the run apart from the benchmark's usual one, or None for that one.
         correction: the ratio that a later measurement found, until it replaces this one.
     """
 
@@ -50,7 +50,18 @@ class Outcome:
     origin: str = MEASURED
     machine: str
     commit: str | None = None
+    variant: str | None = None
     correction: str | None = None
+
+    @property
+    def case(self) -> tuple[str, str | None, str | None]:
+        """What tells this result from the others of its benchmark."""
+        return self.name, self.variant, self.peer_name
+
+
+def measured(finding: Finding, *, date: str, machine: str, commit: str, variant: str | None = None) -> Outcome:
+    """Say when, where and with what a finding was measured."""
+    return Outcome(**asdict(finding), date=date, machine=machine, commit=commit, variant=variant)
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,18 @@ class Outcomes:
     benchmark: str
     title: str
     results: Sequence[Outcome]
+
+    def updated(self, found: Sequence[Outcome]) -> Outcomes:
+        """Put results in the place of those of the same cases, new cases beside others of the name or at the end."""
+        results = list(self.results)
+        for each in found:
+            there = [at for at, old in enumerate(results) if old.case == each.case]
+            related = [at for at, old in enumerate(results) if (old.name, old.variant) == (each.name, each.variant)]
+            if there:
+                results[there[0]] = each
+            else:
+                results.insert(related[-1] + 1 if related else len(results), each)
+        return replace(self, results=results)
 
     def save(self, directory: Path = RESULTS) -> Path:
         """Write the file, over the one that is there, and return its path."""

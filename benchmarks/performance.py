@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from benchmarks.outcomes import LOWER, PUBLISHED, Figure, Outcome, Outcomes, load_all
+from benchmarks.findings import LOWER, Figure
+from benchmarks.outcomes import PUBLISHED, Outcome, Outcomes, load_all
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -104,7 +105,7 @@ def _row(outcome: Outcome) -> str:
     when = f"{outcome.date}, {PUBLISHED}" if outcome.origin == PUBLISHED else outcome.date
     runs = "" if outcome.runs is None else f", {outcome.runs} runs"
     cells = [
-        outcome.name,
+        outcome.name if outcome.variant is None else f"{outcome.name}, {outcome.variant}",
         shown(outcome.ours, outcome.unit),
         "–" if outcome.peer is None else f"{shown(outcome.peer, outcome.unit)} ({outcome.peer_name})",
         ratio,
@@ -159,14 +160,14 @@ def bars(everything: Sequence[Outcomes], chosen: Path = BARS) -> list[Bar]:
 
 
 def chosen_outcome(everything: Sequence[Outcomes], benchmark: str, case: str) -> Outcome | None:
-    """Find a case's result; of several peers, the first with a ratio."""
+    """Find a case's result of the usual run; of several peers, the first with a ratio."""
     return next(
         (
             each
             for found in everything
             if found.benchmark == benchmark
             for each in found.results
-            if each.name == case and each.ratio is not None
+            if (each.name, each.variant) == (case, None) and each.ratio is not None
         ),
         None,
     )

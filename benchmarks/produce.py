@@ -19,10 +19,12 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.findings import LOWER, Finding, compared, several, size, spanned
 from benchmarks.peers import report
-from benchmarks.peers.brokers import Broker, add_options, running
+from benchmarks.peers.brokers import APACHE, Broker, add_options, running
 from peers import kafka
 
 TOOL = "org.apache.kafka.tools.ProducerPerformance"
@@ -31,6 +33,8 @@ RECORDS = {100: 5_000_000, 1000: 1_000_000}
 QUICK_SHARE = 5
 PARTITIONS = 3
 TRANSACTION_MS = 100
+ALL_PLAIN = 4
+"""Cases of a record size without transactions: two values of acks, one producer and three."""
 TOOL_DEADLINE_S = 600.0
 _SUMMARY = re.compile(
     r"records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency.*?(\d+) ms 99th", re.DOTALL
@@ -95,7 +99,8 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
     return Result(sum(float(f[-1][0]) for f in found), cpu / gigabytes, max(float(f[-1][2]) for f in found))
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--records", type=int, help="records of a run (default: 500 MB of 100 B, 1 GB of 1 KB)")
@@ -103,12 +108,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--acks", nargs="+", default=["1", "all"])
     parser.add_argument("--producers", type=int, nargs="+", default=[1, 3], help="tools at the same time")
     parser.add_argument("--transactional", nargs="+", type=int, default=[0, 1], help="0: plain, 1: in transactions")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    """Measure and print two tables."""
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print two tables; return the results."""
+    options = arguments(words)
     cases = [
         Case(size, acks, count, bool(transactional))
         for size in options.sizes
@@ -137,9 +142,41 @@ def main() -> None:
                     results[case][broker.name].append(result)
                     print(f"{time.strftime('%X')} {broker.name:12} {case!s:32} {result}", file=sys.stderr, flush=True)
     show(results, options.brokers)
+    return findings(results)
+
+
+def title(case: Case) -> str:
+    """Name a case as the results do."""
+    producers = several(case.producers, "producer")
+    if case.transactional:
+        kind = f"that commit{'s' * (case.producers == 1)} a transaction every {TRANSACTION_MS} ms"
+        return f"{size(case.record_size)}, {producers} {kind}"
+    return f"{size(case.record_size)}, acks={case.acks}, {producers}"
+
+
+def findings(results: Mapping[Case, Mapping[str, Sequence[Result]]]) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    costs: dict[int, list[Finding]] = defaultdict(list)
+    for case, measured in results.items():
+
+        def figures(field: str, measured: Mapping[str, Sequence[Result]] = measured) -> dict[str, list[float]]:
+            return {name: [getattr(each, field) for each in taken] for name, taken in measured.items()}
+
+        cost = compared(f"{title(case)}: broker CPU for a GB", "s", figures("cpu_s_per_gb"), APACHE, better=LOWER)
+        found += compared(title(case), "records/s", figures("records_per_s"), APACHE)
+        found += cost
+        found += compared(f"{title(case)}: p99 at full speed", "ms", figures("p99_ms"), APACHE, better=LOWER)
+        if not case.transactional:
+            costs[case.record_size] += cost
+    for octets, several_costs in costs.items():
+        if sum(case.record_size == octets and not case.transactional for case in results) == ALL_PLAIN:
+            found += spanned(f"{size(octets)}, all cases: broker CPU for a GB", several_costs)
+    return found
 
 
 def show(results: dict[Case, dict[str, list[Result]]], names: list[str]) -> None:
+    """Print the tables."""
     for what, field, form in (
         ("records/s", "records_per_s", ",.0f"),
         ("broker CPU s per GB", "cpu_s_per_gb", ".2f"),

@@ -21,7 +21,7 @@ import argparse
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ import pyarrow as pa
 from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaProducer
 
+from benchmarks.findings import LOWER, Finding, compared, size
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
 from kafkalog.client.producer import Producer
@@ -147,17 +148,18 @@ def measure(broker: Broker, run: Callable[[str, str, Data], None], data: Data, s
     return Result(sent / seconds, cpu / sent * 1e6)
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one run of fewer records: a look, not a measurement")
     parser.add_argument("--runs", type=int, default=3, help="runs of each case by each producer, in turns")
     parser.add_argument("--records", type=int, default=RECORDS, help="records of a run (default: %(default)s)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    """Measure and print two tables."""
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print two tables; return the results."""
+    options = arguments(words)
     runs = 1 if options.quick else options.runs
     count = options.records // QUICK_SHARE if options.quick else options.records
     results: dict[tuple[Callable[..., None], bool], list[Result]] = defaultdict(list)
@@ -175,6 +177,31 @@ def main() -> None:
                     results[run, keyed].append(result)
                     told = f"{run.__name__:18} {'keys' if keyed else 'no keys':8} {result}"
                     print(f"{time.strftime('%X')} {name:16} {told}", file=sys.stderr, flush=True)
+    show(results)
+    return findings(results)
+
+
+Results = Mapping[tuple[Callable[..., None], bool], Sequence[Result]]
+"""The runs of each producer, without and with keys."""
+
+
+def findings(results: Results) -> list[Finding]:
+    """Turn what was measured into results."""
+    peers = {CONFLUENT: CONFLUENT, KAFKA_PYTHON: KAFKA_PYTHON}
+    found: list[Finding] = []
+    for (case, keyed), by in CASES.items():
+        measured = {name: results.get((run, keyed), ()) for name, run in by.items()}
+        rates = {name: [each.records_per_s for each in taken] for name, taken in measured.items()}
+        costs = {name: [each.cpu_s_per_million for each in taken] for name, taken in measured.items()}
+        call = "" if case != "send" else ", one call for each record"
+        title = f"`{case.removeprefix('many: ')}`, {size(VALUE_BYTES)}{call}, {'keys' if keyed else 'no keys'}"
+        found += compared(title, "records/s", rates, peers)
+        found += compared(f"{title}: client CPU for a million records", "s", costs, peers, better=LOWER)
+    return found
+
+
+def show(results: Results) -> None:
+    """Print the tables."""
     for what, field, form in (
         ("records/s", "records_per_s", ",.0f"),
         ("client CPU s per million", "cpu_s_per_million", ".2f"),

@@ -1,6 +1,6 @@
 """Costs of the wire protocol: what a broker and a client pay for the messages that they exchange all the time.
 
-Run: ``python benchmarks/protocol.py [--rounds N]``. Each figure is the best of several rounds, of one thread. Ours are
+Run: ``python -m benchmarks.protocol [--rounds N]``. Each figure is the best of several rounds, of one thread. Ours are
 whole frames, header included, as a connection reads and writes them; those of kio, where it is installed
 (``pip install kio``), are bodies alone, and both must write the same bytes. Records are not looked into: 16 KiB of them
 stand for a batch.
@@ -12,10 +12,12 @@ import argparse
 import importlib
 import io
 import timeit
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from benchmarks.findings import LOWER, Finding, compared
 from kafkalog.protocol.codec import (
     decode_message,
     decode_request_header,
@@ -195,16 +197,33 @@ def shown(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds * 1e6:,.1f} us"
 
 
-def main() -> None:
-    """Measure and print a table."""
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print a table; return the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--quick", action="store_true", help="two rounds: a look, not a measurement")
+    options = parser.parse_args(words)
+    rounds = 2 if options.quick else options.rounds
     columns = ("encode", "decode", "kio encode", "kio decode")
     print(f"{'what':42}" + "".join(f"{column:>14}" for column in columns))
+    measured: dict[str, tuple[Costs, Costs]] = {}
     for case in cases():
-        costs = (*our_costs(case, rounds), *kio_costs(case, rounds))
-        print(f"{case.what:42}" + "".join(f"{shown(cost):>14}" for cost in costs), flush=True)
+        ours, kio = measured[case.what] = our_costs(case, rounds), kio_costs(case, rounds)
+        print(f"{case.what:42}" + "".join(f"{shown(cost):>14}" for cost in (*ours, *kio)), flush=True)
+    return findings(measured)
+
+
+def findings(measured: Mapping[str, tuple[Costs, Costs]]) -> list[Finding]:
+    """Turn the costs of each message, ours and kio's, into results."""
+    found: list[Finding] = []
+    for what, (ours, kio) in measured.items():
+        for way in Costs._fields:
+            costs = {"kafkalog": getattr(ours, way), "kio": getattr(kio, way)}
+            least = {name: [cost] for name, cost in costs.items() if cost is not None}
+            # Of one round, the best: no median of runs.
+            each = compared(f"{way} {what}", "µs", least, {"kio": "kio"}, better=LOWER, scale=1e6)
+            found += [replace(one, runs=None) for one in each]
+    return found
 
 
 if __name__ == "__main__":

@@ -1,153 +1,89 @@
-"""Run a benchmark, show what it prints, and save its tables as results.
+"""Run a benchmark, show what it prints, and save its results.
 
 Run from the repository: ``python -m benchmarks.record NAME [OPTION…]``, for example
-``python -m benchmarks.record produce --runs 5``. Options are passed on to ``benchmarks.NAME``. The results replace
-those of ``benchmarks/results/NAME.json``. After that ``python -m benchmarks.performance`` makes docs/performance.md
+``python -m benchmarks.record produce --runs 5``. Options are passed on to ``benchmarks.NAME``, whose ``main`` returns
+its results as values (`benchmarks.findings`). They replace those of the same cases in ``benchmarks/results/NAME.json``;
+cases that this run left out stay as they are. After that ``python -m benchmarks.performance`` makes docs/performance.md
 anew.
 
-Each row of a Markdown table that the benchmark prints becomes results, one for each peer in the table. Ratios are
-computed from the printed figures. A table without a column of kafkalog's gives one result for each of its figures.
+``--variant WORDS`` keeps a run beside the usual one, under the words: for example
+``python -m benchmarks.record --variant "both on tmpfs" produce --dir /dev/shm``.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import datetime
+import importlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.outcomes import HIGHER, LOWER, RESULTS, Outcome, Outcomes
+from benchmarks.findings import Finding
+from benchmarks.outcomes import RESULTS, Outcomes, measured
 from benchmarks.peers import report
 
-OURS = ("kafkalog", "kafkalog from Kafka", "kafkalog to Kafka", "kafkalog, no byte limit", "load", "load from Kafka",
-        "read_arrow", "poll", "transactional")  # fmt: skip
-"""Columns with figures of kafkalog's. The benchmarks name their contestants so."""
-NOT_PEERS = ("more", "÷", " : ")
-"""What the names of derived columns contain."""
-RATES = ("/s", "a second")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table: its header and rows of as many cells."""
-
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-def tables(text: str) -> Iterator[Table]:
-    """Yield the Markdown tables of a benchmark's output."""
-    lines = [
-        [cell.strip() for cell in line.strip("| ").split("|")] if line.startswith("|") else []
-        for line in [*text.splitlines(), ""]
-    ]
-    found: list[list[str]] = []
-    for cells in lines:
-        if cells:
-            found.append(cells)
-            continue
-        if len(found) > 2:
-            rule = {len(found[0]), len(found[0]) - 1}
-            yield Table(found[0], [row for row in found[2:] if len(row) in rule])
-        found = []
-
-
-def number(cell: str) -> float | None:
-    """Return the number in a cell, or None where there is none."""
-    try:
-        return float(cell.replace(",", ""))
-    except ValueError:
-        return None
-
-
-def outcomes(table: Table, *, date: str, machine: str, commit: str, runs: int | None) -> Iterator[Outcome]:
-    """Yield the results that a table holds."""
-    what = table.header[0]
-    ours = [at for at, name in enumerate(table.header) if name in OURS]
-    peers = [
-        at
-        for at, name in enumerate(table.header)
-        if at and at not in ours and not any(word in name for word in NOT_PEERS)
-    ]
-    for row in table.rows:
-        words = ", ".join(cell for cell in row if cell and number(cell) is None)
-        better = HIGHER if any(rate in f"{what} {words}" for rate in RATES) else LOWER
-        for mine in ours or peers:
-            figure = number(row[mine])
-            if figure is None:
-                continue
-            name = words if ours == [mine] else f"{words}, {table.header[mine]}".strip(", ")
-            rivals: list[int | None] = [at for at in peers if ours and number(row[at]) is not None]
-            for at in rivals or [None]:
-                peer = None if at is None else number(row[at])
-                yield Outcome(
-                    name=name,
-                    unit=what,
-                    ours=figure,
-                    peer=peer,
-                    peer_name=None if at is None else table.header[at],
-                    ratio=round(figure / peer, 3) if peer else None,
-                    better=better,
-                    runs=runs,
-                    date=date,
-                    machine=machine,
-                    commit=commit,
-                )
-
-
-def first_line(name: str) -> str:
-    """Return the first line of a benchmark's docstring, without the full stop."""
-    tree = ast.parse((Path(__file__).parent / f"{name}.py").read_text())
-    return (ast.get_docstring(tree) or name).splitlines()[0].rstrip(".")
+MADE = ("benchmarks/results", "docs/performance.md", "docs/images/performance.svg")
+"""What a recording and the page's generator write: recordings before this one have changed no code."""
 
 
 def commit() -> str:
-    """Return the revision of the repository; it ends with ``+`` where files differ from it."""
-    shown = subprocess.run(["git", "describe", "--always", "--dirty=+"], capture_output=True, text=True, check=True)
-    return shown.stdout.strip()
+    """Return the revision of the repository; it ends with ``+`` where files differ from it that are not results."""
+    shown = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=True).stdout.strip()
+    others = [f":(top,exclude){path}" for path in MADE]
+    differs = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", ":(top)", *others], check=False).returncode
+    return shown + ("+" if differs else "")
 
 
-def run(name: str, options: Sequence[str]) -> str:
-    """Run a benchmark, print its output as it comes, and return it. CalledProcessError where it fails."""
-    command = [sys.executable, "-m", f"benchmarks.{name}", *options]
-    shown = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            print(line, end="", flush=True)
-            shown.append(line)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    return "".join(shown)
+def run(name: str, options: Sequence[str]) -> list[Finding]:
+    """Run a benchmark in this process and return what it hands over."""
+    found: list[Finding] | None = importlib.import_module(f"benchmarks.{name}").main(options)
+    return found or []
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Run a benchmark and save its results.")
+def save(
+    benchmark: str, findings: Sequence[Finding], directory: Path, *, commit: str, date: str, machine: str,
+    title: str | None = None, variant: str | None = None,
+) -> Path:  # fmt: skip
+    """Put findings in the place of the results of the same cases, and return the file's path."""
+    path = directory / f"{benchmark}.json"
+    before = Outcomes.load(path) if path.exists() else Outcomes(benchmark, benchmark, [])
+    results = [measured(each, date=date, machine=machine, commit=commit, variant=variant) for each in findings]
+    updated = before.updated(results)
+    return Outcomes(benchmark, title or before.title, updated.results).save(directory)
+
+
+def arguments(words: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """Parse the command line: our own options, and those of the benchmark."""
+    parser = argparse.ArgumentParser(description="Run a benchmark and save its results.", allow_abbrev=False)
     parser.add_argument("name", help="the module of benchmarks/, such as produce")
-    parser.add_argument(
-        "--title",
-        help="the heading on the page (default: that of the file to be replaced, or the first line of the module)",
-    )
-    known, options = parser.parse_known_args()
-    path = RESULTS / f"{known.name}.json"
-    title = known.title or (Outcomes.load(path).title if path.exists() else first_line(known.name))
-    text = run(known.name, options)
-    runs = int(options[options.index("--runs") + 1]) if "--runs" in options else None
-    date = datetime.date.today().isoformat()
-    revision, machine = commit(), report.machine()
-    found = [
-        each
-        for table in tables(text)
-        for each in outcomes(table, date=date, machine=machine, commit=revision, runs=runs)
-    ]
-    if not found:
-        print(f"benchmarks.{known.name} printed no table; {path} stays as it is", file=sys.stderr)
+    parser.add_argument("--title", help="the heading on the page (default: that of the file that there is)")
+    parser.add_argument("--variant", help="what sets this run apart; its results stay beside those of the usual run")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="directory of the files (default: %(default)s)")
+    known, options = parser.parse_known_args(words)
+    if find_spec(f"benchmarks.{known.name}") is None:
+        parser.error(f"there is no benchmark {known.name!r} in benchmarks/")
+    if "--quick" in options and known.variant is None and known.results == RESULTS:
+        parser.error(
+            "--quick is a look, not a measurement: save it elsewhere with --results, or name it with --variant"
+        )
+    return known, options
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run the benchmark and save what it found."""
+    known, options = arguments(words)
+    known.results.mkdir(parents=True, exist_ok=True)
+    # What was loaded is what was measured, whatever happens to the files meanwhile.
+    began = {"commit": commit(), "date": datetime.date.today().isoformat(), "machine": report.machine()}
+    findings = run(known.name, options)
+    if not findings:
+        print(f"benchmarks.{known.name} hands over no results; nothing was saved", file=sys.stderr)
         return 1
-    print(f"{len(found)} results in {Outcomes(known.name, title, found).save()}", file=sys.stderr)
+    path = save(known.name, findings, known.results, title=known.title, variant=known.variant, **began)
+    print(f"{len(findings)} results in {path}", file=sys.stderr)
     return 0
 
 

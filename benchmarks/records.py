@@ -15,14 +15,16 @@ import argparse
 import random
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import cramjam
 import lz4.frame
 import pyarrow as pa
 
+from benchmarks.findings import HIGHER, OURS, Finding, compared, rounded, spanned
 from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow, encode_arrow
 from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
@@ -32,6 +34,8 @@ from kafkalog.records.validate import check_batch
 
 VALUE_BYTES = 100
 FETCH_BYTES = 2 << 20
+BATCHES = {16 << 10: "16 KiB", 1 << 20: "1 MiB"}
+CODECS = list(Codec)[1:]
 START_MS = 1_700_000_000_000
 COLUMNS = {
     "all columns but headers": ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"),
@@ -136,9 +140,31 @@ def table(*names: str) -> None:
     row(*("---" for _ in names))
 
 
-def uncompressed(seconds: float) -> None:
+class Plain(NamedTuple):
+    """What was measured of uncompressed batches."""
+
+    batch_bytes: int
+    what: str
+    records_per_s: float
+    mb_per_s: float
+
+
+class Coded(NamedTuple):
+    """What was measured of compressed batches; MB/s are of the uncompressed records."""
+
+    batch_bytes: int
+    codec: str
+    direction: str
+    records_per_s: float
+    mb_per_s: float
+    codec_alone_mb_per_s: float
+
+
+def uncompressed(seconds: float) -> list[Plain]:
+    """Measure batches without compression, and print a table."""
+    found = []
     table("batches", "what", "records/s", "MB/s", "ns a record", "target")
-    for batch_bytes in (16 << 10, 1 << 20):
+    for batch_bytes in BATCHES:
         work = Workload(batch_bytes, Codec.NONE)
         cases: list[tuple[str, Callable[[], object], float]] = [
             (f"decode, {name}", partial(work.decode, columns), TARGETS["decode"]) for name, columns in COLUMNS.items()
@@ -146,22 +172,26 @@ def uncompressed(seconds: float) -> None:
         cases += [("encode", work.encode, TARGETS["encode"]), ("validate", work.validate, TARGETS["validate"])]
         for name, call, target in cases:
             (spent,) = cpu_seconds(seconds, call)
-            rate = work.rows / spent
+            made = Plain(batch_bytes, name, work.rows / spent, work.size / spent / 1e6)
+            found.append(made)
             row(
-                f"{batch_bytes >> 10} KiB",
+                BATCHES[batch_bytes],
                 name,
-                f"{rate / 1e6:.1f} M",
-                f"{work.size / spent / 1e6:.0f}",
-                f"{spent / work.rows * 1e9:.1f}",
-                f"{target / 1e6:.0f} M {'met' if rate >= target else 'MISSED'}",
+                f"{made.records_per_s / 1e6:.1f} M",
+                f"{made.mb_per_s:.0f}",
+                f"{1e9 / made.records_per_s:.1f}",
+                f"{target / 1e6:.0f} M {'met' if made.records_per_s >= target else 'MISSED'}",
             )
+    return found
 
 
-def compressed(seconds: float) -> None:
+def compressed(seconds: float) -> list[Coded]:
+    """Measure batches of every codec beside the codec alone, and print a table."""
+    found = []
     table("batches", "codec", "direction", "records/s", "MB/s", "codec alone MB/s", "ratio", "target 60 %")
     columns = COLUMNS["all columns but headers"]
-    for batch_bytes in (16 << 10, 1 << 20):
-        for codec in list(Codec)[1:]:
+    for batch_bytes in BATCHES:
+        for codec in CODECS:
             work = Workload(batch_bytes, codec)
             pairs: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
                 ("decode", partial(work.decode, columns), work.decompress),
@@ -170,27 +200,63 @@ def compressed(seconds: float) -> None:
             for name, call, alone in pairs:
                 spent, least = cpu_seconds(seconds, call, alone)
                 ratio = least / spent
+                rates = work.rows / spent, work.size / spent / 1e6, work.size / least / 1e6
+                made = Coded(batch_bytes, codec.name.lower(), name, *rates)
+                found.append(made)
                 row(
-                    f"{batch_bytes >> 10} KiB",
-                    codec.name.lower(),
+                    BATCHES[batch_bytes],
+                    made.codec,
                     name,
-                    f"{work.rows / spent / 1e6:.2f} M",
-                    f"{work.size / spent / 1e6:.0f}",
-                    f"{work.size / least / 1e6:.0f}",
+                    f"{made.records_per_s / 1e6:.2f} M",
+                    f"{made.mb_per_s:.0f}",
+                    f"{made.codec_alone_mb_per_s:.0f}",
                     f"{ratio:.0%}",
                     "met" if ratio >= 0.6 else "MISSED",
                 )
+    return found
 
 
-def main() -> None:
+def findings(plain: Sequence[Plain], coded: Sequence[Coded]) -> list[Finding]:
+    """Turn what was measured into results: the span of each kind of work, then its cases."""
+    alone = {"codec": "the codec alone"}
+    each_plain = [
+        (
+            one.what,
+            Finding(
+                name=f"{one.what.replace('decode', 'decode to Arrow')}, batches of {BATCHES[one.batch_bytes]}",
+                unit="records/s",
+                better=HIGHER,
+                ours=rounded(one.records_per_s),
+            ),
+        )
+        for one in plain
+    ]
+    each_coded = []
+    for made in coded:
+        figures = {OURS: [made.mb_per_s], "codec": [made.codec_alone_mb_per_s]}
+        name = f"{made.direction} {made.codec}, batches of {BATCHES[made.batch_bytes]}"
+        # The least of several runs is no median.
+        each_coded += [(made.direction, replace(one, runs=None)) for one in compared(name, "MB/s", figures, alone)]
+    found: list[Finding] = []
+    for what, title in (("decode", "decode to Arrow, 100 B"), ("encode", "encode"), ("validate", "validate")):
+        found += spanned(title, [one for name, one in each_plain if name.split(",")[0] == what])
+    for direction in ("decode", "encode"):
+        title = f"{direction} lz4, snappy, zstd and gzip in batches of 16 KiB and 1 MiB"
+        found += spanned(title, [one for name, one in each_coded if name == direction])
+    return found + [one for _, one in (*each_plain, *each_coded)]
+
+
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print two tables; return the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--seconds", type=float, default=0.5, help="CPU seconds for each measurement (default 0.5)")
-    seconds = parser.parse_args().seconds
+    parser.add_argument("--quick", action="store_true", help="a tenth of the seconds: a look, not a measurement")
+    options = parser.parse_args(words)
+    seconds = options.seconds / 10 if options.quick else options.seconds
     loader.load()
     keep_freed_memory(256 << 20)  # as option keepFreedMemory has Spark's workers do; the codecs alone gain as well
     print(f"{VALUE_BYTES}-byte values, fetches of {FETCH_BYTES >> 20} MiB, one core, CPU time")
-    uncompressed(seconds)
-    compressed(seconds)
+    return findings(uncompressed(seconds), compressed(seconds))
 
 
 if __name__ == "__main__":

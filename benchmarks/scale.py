@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import statistics
@@ -26,11 +27,12 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from benchmarks.findings import HIGHER, LOWER, Finding, compared, rounded
 from benchmarks.peers import big_log, report
-from benchmarks.peers.brokers import NAMES, OURS, Broker, stop_when_told
+from benchmarks.peers.brokers import APACHE, NAMES, OURS, Broker, stop_when_told
 from benchmarks.peers.plot import Panel, draw_panels
 from benchmarks.startup import started
 from broker.log.log import Log
@@ -42,6 +44,7 @@ from tests.support.wire import produce_request, receive_frame
 
 PER_TOPIC = 1000
 SETTLE_S = 8.0
+QUICK_SETTLE_S = 2.0
 RECOVERED_PARTITIONS = 16
 RECOVERY = {"num.recovery.threads.per.data.dir": "2"}
 PRODUCE_VERSION = 7
@@ -51,6 +54,8 @@ WARM_UP_SEGMENTS = 20
 NOW_MS = big_log.NOW_MS
 
 Results = dict[str, dict[str, list[float]]]
+Figures = Mapping[str, Mapping[str, Sequence[float]]]
+"""The figures of each run, by row of the table and broker."""
 
 
 def log_dir(name: str, home: Path) -> Path:
@@ -64,7 +69,8 @@ def note(text: str) -> None:
 # -- partitions
 
 
-def partitions(root: Path, options: argparse.Namespace) -> None:
+def partitions(root: Path, options: argparse.Namespace) -> list[Finding]:
+    """Measure brokers of more and more partitions."""
     results: Results = defaultdict(lambda: defaultdict(list))
     for name in options.brokers:
         home = root / f"partitions-{name.replace(' ', '-')}"
@@ -79,7 +85,7 @@ def partitions(root: Path, options: argparse.Namespace) -> None:
                 results[f"made up to {count:,}, s"][name].append(time.perf_counter() - began)
             for _ in range(options.runs):
                 with started(name, home, options.override) as (broker, spent):
-                    time.sleep(SETTLE_S)
+                    time.sleep(QUICK_SETTLE_S if options.quick else SETTLE_S)
                     results[f"start, {count:,} partitions, s"][name].append(spent)
                     results[f"resident memory, {count:,} partitions, MB"][name].append(broker.resident_bytes() / 1e6)
             figures = [results[key.format(count)][name] for key in PARTITION_FIGURES]
@@ -109,6 +115,22 @@ def partitions(root: Path, options: argparse.Namespace) -> None:
             )
         ]
         draw_panels(options.plots / "scale-partitions.png", panels)
+    return partition_findings(results)
+
+
+def partition_findings(results: Figures) -> list[Finding]:
+    """Turn what was measured into results."""
+    kinds = (
+        (re.compile(r"made up to ([\d,]+), s"), r"make topics up to \1 partitions", "s"),
+        (re.compile(r"start, ([\d,]+) partitions?, s"), r"start after a clean stop, \1 partitions", "s"),
+        (re.compile(r"resident memory, ([\d,]+) partitions, MB"), r"resident memory, \1 partitions", "MB"),
+        (re.compile(r"a partition, KB"), "resident memory that a partition adds", "KB"),
+    )
+    found: list[Finding] = []
+    for row, measured in results.items():
+        title, unit = next((like.sub(name, row), unit) for like, name, unit in kinds if like.fullmatch(row))
+        found += compared(title, unit, measured, APACHE, better=LOWER)
+    return found
 
 
 # -- recovery
@@ -133,7 +155,8 @@ def as_after_a_crash(directory: Path) -> None:
     (directory / "recovery-point-offset-checkpoint").unlink()
 
 
-def recovery(root: Path, options: argparse.Namespace) -> None:
+def recovery(root: Path, options: argparse.Namespace) -> list[Finding]:
+    """Measure starts after SIGKILL, and after a clean stop."""
     results: Results = defaultdict(lambda: defaultdict(list))
     total = int(options.gigabytes * 1e9)
     overrides = [*options.override, *(f"{key}={value}" for key, value in RECOVERY.items())]
@@ -158,14 +181,29 @@ def recovery(root: Path, options: argparse.Namespace) -> None:
             results["start after kill -9, s"][name].append(crashed)
             results["start after a clean stop, s"][name].append(clean)
             results["recovered, GB/s"][name].append(options.gigabytes / max(crashed - clean, 1e-3))
-            note(f"{name} {options.gigabytes / (crashed - clean):.2f} GB/s")
+            note(f"{name} {results['recovered, GB/s'][name][-1]:.2f} GB/s")
     show(results, options.brokers)
+    return recovery_findings(results, options.gigabytes)
+
+
+def recovery_findings(results: Figures, gigabytes: float) -> list[Finding]:
+    """Turn what was measured into results."""
+    load = f"{gigabytes:g} GB in batches of 16 KiB"
+    found: list[Finding] = []
+    for row, title, unit, better in (
+        ("recovered, GB/s", "recovery after kill -9", "GB/s", HIGHER),
+        ("start after kill -9, s", "start after kill -9", "s", LOWER),
+        ("start after a clean stop, s", "start after a clean stop", "s", LOWER),
+    ):
+        found += compared(f"{title}, {load}", unit, results.get(row, {}), APACHE, better=better)
+    return found
 
 
 # -- segments
 
 
-def segments(root: Path, options: argparse.Namespace) -> None:
+def segments(root: Path, options: argparse.Namespace) -> list[Finding]:
+    """Measure appends and look-ups while the segments of a log grow in number."""
     loader.load_validation()
     batch = big_log.template(16 << 10)
     log = Log.open(root / "segments-0", LogConfig(segment_bytes=SEGMENT_BYTES), clean=True, now_ms=NOW_MS)
@@ -212,6 +250,19 @@ def segments(root: Path, options: argparse.Namespace) -> None:
                 Panel("look-up of a read", "segments", "microseconds", dict(looks)),
             ],
         )
+    return segment_findings(options.segments, smooth, looks)
+
+
+def segment_findings(
+    number: int, appends: Sequence[tuple[float, float]], looks: Mapping[str, Sequence[tuple[float, float]]]
+) -> list[Finding]:
+    """Turn the last figures, at the most segments, into results."""
+    costs = {"append of 16 KiB, rolls included": appends[-1][1]}
+    costs |= {f"look-up in {where}": measured[-1][1] for where, measured in looks.items()}
+    return [
+        Finding(name=f"{what}, {number:,} segments", unit="µs", better=LOWER, ours=rounded(cost), runs=1)
+        for what, cost in costs.items()
+    ]
 
 
 def look_ups(log: Log) -> dict[str, float]:
@@ -239,14 +290,15 @@ def show(results: Results, names: list[str]) -> None:
     print()
 
 
-PARTS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
+PARTS: dict[str, Callable[[Path, argparse.Namespace], list[Finding]]] = {
     "partitions": partitions,
     "recovery": recovery,
     "segments": segments,
 }
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--brokers", nargs="+", default=list(NAMES[:2]), choices=NAMES, metavar="NAME")
@@ -257,22 +309,28 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--plots", type=Path, help="directory for the plots; none are drawn without")
     parser.add_argument("--dir", type=Path, help="where the data lies (default: a temporary directory)")
     parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="kafkalog's settings")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="one run of little: a look, not a measurement")
+    options = parser.parse_args(words)
+    if options.quick:
+        options.partitions, options.gigabytes, options.segments, options.runs = [1, 500], 0.3, 100, 1
+    return options
 
 
-def main() -> None:
-    """Measure and print a table for each part."""
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print a table for each part; return the results."""
     stop_when_told()
-    options = arguments()
+    options = arguments(words)
     if options.plots:
         options.plots.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=options.dir))
+    found: list[Finding] = []
     try:
         for part in options.parts:
-            PARTS[part](root, options)
+            found += PARTS[part](root, options)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     print(report.machine())
+    return found
 
 
 if __name__ == "__main__":

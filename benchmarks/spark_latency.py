@@ -15,12 +15,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
 
+from benchmarks.findings import HIGHER, LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
 from benchmarks.peers.spark import SparkProcess
@@ -53,7 +54,8 @@ def producing(broker: Broker, topic: str, rate: int) -> Iterator[None]:
         thread.join()
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rate", type=int, default=1000, help="records a second")
     parser.add_argument("--seconds", type=float, default=30, help="measured, of each run")
@@ -63,11 +65,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="one short run: a look, not a measurement")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
+    options = arguments(words)
     runs, seconds, warm_up = (1, 5.0, 5.0) if options.quick else (options.runs, options.seconds, options.warm_up)
     found: dict[str, list[tuple[float, float, float]]] = {contestant.name: [] for contestant in SOURCES}
     with ExitStack() as stack:
@@ -106,6 +109,20 @@ def main() -> None:
     print(
         f"\n{report.machine()}; PySpark {older.PYSPARK}, {KAFKA}; {options.rate} records/s, trigger {options.trigger}"
     )
+    return findings(found)
+
+
+def findings(results: Mapping[str, Sequence[tuple[float, float, float]]]) -> list[Finding]:
+    """Turn what was measured into results: p50, p99 and batches a second of each run, by contestant."""
+    found: list[Finding] = []
+    for ours, source in (("kafkalog", ""), ("kafkalog from Kafka", " from Apache Kafka")):
+        for at, (what, unit, better) in enumerate(
+            (("p50", "ms", LOWER), ("p99", "ms", LOWER), ("micro-batches", "a second", HIGHER))
+        ):
+            figures = {name: [each[at] for each in taken] for name, taken in results.items()}
+            peers = {CONNECTOR.name: "Spark's connector"}
+            found += compared(f"{what}{source}", unit, figures, peers, ours=ours, better=better)
+    return found
 
 
 if __name__ == "__main__":

@@ -18,12 +18,14 @@ import os
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from kafkalog.client.producer import Producer
 from tests.spark.session import start_session
@@ -80,11 +82,12 @@ def measure(spark: SparkSession, broker: KafkalogBroker, source: str, target: st
     return Result(median(each["triggerExecution"] for each in batches), median(each["addBatch"] for each in batches))
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=3, help="runs of each mode in each case, in turns")
     parser.add_argument("--quick", action="store_true", help="one run of each, without warm-up")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     runs, warm_ups = (1, 0) if options.quick else (options.runs, 1)
     found: dict[Case, dict[str, list[Result]]] = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory(prefix="spark-once-") as name:
@@ -102,6 +105,21 @@ def main() -> None:
             spark.stop()
     show(found)
     print(f"\n{report.machine()}; {PARTITIONS} partitions, two tasks a batch")
+    return findings(found)
+
+
+def findings(results: Mapping[Case, Mapping[str, Sequence[Result]]]) -> list[Finding]:
+    """Turn what was measured into results."""
+    peers = {"plain": "the same without transactions"}
+    found: list[Finding] = []
+    for case, measured in results.items():
+        batches = {mode: [each.trigger for each in taken] for mode, taken in measured.items()}
+        tasks = {mode: [each.add_batch for each in taken] for mode, taken in measured.items()}
+        title = f"a micro-batch of {case.records:,} records"
+        found += compared(title, "ms", batches, peers, ours="transactional", better=LOWER)
+        part = f"{title}: tasks and commit"
+        found += compared(part, "ms", tasks, peers, ours="transactional", better=LOWER)
+    return found
 
 
 def show(found: dict[Case, dict[str, list[Result]]]) -> None:

@@ -32,6 +32,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.findings import LOWER, Finding, compared, count
+from benchmarks.findings import size as named
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
@@ -138,7 +140,8 @@ def sessions(contestants: Sequence[Contestant], brokers: Mapping[str, Broker]) -
         yield started
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--records", type=int, default=RECORDS, help=f"records of {SMALL_BYTES} B; fewer if larger")
     parser.add_argument("--runs", type=int, default=3, help="runs of each case for each contestant, in turns")
@@ -153,14 +156,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--plot", type=Path, help="draw rows a second against partitions, by size and codec, into this file"
     )
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 Results = dict[tuple[Load, str], dict[str, list[Result]]]
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
+    options = arguments(words)
     records = options.records // QUICK_SHARE if options.quick else options.records
     runs = 1 if options.quick else options.runs
     contestants = [each for each in CONTESTANTS if each.name in options.contestants]
@@ -192,6 +196,28 @@ def main() -> None:
             rates = {name: report.median([result.rate for result in taken]) for name, taken in found.items()}
             points.append(Point(job, load.partitions, load.size, load.codec, rates))
         draw(options.plot, points)
+    return findings(results)
+
+
+RIVALS = {CONNECTOR.name: "Spark's connector", "ceiling": "a Python source with nothing behind it"}
+TITLES = {"batch": "batch", "batch, value": "batch, the value alone", "AvailableNow": "AvailableNow"}
+
+
+def findings(results: Mapping[tuple[Load, str], Mapping[str, Sequence[Result]]]) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for (load, job), measured in results.items():
+        rates = {name: [each.rate for each in taken] for name, taken in measured.items()}
+        costs = {name: [each.cpu for each in taken] for name, taken in measured.items()}
+        codec = "plain" if load.codec == "none" else load.codec
+        partitions = f"{load.partitions} partition{'s' * (load.partitions > 1)}"
+        case = f"{count(load.records)} records of {named(load.size)}, {codec}, {partitions}"
+        for ours, source in (("kafkalog", ""), ("kafkalog from Kafka", " from Apache Kafka")):
+            title = f"{TITLES[job]}{source}, {case}"
+            cost = f"{title}: CPU of Spark for a million rows"
+            found += compared(title, "rows/s", rates, RIVALS, ours=ours, scale=1e6)
+            found += compared(cost, "s", costs, RIVALS, ours=ours, better=LOWER)
+    return found
 
 
 def compete(competing: Sequence[Session], job: str, load: Load, runs: int, found: dict[str, list[Result]]) -> None:

@@ -26,7 +26,7 @@ import itertools
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
@@ -145,7 +146,8 @@ class Case(NamedTuple):
         return f"{self.columns}, {'plain' if self.codec == 'none' else self.codec}"
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     names = [each.name for each in CONTESTANTS]
     parser.add_argument("--rows", type=int, default=ROWS)
@@ -156,11 +158,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contestants", nargs="+", default=names, choices=names, metavar="NAME", help=f"of {names}")
     parser.add_argument("--quick", action="store_true", help="one run of fewer rows: a look, not a measurement")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the tables; return the results."""
+    options = arguments(words)
     count = options.rows // QUICK_SHARE if options.quick else options.rows
     runs = 1 if options.quick else options.runs
     chosen = [each for each in CONTESTANTS if each.name in options.contestants]
@@ -184,6 +187,32 @@ def main() -> None:
     show(results, [each.name for each in chosen])
     print(f"\nThe same rows (key, value) into Spark's noop sink: {nowhere:.2f} million rows/s")
     print(f"\n{report.machine()}; PySpark {older.PYSPARK}, {KAFKA}; {count} rows, {PARTITIONS} partitions")
+    return findings(results)
+
+
+PEER = {CONNECTOR.name: "Spark's sink"}
+TITLES = {
+    "kafkalog": "",
+    "kafkalog, no byte limit": ", Arrow batches without a limit in bytes",
+    "kafkalog to Kafka": ", to Apache Kafka",
+}
+
+
+def findings(results: Mapping[Case, Mapping[str, Sequence[Result]]]) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for case, measured in results.items():
+        rates = {name: [each.rate for each in taken] for name, taken in measured.items()}
+        costs = {name: [each.cpu for each in taken] for name, taken in measured.items()}
+        brokers = {name: [each.broker_cpu for each in taken] for name, taken in measured.items()}
+        columns = "keys" if case.columns == "key" else case.columns
+        for ours, way in TITLES.items():
+            title = f"{columns}, {'plain' if case.codec == 'none' else case.codec}{way}"
+            cost, broker = f"{title}: CPU of Spark for a million rows", f"{title}: broker CPU for a million rows"
+            found += compared(title, "rows/s", rates, PEER, ours=ours, scale=1e6)
+            found += compared(cost, "s", costs, PEER, ours=ours, better=LOWER)
+            found += compared(broker, "s", brokers, PEER, ours=ours, better=LOWER)
+    return found
 
 
 def _nowhere(spark: SparkProcess, rows: Path, count: int) -> float:

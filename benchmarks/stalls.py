@@ -3,10 +3,9 @@
 Run from the repository: ``python -m benchmarks.stalls [--only NAME ...] [--scale 0.1] [--source DIRECTORY]``.
 
 For each request a broker is started, and one connection sends it while another, idle otherwise, asks for Metadata again
-and again. A line for each tells the longest time that the probe waited for an answer, how large the request and its
-answer are, how long it took, and the broker's largest resident memory. The table at the end has the probe's waits. Its
-first row is what the probe waits beside nothing: where the machine is busy with other things, the rest is no better
-than that. ``--source`` runs the broker of another checkout, to compare with; ``--scale`` makes the requests smaller.
+and again. The table tells the longest time that the probe waited for an answer, how large the request and its answer are,
+how long it took, and the broker's largest resident memory. Its first row is what the probe waits beside nothing: where
+the machine is busy with other things, the rest is no better than that. ``--source`` runs the broker of another checkout, to compare with; ``--scale`` makes the requests smaller.
 """
 
 from __future__ import annotations
@@ -18,9 +17,12 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
+from benchmarks.findings import LOWER, Finding, rounded
 from benchmarks.peers import report
 from benchmarks.peers.brokers import stop_when_told
 from benchmarks.stall_cases import CASES, LIMIT_S, PARTITIONS, TOPIC, Case
@@ -87,8 +89,32 @@ def peak_memory(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def measure(case: Case, scale: float, source: Path | None, home: Path) -> list[str]:
-    """Return the row of a case: its name, and the probe's longest wait in ms."""
+class Measured(NamedTuple):
+    """What one request did to the probe and to the broker."""
+
+    name: str
+    request_bytes: int
+    longest_s: float
+    died: bool
+    took_s: float
+    answer_bytes: int | None
+    """None where a connection was closed instead of answered."""
+    memory_bytes: int
+
+    def row(self) -> list[str]:
+        """Show it as a row of the table."""
+        return [
+            self.name,
+            f"{self.request_bytes / 1e6:.2f}",
+            f"{self.longest_s * 1000:,.0f}" + (" (broker died)" if self.died else ""),
+            f"{self.took_s:.1f}",
+            "closed" if self.answer_bytes is None else f"{self.answer_bytes / 1e6:.1f}",
+            f"{self.memory_bytes / 1e6:,.0f}",
+        ]
+
+
+def measure(case: Case, scale: float, source: Path | None, home: Path) -> Measured:
+    """Send the request of a case to a broker of its own, with a probe beside it."""
     data = case.make(scale)
     broker = KafkalogBroker(home / uuid.uuid4().hex)
     if source is not None:
@@ -127,39 +153,53 @@ def measure(case: Case, scale: float, source: Path | None, home: Path) -> list[s
         alive = broker.running
         memory = peak_memory(broker.pid) if alive else 0
         longest = probe.stop()
-    waited = f"{longest * 1000:,.0f}" + ("" if alive and probe.failed is None else " (broker died)")
-    answer = f"{max(sizes, default=0) / 1e6:.1f} MB" if all(sizes) else "none, the connection was closed"
-    print(
-        f"{case.name}: the probe waits {waited} ms; {len(data) / 1e6:.2f} MB take {took:.1f} s, "
-        f"answer {answer}, resident {memory / 1e6:,.0f} MB",
-        flush=True,
-    )
-    return [case.name, waited]
+    died = not alive or probe.failed is not None
+    answer = max(sizes, default=0) if all(sizes) else None
+    return Measured(case.name, len(data), longest, died, took, answer, memory)
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", default=[], help="cases whose name contains one of these")
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of entries")
     parser.add_argument("--source", type=Path, help="a checkout whose broker is run (default: this one's)")
     parser.add_argument("--dir", type=Path, help="where the data lies (default: a temporary directory)")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
-def main() -> None:
-    """Measure and print a table."""
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print a table; return the results."""
     stop_when_told()
-    options = arguments()
-    rows = []
+    options = arguments(words)
+    measured = []
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=options.dir) as directory:
         for case in [Case("nothing", lambda scale: b""), *CASES, *GROUP_CASES]:
             if options.only and not any(part.lower() in case.name.lower() for part in options.only):
                 continue
             source = None if options.source is None else options.source.resolve()
-            rows.append(measure(case, options.scale, source, Path(directory)))
-    print("\nThe probe's longest wait beside each request:\n")
-    print(report.table(["ms", "kafkalog"], rows))
-    print(f"\n{report.machine()}")
+            made = measure(case, options.scale, source, Path(directory))
+            print("  ".join(made.row()), flush=True)
+            measured.append(made)
+    header = ["request", "MB", "probe's longest wait, ms", "took s", "answer MB", "RSS MB"]
+    print(report.table(header, [made.row() for made in measured]))
+    return findings(measured)
+
+
+def findings(measured: Sequence[Measured]) -> list[Finding]:
+    """Turn what was measured into results; a broker that died has none."""
+    found: list[Finding] = []
+    for made in measured:
+        if made.died:
+            continue
+        for what, unit, figure in (
+            ("a probe's longest wait", "ms", made.longest_s * 1000),
+            ("time to the answer", "s", made.took_s),
+            ("largest resident memory", "MB", made.memory_bytes / 1e6),
+        ):
+            name = f"{made.name}: {what}"
+            found.append(Finding(name=name, unit=unit, better=LOWER, ours=rounded(figure), runs=1))
+    return found
 
 
 if __name__ == "__main__":

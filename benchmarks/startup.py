@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import struct
 import sys
@@ -29,8 +30,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
-from benchmarks.peers.brokers import OURS, PEERS, Broker, add_options
+from benchmarks.peers.brokers import APACHE, OURS, PEERS, Broker, add_options
 from kafkalog.protocol.codec import encode_request
 from peers import kafka, probe
 from peers.process import Process, free_port
@@ -182,21 +184,22 @@ PARTS: dict[str, Callable[[str, Path, argparse.Namespace, Results], None]] = {
 }
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
     parser.add_argument("--warm-only", action="store_true", help="leave the kernel's page cache alone")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.quick:
         options.runs = 1
     return options
 
 
-def main() -> None:
-    """Measure and print one table. One broker runs at a time; repetitions go round the brokers."""
-    options = arguments()
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print one table. One broker runs at a time; repetitions go round the brokers; return the results."""
+    options = arguments(words)
     results: Results = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=options.dir) as directory:
         for part in options.parts:
@@ -214,6 +217,30 @@ def main() -> None:
     ]
     print(report.table(report.header("", options.brokers), rows))
     print(f"\n{report.machine()}")
+    return findings(results)
+
+
+TITLES = (
+    (re.compile(r"start, warm, s"), "start to the first answer", "s"),
+    (re.compile(r"start, cold page cache, s"), "start to the first answer, cold page cache", "s"),
+    (re.compile(r"start, ([\d,]+) partitions, s"), r"start with \1 partitions", "s"),
+    (re.compile(r"create ([\d,]+) partitions, s"), r"create \1 partitions", "s"),
+    (re.compile(r"resident memory, idle, MB"), "resident memory", "MB"),
+    (re.compile(r"resident memory, ([\d,]+) partitions, MB"), r"resident memory with \1 partitions", "MB"),
+    (re.compile(r"CPU, idle, % of a core"), "CPU of an idle broker", "% of a core"),
+    (re.compile(r"CPU, ([\d,]+) partitions, % of a core"), r"CPU of an idle broker with \1 partitions", "% of a core"),
+    (re.compile(r"(one record, .*), us"), r"\1", "µs"),
+)
+"""The rows of the table: how the results call each, and its unit."""
+
+
+def findings(results: Mapping[str, Mapping[str, Sequence[float]]]) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for row, measured in results.items():
+        title, unit = next((like.sub(name, row), unit) for like, name, unit in TITLES if like.fullmatch(row))
+        found += compared(title, unit, measured, APACHE, better=LOWER)
+    return found
 
 
 if __name__ == "__main__":

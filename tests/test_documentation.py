@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks import performance
 from benchmarks.outcomes import load_all
-from benchmarks.record import outcomes, tables
 from tools.reference.__main__ import pages
 
 ROOT = Path(__file__).parents[1]
@@ -91,23 +90,3 @@ def test_the_chart_leaves_out_a_case_without_a_result(tmp_path: Path, capsys: py
     [bar] = performance.bars(list(load_all()), chosen)
     assert bar.label == first["label"]
     assert "'no such case' of startup" in capsys.readouterr().err
-
-
-def test_a_benchmark_s_table_becomes_results() -> None:
-    printed = (
-        "\n| records/s | kafkalog | Kafka 4.3.1 | ÷ Kafka 4.3.1 |\n|---|--:|--:|--:|\n| 100 B | 1,000 | 500 | 2.00 |\n"
-    )
-    [table] = tables(printed)
-    [found] = outcomes(table, date="2026-01-01", machine="2 cores", commit="abc", runs=3)
-    assert (found.name, found.unit, found.ours, found.peer, found.peer_name) == (
-        "100 B", "records/s", 1000, 500, "Kafka 4.3.1",
-    )  # fmt: skip
-    assert (found.ratio, found.better, found.runs, found.commit) == (2, "higher", 3, "abc")
-
-
-def test_a_ratio_below_one_is_better_where_less_is_better() -> None:
-    printed = "| broker CPU s per GB | kafkalog | Kafka 4.3.1 |\n|---|--:|--:|\n| 100 B | 5 | 20 |\n"
-    [table] = tables(printed)
-    [found] = outcomes(table, date="2026-01-01", machine="2 cores", commit="abc", runs=None)
-    assert found.ratio == 0.25
-    assert performance.advantage(found) == 4

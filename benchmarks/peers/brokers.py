@@ -18,11 +18,14 @@ import psutil  # type: ignore[import-untyped]
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from benchmarks import findings
 from peers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
 
-OURS = "kafkalog"
+OURS = findings.OURS
 PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
+APACHE = {name: f"Apache {name}" for name in PEERS}
+"""What results call the peers."""
 NAMES = (OURS, *PEERS)
 _ADMIN_DEADLINE_S = 30.0
 _LATEST: Any = OffsetSpec.latest()

@@ -7,20 +7,22 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 
-from benchmarks.peers.brokers import OURS
+import psutil  # type: ignore[import-untyped]
+
+from benchmarks.findings import OURS
 
 
 def machine() -> str:
-    """One line on what the figures were measured with."""
+    """Describe what the figures were measured with, in one line."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as file:
             model = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    return (
-        f"{os.cpu_count()} cores, {model}, {platform.system()} {platform.release()}, Python {platform.python_version()}"
-    )
+    memory = round(psutil.virtual_memory().total / (1 << 30))
+    system = f"{platform.system()} {platform.release()}"
+    return f"{os.cpu_count()} cores, {model}, {memory} GiB, {system}, Python {platform.python_version()}"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
