@@ -26,7 +26,7 @@ _HEAD = """# Performance
 
 Made by `python -m benchmarks.performance` from `benchmarks/results/`. Each section names the command that measures it,
 run from the repository in the environment of `make install`. `python -m benchmarks.record NAME` runs `benchmarks.NAME`
-and saves its results, which then replace those below.
+and saves its results. They replace those of the same cases below; the others stay.
 
 Figures are medians of runs that take turns with the peer on the same machine: Apache Kafka 4.3.1 with its own tools,
 defaults and heap, Spark's own connector, or another client. Broker, clients and Spark share two cores. Throughput with
@@ -42,11 +42,7 @@ themselves: produce (1.5 M records a run), transactions, the Python clients, exa
 of 1 KB, Spark by partitions, load, JSON, 10,000 partitions, compaction and the cold reader. The others ran beside
 work of lower priority.
 
-**Known correction.** Producing 1 KB was measured again on an idle machine: 1.05 to 1.19 of Apache Kafka's rate, with
-0.5 to 0.9 of its CPU. The published rows say 0.78 to 0.92 and 1.1 to 1.2. The next run on an idle machine replaces
-them.
-
-![how many times better than the peer](images/performance.svg)
+{correction}![how many times better than the peer](images/performance.svg)
 
 Rates of Spark are bounded by PySpark's data source interface, whose JVM side copies row by row: 60 % of the CPU of a
 batch read is spent there, and 20 % in fetching and decoding. Tasks in Python cost a small micro-batch more than its
@@ -54,6 +50,12 @@ records do, so the planner of a query reads small ones itself
 ([small micro-batches](reference/spark.md#small-micro-batches)). Plots: [partitions and
 codecs](reference/spark.md#how-fast), [scale](explanation/scale.md).
 """
+_CORRECTION = """**Known correction.** Producing 1 KB was measured again on an idle machine: 1.05 to 1.19 of
+Apache Kafka's rate, with 0.5 to 0.9 of its CPU. The published rows say 0.78 to 0.92 and 1.1 to 1.2. The next run on an
+idle machine replaces them.
+
+"""
+"""For as long as a published row carries a correction."""
 _ORDER = (
     *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
     *("load", "spark_values", "startup", "scale", "compaction", "cold_reads", "stalls", "records", "protocol"),
@@ -65,7 +67,7 @@ _ORDER = (
 
 
 def shown(figure: Figure, unit: str = "") -> str:
-    """A figure with three digits that count, and K or M; two figures as a range."""
+    """Show a figure with three digits that count, and K or M; two figures as a range."""
     if figure is None:
         return "–"
     if isinstance(figure, list):
@@ -82,7 +84,7 @@ def shown(figure: Figure, unit: str = "") -> str:
 
 
 def advantage(outcome: Outcome) -> float | None:
-    """How many times better kafkalog is; below 1 where the peer is. Of a range, the worse end."""
+    """Return how many times better kafkalog is, below 1 where the peer is; of a range, the worse end."""
     ratio = outcome.ratio
     if ratio is None:
         return None
@@ -116,17 +118,19 @@ def _row(outcome: Outcome) -> str:
 
 
 def section(found: Outcomes) -> str:
-    """The section of one benchmark."""
+    """Make the section of one benchmark."""
     lines = [f"## {found.title}", "", f"`python -m benchmarks.{found.benchmark}`", ""]
     lines += ["| case | kafkalog | peer | ratio | date | machine, commit |", "|--|--:|--:|--:|--|--|"]
     return "\n".join([*lines, *(_row(outcome) for outcome in found.results)]) + "\n"
 
 
 def render(everything: Sequence[Outcomes]) -> str:
-    """The page as Markdown."""
+    """Make the page as Markdown."""
     rank = {name: at for at, name in enumerate(_ORDER)}
     ordered = sorted(everything, key=lambda each: (rank.get(each.benchmark, len(rank)), each.benchmark))
-    return "\n".join([_HEAD, *(section(each) for each in ordered)])
+    corrected = any(outcome.correction for each in everything for outcome in each.results)
+    head = _HEAD.replace("{correction}", _CORRECTION if corrected else "")
+    return "\n".join([head, *(section(each) for each in ordered)])
 
 
 # ---------------------------------------------------------------------------------------------- the chart
@@ -174,7 +178,7 @@ def chosen_outcome(everything: Sequence[Outcomes], benchmark: str, case: str) ->
 
 
 def draw(drawn: Sequence[Bar]) -> str:
-    """The chart as SVG: a logarithmic axis, on which losses point to the left."""
+    """Draw the chart as SVG: a logarithmic axis, on which losses point to the left."""
     high = max(_TICKS[-1], *(bar.times for bar in drawn))
     low = min(_TICKS[0], *(bar.times for bar in drawn))
     scale = (_WIDTH - _LABELS - _RIGHT) / math.log(high / low)

@@ -121,3 +121,9 @@ def test_a_recorded_case_of_the_chart_keeps_its_bar(tmp_path: Path, capsys: pyte
     bars = performance.bars(list(load_all(tmp_path)))
     assert (bars[0].label, bars[0].times) == (chosen["label"], 8)
     assert capsys.readouterr().err == ""
+
+
+def test_the_page_tells_of_the_correction_for_as_long_as_a_row_carries_it() -> None:
+    old = Outcomes("produce", "Produce", [published(FOUND)])
+    assert "**Known correction.**" in performance.render([old])
+    assert "correction" not in performance.render([old.updated([measured(FOUND, **WHEN)])])
