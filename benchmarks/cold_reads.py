@@ -73,7 +73,7 @@ class HotTraffic:
         return encode_request(message, version, 1, "hot")
 
     def run(self, seconds: float, interval: float) -> dict[str, list[float]]:
-        """Milliseconds of each exchange, begun every ``interval`` seconds."""
+        """Return the milliseconds of each exchange; one begins every ``interval`` seconds."""
         spent: dict[str, list[float]] = {"produce": [], "fetch": []}
         end = time.perf_counter() + seconds
         due = time.perf_counter()
@@ -103,7 +103,7 @@ class HotTraffic:
 
 
 def read_big_log(bootstrap: str, end: int, times: int) -> None:
-    """The process that reads the big log: so many times to its end, or until standard input is closed."""
+    """Read the big log so many times to its end, or until standard input is closed, in a process of its own."""
     began = time.perf_counter()
     total = 0
     ended = True
@@ -117,7 +117,7 @@ def read_big_log(bootstrap: str, end: int, times: int) -> None:
 
 @contextmanager
 def reader(broker: Broker, end: int, rates: list[float], times: int = 1) -> Iterator[None]:
-    """A reader beside what is measured; its MB/s are added to ``rates`` at the end."""
+    """Keep a reader beside what is measured, and add its MB/s to ``rates`` at the end."""
     command = [sys.executable, "-m", "benchmarks.cold_reads", "--reader", broker.bootstrap, str(end), str(times)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -133,7 +133,7 @@ def reader(broker: Broker, end: int, rates: list[float], times: int = 1) -> Iter
 
 
 def prepare(name: str, home: Path, source: Path, options: argparse.Namespace) -> None:
-    """A stopped broker's directory with the big log in it."""
+    """Make the directory of a stopped broker with the big log in it."""
     with started(name, home, options.override) as (broker, _):
         broker.create_topic(COLD, 1)
         broker.create_topic(HOT, 1)

@@ -78,7 +78,7 @@ class OutOfTimeError(Exception):
 
 
 def write_partition(directory: Path, records: int, keys: int, codec: Codec) -> int:
-    """A partition's directory, never cleaned; bytes of its log."""
+    """Make a partition's directory that was never cleaned, and return the bytes of its log."""
     config = LogConfig(segment_bytes=SEGMENT_BYTES, cleanup_policy=("compact",))
     directory.mkdir(parents=True, exist_ok=True)
     log = Log.open(directory / f"{TOPIC}-0", config, clean=False, now_ms=NOW_MS)
@@ -119,7 +119,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def wait_for(path: Path, line: re.Pattern[str], pid: int, start_cpu: float, end: float) -> Cleaned:
-    """What the first line in the file says that matches.
+    """Wait for the first line in the file that matches, and return what it says.
 
     Raises:
         OutOfTimeError: there is none by `end`, on the monotonic clock.
@@ -152,7 +152,7 @@ def ours(source: Path, home: Path, overrides: Sequence[str], end: float) -> Clea
 
 
 def theirs(version: str, source: Path, home: Path, end: float) -> Cleaned:
-    """The same of Apache Kafka, whose topic has to be made before the partition takes its place."""
+    """Do the same with Apache Kafka, whose topic has to be made before the partition takes its place."""
     settings = {"log.cleanup.policy": "compact", "log.segment.bytes": str(SEGMENT_BYTES), "log.cleaner.threads": "1"}
     home.mkdir(parents=True)
     peer = kafka.ApacheKafka(version, directory=home, config=settings)
@@ -216,7 +216,7 @@ def findings(results: Mapping[str, Mapping[str, Sequence[Cleaned]]], records: in
 
 
 def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, int], dict[str, dict[str, list[Cleaned]]]]:
-    """The size of the partition of each codec, and what each broker made of it, as often as there was time."""
+    """Return the size of each codec's partition, and what each broker made of it, as often as there was time."""
     end = time.monotonic() + DEADLINE_S
     sizes = {
         codec: write_partition(root / codec, options.records, options.keys, Codec[codec.upper()])
@@ -253,7 +253,7 @@ def measure(root: Path, options: argparse.Namespace) -> tuple[dict[str, int], di
 
 
 def table_rows(codec: str, size: int, records: int, results: dict[str, list[Cleaned]]) -> list[list[str]]:
-    """Throughput by bytes of the log and by records, seconds, and CPU seconds."""
+    """Make the rows: throughput by bytes of the log and by records, seconds, and CPU seconds."""
 
     def of(value: Callable[[Cleaned], float]) -> dict[str, list[float]]:
         return {name: [value(made) for made in several] for name, several in results.items()}

@@ -117,7 +117,7 @@ def fill(broker: Broker, size: int, records: int) -> str:
 
 
 def run(reader: str, broker: Broker, topic: str, records: int) -> dict[str, float]:
-    """One reading, in a process of its own."""
+    """Read once, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.consumer", "--read", reader, broker.bootstrap, topic, str(records)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     found: dict[str, float] = json.loads(done.stdout)

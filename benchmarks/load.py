@@ -78,7 +78,7 @@ class Session:
         self.close = self._process.close
 
     def run(self, topic: str, records: int) -> Result:
-        """One load; RuntimeError where it does not write every record."""
+        """Load once; RuntimeError where not every record is written."""
         before = self._process.cpu_seconds()
         order = {"contestant": self.contestant.kind, "topic": topic, "bootstrap": self._bootstrap}
         done: dict[str, Any] = self._process.ask(order)
@@ -89,7 +89,7 @@ class Session:
 
 
 def fill(broker: Broker, topic: str, codec: str, records: int) -> None:
-    """A topic with as many records."""
+    """Make a topic with so many records."""
     broker.create_topic(topic, PARTITIONS)
     properties = [f"bootstrap.servers={broker.bootstrap}", f"compression.type={codec}"]
     sizes = ["--num-records", str(records), "--record-size", str(RECORD_BYTES), "--throughput", "-1"]
@@ -162,7 +162,7 @@ def findings(results: Mapping[str, Mapping[str, Sequence[Result]]], records: int
 
 
 def show(results: dict[str, dict[str, list[Result]]]) -> None:
-    """Medians, and ratios that are above 1 where kafkalog is better."""
+    """Print medians, and ratios that are above 1 where kafkalog is better."""
     names = [contestant.name for contestant in CONTESTANTS]
     heading = [*names, *(f"{name} : {BASE.name}" for name in names[1:])]
     for what, field in (("million rows/s", "rate"), ("CPU s / million rows", "cpu"), ("bytes/row on disk", "size")):

@@ -31,12 +31,12 @@ CRC = Struct(">I")
 
 
 def best(rounds: int, act: Callable[[], float]) -> float:
-    """Smallest of several measurements."""
+    """Return the smallest of several measurements."""
     return min(act() for _ in range(rounds))
 
 
 def make_batch(size: int, producer_id: int = -1) -> bytes:
-    """A batch of 100-byte records of about ``size`` bytes."""
+    """Make a batch of 100-byte records of about ``size`` bytes."""
     count = max(1, (size - 61) // 110)
     value = b"x" * 100
     return bytes(
@@ -50,7 +50,7 @@ def make_batch(size: int, producer_id: int = -1) -> bytes:
 
 
 def append_cost(root: Path, size: int, total: int, *, idempotent: bool = False) -> float:
-    """Seconds for one append of a batch of ``size`` bytes."""
+    """Return the seconds for one append of a batch of ``size`` bytes."""
     template = make_batch(size, 7 if idempotent else -1)
     log = Log.open(root / "append-0", CONFIG, clean=True, now_ms=NOW)
     count = max(1, total // len(template))
@@ -70,7 +70,7 @@ def append_cost(root: Path, size: int, total: int, *, idempotent: bool = False) 
 
 
 def floor_cost(root: Path, size: int, total: int) -> float:
-    """Seconds for what an append cannot do without: checking the batch, CRC and records, and writing it."""
+    """Return the seconds for what an append cannot do without: check the batch, CRC and records, and write it."""
     template = make_batch(size)
     count = max(1, total // len(template))
     buffers = [memoryview(bytearray(template)) for _ in range(count)]
@@ -89,7 +89,7 @@ def floor_cost(root: Path, size: int, total: int) -> float:
 
 
 def read_cost(log: Log, offsets: list[int], max_bytes: int) -> float:
-    """Seconds for one look-up that gives a slice."""
+    """Return the seconds for one look-up that gives a slice."""
     end = log.log_end_offset
     started = time.perf_counter()
     for offset in offsets:
@@ -98,7 +98,7 @@ def read_cost(log: Log, offsets: list[int], max_bytes: int) -> float:
 
 
 def open_cost(root: Path, partitions: int, records: int, *, clean: bool) -> float:
-    """Seconds to open ``partitions`` logs of ``records`` records each."""
+    """Return the seconds to open ``partitions`` logs of ``records`` records each."""
     if not clean:
         (root / ".kafka_cleanshutdown").unlink()
     started = time.perf_counter()

@@ -71,7 +71,7 @@ def tool_command(broker: Broker, topic: str, case: Case, records: int, producer:
 
 
 def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
-    """One run of `records` records in all."""
+    """Run once, with so many records in all."""
     topic = f"produce-{serial}"
     broker.create_topic(topic, PARTITIONS)
     share = records // case.producers

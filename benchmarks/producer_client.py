@@ -64,7 +64,7 @@ class Data:
         return cls(values, keys, pa.table({"value": pa.array(values), "key": pa.array(keys, pa.binary())}))
 
     def part(self, share: int) -> Data:
-        """The first of the records."""
+        """Return the first of the records."""
         count = len(self.values) // share
         return Data(self.values[:count], self.keys[:count], self.table.slice(0, count))
 
@@ -135,7 +135,7 @@ CASES: dict[tuple[str, bool], dict[str, Callable[[str, str, Data], None]]] = {
 
 
 def measure(broker: Broker, run: Callable[[str, str, Data], None], data: Data, serial: int) -> Result:
-    """One run into a new topic."""
+    """Run once, into a new topic."""
     topic = f"producer-client-{serial}"
     broker.create_topic(topic, PARTITIONS)
     began, cpu = time.perf_counter(), time.process_time()

@@ -75,7 +75,7 @@ class Costs(NamedTuple):
 
 
 def metadata(partitions: int) -> MetadataResponse:
-    """A topic of three replicas on three brokers."""
+    """Make the response for a topic of three replicas on three brokers."""
     replicas = list(range(BROKERS))
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=i, host=f"broker{i}", port=9092) for i in range(BROKERS)],
@@ -143,7 +143,7 @@ def cases() -> Iterator[Case]:
 
 
 def best(rounds: int, act: Callable[[], object]) -> float:
-    """Seconds of one call: the best of several rounds of as many calls as fill a moment."""
+    """Return the seconds of one call: the best of several rounds of as many calls as fill a moment."""
     timer = timeit.Timer(act)
     timer.timeit(2)
     calls = max(1, int(ROUND_S / max(timer.timeit(5) / 5, 1e-7)))
@@ -151,7 +151,7 @@ def best(rounds: int, act: Callable[[], object]) -> float:
 
 
 def our_costs(case: Case, rounds: int) -> Costs:
-    """Of whole frames."""
+    """Measure whole frames of ours."""
     msg, version, request = case.msg, case.version, case.request
     if isinstance(msg, Response):
         frame = memoryview(b"".join(encode_response(msg, version, 1)))[4:]  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ def our_costs(case: Case, rounds: int) -> Costs:
 
 
 def kio_costs(case: Case, rounds: int) -> Costs:
-    """Of the body alone; nothing where kio is missing."""
+    """Measure the body alone with kio; nothing where it is missing."""
     name = type(case.msg).__name__
     api, part = (name[:-7], "request") if isinstance(case.msg, Request) else (name[:-8], "response")
     try:

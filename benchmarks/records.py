@@ -47,7 +47,7 @@ TARGETS = {"decode": 15e6, "encode": 8e6, "validate": 20e6}
 
 
 def cpu_seconds(seconds: float, *works: Callable[[], object]) -> list[float]:
-    """The least CPU time of one call of each of `works`, which take turns for as long as each has that many seconds."""
+    """Return the least CPU time of a call of each of `works`, which take turns for that many seconds each."""
     best = [float("inf")] * len(works)
     for work in works:
         work()
@@ -61,7 +61,7 @@ def cpu_seconds(seconds: float, *works: Callable[[], object]) -> list[float]:
 
 
 def words(count: int, size: int) -> list[bytes]:
-    """Values of that size made of words, each another."""
+    """Make values of that size out of words, each another."""
     chooser = random.Random(7)
     vocabulary = ["".join(chooser.choices("abcdefghijklmnopqrstuvwxyz", k=chooser.randint(3, 9))) for _ in range(2000)]
     text = " ".join(chooser.choices(vocabulary, k=count * size // 4)).encode()
@@ -69,7 +69,7 @@ def words(count: int, size: int) -> list[bytes]:
 
 
 def xerial_blocks(sections: list[bytes]) -> Iterator[bytes]:
-    """The raw blocks of snappy in Kafka's framing: a header of 16 bytes, then lengths and blocks."""
+    """Yield the raw blocks of snappy in Kafka's framing: a header of 16 bytes, then lengths and blocks."""
     for section in sections:
         at = 16
         while at < len(section):
@@ -111,7 +111,7 @@ class Workload:
             check_batch(batch)
 
     def decompress(self) -> None:
-        """The library's own call for a whole section, or for each block where Kafka frames blocks in a section."""
+        """Call the library for each whole section, or for each block where Kafka frames blocks in a section."""
         if self.codec == Codec.GZIP:
             for section in self.sections:
                 zlib.decompress(section, 31)

@@ -266,7 +266,7 @@ def segment_findings(
 
 
 def look_ups(log: Log) -> dict[str, float]:
-    """Microseconds of a look-up by where it looks; offsets asked for once each, so that none is remembered."""
+    """Return the microseconds of a look-up by where it looks; no offset is asked for twice."""
     found = {}
     for where, at in (("the first segment", 0), ("a middle one", len(log.segments) // 2), ("the last", -1)):
         segment = log.segments[at]

@@ -33,7 +33,7 @@ SOURCES = tuple(contestant for contestant in CONTESTANTS if contestant.source !=
 
 @contextmanager
 def producing(broker: Broker, topic: str, rate: int) -> Iterator[None]:
-    """Records at a steady rate, from a thread, until the block ends."""
+    """Produce records at a steady rate, from a thread, until the block ends."""
     stop = threading.Event()
 
     def produce() -> None:

@@ -55,7 +55,7 @@ class Result(NamedTuple):
 
 
 def fill(broker: KafkalogBroker, topics: Topics, case: Case) -> str:
-    """A topic with the records of one run."""
+    """Make a topic with the records of one run."""
     topic = topics.create("from", PARTITIONS)
     values = [os.urandom(VALUE_BYTES) for _ in range(10_000)]
     with Producer({"bootstrap.servers": broker.bootstrap}) as producer:
@@ -67,7 +67,7 @@ def fill(broker: KafkalogBroker, topics: Topics, case: Case) -> str:
 
 
 def measure(spark: SparkSession, broker: KafkalogBroker, source: str, target: str, case: Case, mode: str) -> Result:
-    """One run."""
+    """Run a query once."""
     servers = {"kafka.bootstrap.servers": broker.bootstrap}
     options: dict[str, Any] = {**servers, "topic": target}
     if mode == "transactional":
@@ -123,7 +123,7 @@ def findings(results: Mapping[Case, Mapping[str, Sequence[Result]]]) -> list[Fin
 
 
 def show(found: dict[Case, dict[str, list[Result]]]) -> None:
-    """Medians over the runs, and what transactions add."""
+    """Print medians over the runs, and what transactions add."""
     lines = []
     for case, results in found.items():
         for field in Result._fields:

@@ -116,12 +116,12 @@ class Session:
         self.process = SparkProcess(contestant.name, "benchmarks.spark_job", directory, older.python(), jars)
 
     def run(self, job: str, load: Load, *, count: bool = False) -> float:
-        """Seconds of a job, or the rows that it sees."""
+        """Return the seconds of a job, or the rows that it sees."""
         order = {"job": job, "source": self.contestant.source, "topic": load.topic, "bootstrap": self._bootstrap}
         return float(self.process.ask(order | asdict(load) | {"count": count}))
 
     def measure(self, job: str, load: Load) -> Result:
-        """One run."""
+        """Run a job once, and measure it."""
         before = self.process.cpu_seconds()
         seconds = self.run(job, load)
         return Result(load.records / seconds / 1e6, (self.process.cpu_seconds() - before) / load.records * 1e6)
@@ -129,7 +129,7 @@ class Session:
 
 @contextmanager
 def sessions(contestants: Sequence[Contestant], brokers: Mapping[str, Broker]) -> Iterator[list[Session]]:
-    """A Spark for each contestant."""
+    """Start a Spark for each contestant."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="spark-read-")))
         started = []
@@ -233,7 +233,7 @@ def compete(competing: Sequence[Session], job: str, load: Load, runs: int, found
 
 
 def show(results: Results, names: Sequence[str]) -> None:
-    """Medians and ratios, above 1 where kafkalog is better."""
+    """Print medians, and ratios that are above 1 where kafkalog is better."""
     rivals = [name for name in names if not name.startswith("kafkalog")]
     ours = [name for name in names if name.startswith("kafkalog")]
     heading = [*names, *(f"{name} : {rival}" for rival in rivals for name in ours)]

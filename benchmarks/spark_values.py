@@ -44,7 +44,7 @@ TITLES = {
 
 
 def document(n: int) -> bytes:
-    """A record's value."""
+    """Make a record's value."""
     place = {"x": n % 1000, "y": -n % 77}
     at = f"2024-01-02T03:{n // 60 % 60:02d}:{n % 60:02d}.{n % 1000:03d}Z"
     found = {

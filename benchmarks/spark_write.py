@@ -86,7 +86,7 @@ class Result(NamedTuple):
 
 
 def make_rows(path: Path, rows: int) -> None:
-    """The Parquet file."""
+    """Make the Parquet file."""
     random = np.random.default_rng(1)
     schema = pa.schema([("key", pa.string()), ("value", pa.binary())])
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
@@ -101,7 +101,7 @@ def make_rows(path: Path, rows: int) -> None:
 
 @contextmanager
 def sparks(contestants: Sequence[Contestant], directory: Path) -> Iterator[dict[Contestant, SparkProcess]]:
-    """A Spark for each contestant."""
+    """Start a Spark for each contestant."""
     with ExitStack() as stack:
         python, jars = older.python(), older.connector()
         started = {}
@@ -113,7 +113,7 @@ def sparks(contestants: Sequence[Contestant], directory: Path) -> Iterator[dict[
 
 
 def measure(contestant: Contestant, spark: SparkProcess, broker: Broker, rows: Path, case: Case, count: int) -> Result:
-    """One run, into a topic of its own."""
+    """Run once, into a topic of its own."""
     topic = f"spark-write-{next(_numbers)}"
     broker.create_topic(topic, PARTITIONS)
     spark_before, broker_before = spark.cpu_seconds(), broker.cpu_seconds()
@@ -221,7 +221,7 @@ def _nowhere(spark: SparkProcess, rows: Path, count: int) -> float:
 
 
 def show(results: dict[Case, dict[str, list[Result]]], names: Sequence[str]) -> None:
-    """Medians and ratios, above 1 where kafkalog is better."""
+    """Print medians, and ratios that are above 1 where kafkalog is better."""
     ours = [name for name in names if name != CONNECTOR.name and CONNECTOR.name in names]
     heading = [*names, *(f"{name} : {CONNECTOR.name}" for name in ours)]
     titles = {"rate": "million rows/s", "cpu": "Spark CPU s / M rows", "broker_cpu": "broker CPU s / M rows"}

@@ -54,7 +54,7 @@ Results = dict[str, dict[str, list[float]]]
 def started(
     name: str, home: Path, overrides: Sequence[str], peer_config: Mapping[str, str] | None = None
 ) -> Iterator[tuple[Broker, float]]:
-    """A broker on `home`, and the seconds from its start to its first answer; stopped cleanly at the end.
+    """Start a broker on `home`, tell the seconds to its first answer, and stop it cleanly at the end.
 
     `overrides` are settings of ours, `peer_config` those of Apache Kafka.
     """
@@ -98,7 +98,7 @@ def start_times(name: str, root: Path, options: argparse.Namespace, results: Res
 
 
 def sizes(name: str, home: Path, options: argparse.Namespace, results: Results) -> None:
-    """Memory and CPU, without and with partitions, and a start with them; leaves `home` with the partitions."""
+    """Measure memory and CPU without and with partitions, and a start with them, which stay in `home`."""
     with started(name, home, options.override) as (broker, _):
         quiet(broker, "idle", results)
         began = time.perf_counter()
@@ -110,7 +110,7 @@ def sizes(name: str, home: Path, options: argparse.Namespace, results: Results) 
 
 
 def quiet(broker: Broker, state: str, results: Results) -> None:
-    """Let background work of the start end; then measure."""
+    """Wait for the end of the start's background work; then measure."""
     time.sleep(QUIET_S)
     before = broker.cpu_seconds()
     time.sleep(QUIET_S)
@@ -119,7 +119,7 @@ def quiet(broker: Broker, state: str, results: Results) -> None:
 
 
 def socket_latencies(broker: Broker, acks: int, records: int) -> list[float]:
-    """Seconds of each exchange."""
+    """Return the seconds of each exchange."""
     topic = f"latency-{acks}"
     broker.create_topic(topic, 1)
     request = produce_request(topic, {0: batch([b"x" * 100])}, acks=acks)
@@ -149,7 +149,7 @@ def socket_latencies(broker: Broker, acks: int, records: int) -> list[float]:
 
 
 def client_latencies(broker: Broker, records: int) -> list[float]:
-    """Seconds from produce() to the delivery report, through librdkafka."""
+    """Return the seconds from produce() to the delivery report, through librdkafka."""
     topic = "latency-client"
     broker.create_topic(topic, 1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": 1, "linger.ms": 0, "log_level": 3})

@@ -23,14 +23,14 @@ SHARED = (".log", ".index", ".timeindex")
 
 
 def template(batch_bytes: int) -> bytes:
-    """A batch of 1,000-byte records of about so many bytes."""
+    """Make a batch of 1,000-byte records of about so many bytes."""
     count = max(1, batch_bytes // (VALUE_BYTES + 10))
     value = os.urandom(VALUE_BYTES)
     return bytes(encode_batch([Record(i, NOW_MS, None, value, ()) for i in range(count)]))
 
 
 def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_bytes: int = 1 << 30) -> int:
-    """Fill ``directory``, named topic-partition, with ``total`` bytes of batches; the log end offset."""
+    """Fill ``directory``, named topic-partition, with ``total`` bytes of batches; return the log end offset."""
     loader.load_validation()
     log = Log.open(directory, LogConfig(segment_bytes=segment_bytes), clean=True, now_ms=NOW_MS)
     buffer = bytearray(template(batch_bytes))
@@ -62,7 +62,7 @@ def _is_last(path: Path, directory: Path) -> bool:
 
 
 def drop_from_cache(directory: Path) -> None:
-    """Have the kernel forget the segments' pages; what has not been written to the device is written first."""
+    """Write the segments to the device, and have the kernel forget their pages."""
     os.sync()
     for path in directory.glob("*.log"):
         fd = os.open(path, os.O_RDONLY)
@@ -73,12 +73,12 @@ def drop_from_cache(directory: Path) -> None:
 
 
 def second_base_offset(directory: Path) -> int:
-    """Where the first segment ends."""
+    """Return the offset at which the first segment ends."""
     return sorted(int(path.stem) for path in directory.glob("*.log"))[1]
 
 
 def read_first_segment(directory: Path) -> None:
-    """Have the first segment in memory."""
+    """Read the first segment, so that it lies in memory."""
     with min(directory.glob("*.log")).open("rb", buffering=0) as file:
         while file.read(1 << 20):
             pass

@@ -40,7 +40,7 @@ class Broker:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """User and system CPU time so far of the process, the children it has and those that ended."""
+        """Return the user and system CPU time so far of the process, the children it has and those that ended."""
         process = psutil.Process(self.pid)
         own = process.cpu_times()
         total: float = own.user + own.system + own.children_user + own.children_system
@@ -50,12 +50,12 @@ class Broker:
         return total
 
     def resident_bytes(self) -> int:
-        """Resident memory of the process and its children."""
+        """Return the resident memory of the process and its children."""
         process = psutil.Process(self.pid)
         return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
 
     def admin(self) -> AdminClient:
-        """An admin client."""
+        """Make an admin client."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
 
     def create_topic(self, topic: str, partitions: int) -> None:
@@ -72,7 +72,7 @@ class Broker:
             time.sleep(0.02)
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
-        """The partitions' end offsets."""
+        """Return the partitions' end offsets."""
         wanted = {TopicPartition(topic, number): _LATEST for number in range(partitions)}
         # The client has to live until it has answered.
         admin = self.admin()
@@ -86,7 +86,7 @@ class Broker:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of every benchmark that runs brokers."""
+    """Add the options of every benchmark that runs brokers."""
     parser.add_argument("--brokers", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME", help=f"of {NAMES}")
     parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
     parser.add_argument(

@@ -77,7 +77,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Nothing: no more will come."""
+        """Do nothing: no more rows will come."""
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"rows": self._records}
@@ -86,7 +86,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
         return self.shares()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to keep."""
+        """Do nothing: there is nothing to keep."""
 
 
 class Ceiling(DataSource):

@@ -26,9 +26,9 @@ DASHES = ("-", "--", ":", "-.")
 
 
 def draw(path: Path, points: Sequence[Point]) -> None:
-    """A panel a job and size of value: rows/s against partitions, a colour a contestant, a dash a codec.
+    """Draw a panel for each job and size of value: rows/s against partitions, in colours for contestants.
 
-    The scale of rows is logarithmic, and one for all panels.
+    Dashes stand for codecs. The scale of rows is logarithmic, and one for all panels.
     """
     import matplotlib
 
@@ -82,7 +82,7 @@ class Panel:
 
 
 def draw_panels(path: Path, panels: Sequence[Panel]) -> None:
-    """The panels side by side."""
+    """Draw the panels side by side."""
     import matplotlib
 
     matplotlib.use("Agg")

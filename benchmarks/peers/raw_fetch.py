@@ -28,12 +28,12 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 def drain(bootstrap: str, topic: str, ends: Sequence[int]) -> int:
-    """Fetch every partition to its end, one request in flight, 1 MiB at most each; bytes of record batches."""
+    """Fetch every partition to its end, one request of 1 MiB in flight; return the bytes of record batches."""
     return sum(sum(stream(bootstrap, topic, partition, end)) for partition, end in enumerate(ends))
 
 
 def stream(bootstrap: str, topic: str, partition: int, end: int) -> Iterator[int]:
-    """Fetch a partition to its end in the same way; bytes of record batches of each answer."""
+    """Fetch a partition to its end in the same way; yield the bytes of record batches of each answer."""
     host, _, port = bootstrap.rpartition(":")
     buffer = bytearray(MAX_BYTES + (1 << 20))
     offset = 0
@@ -75,7 +75,7 @@ def _read(sock: socket.socket, view: memoryview) -> None:
 
 
 def _next_offset(records: memoryview, offset: int) -> int:
-    """After the last whole batch."""
+    """Return the offset after the last whole batch."""
     at = 0
     while at + 61 <= len(records):
         base, length = _BATCH_HEAD.unpack_from(records, at)

@@ -26,7 +26,7 @@ def machine() -> str:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A markdown table, its columns padded so that it reads as text too; all but the first right-aligned."""
+    """Make a Markdown table that reads as text, too: columns are padded, all but the first right-aligned."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(header))]
     lines = [
@@ -40,12 +40,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median; of nothing, not a number."""
+    """Return the median; of nothing, not a number."""
     return statistics.median(values) if values else float("nan")
 
 
 def compare(case: str, results: Mapping[str, Sequence[float]], form: str = ",.0f") -> list[str]:
-    """A row: the case, each broker's median, and ours divided by each peer's."""
+    """Make a row: the case, each broker's median, and ours divided by each peer's."""
     medians = {name: median(values) for name, values in results.items()}
     row = [case, *(format(value, form) for value in medians.values())]
     if OURS in medians:
@@ -54,6 +54,6 @@ def compare(case: str, results: Mapping[str, Sequence[float]], form: str = ",.0f
 
 
 def header(what: str, names: Sequence[str]) -> list[str]:
-    """The header of a table of `compare` rows."""
+    """Make the header of a table of `compare` rows."""
     ratios = [f"÷ {name}" for name in names if name != OURS] if OURS in names else []
     return [what, *names, *ratios]

@@ -39,7 +39,7 @@ class SparkProcess:
         return self._process.pid
 
     def ask(self, order: Mapping[str, Any]) -> Any:
-        """The answer to an order; RuntimeError with the process's last words where it ended instead."""
+        """Return the answer to an order; RuntimeError with the process's last words where it ended instead."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")
@@ -51,7 +51,7 @@ class SparkProcess:
         return json.loads(answer)
 
     def cpu_seconds(self) -> float:
-        """User and system CPU time so far of driver, JVM and Python workers, those that have ended included."""
+        """Return the user and system CPU time so far of driver, JVM and Python workers, ended ones included."""
         root = psutil.Process(self._process.pid)
         total = 0.0
         for process in (root, *root.children(recursive=True)):
@@ -61,7 +61,7 @@ class SparkProcess:
         return total
 
     def close(self) -> None:
-        """Have it end; kill it if it does not."""
+        """Ask the process to end; kill it if it does not."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
