@@ -59,7 +59,7 @@ class Outcome:
         return self.name, self.variant, self.peer_name
 
 
-def measured(finding: Finding, *, date: str, machine: str, commit: str, variant: str | None = None) -> Outcome:
+def measured(finding: Finding, *, date: str, machine: str, commit: str | None, variant: str | None = None) -> Outcome:
     """Say when, where and with what a finding was measured."""
     return Outcome(**asdict(finding), date=date, machine=machine, commit=commit, variant=variant)
 

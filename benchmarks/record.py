@@ -29,12 +29,17 @@ MADE = ("benchmarks/results", "docs/performance.md", "docs/images/performance.sv
 """What a recording and the page's generator write: recordings before this one have changed no code."""
 
 
-def commit() -> str:
-    """Return the revision of the repository; it ends with ``+`` where files differ from it that are not results."""
-    shown = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=True).stdout.strip()
+def commit() -> str | None:
+    """Return the revision of the repository, or None outside of one.
+
+    It ends with ``+`` where files differ from it that are not results.
+    """
+    shown = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
+    if shown.returncode:
+        return None
     others = [f":(top,exclude){path}" for path in MADE]
     differs = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", ":(top)", *others], check=False).returncode
-    return shown + ("+" if differs else "")
+    return shown.stdout.strip() + ("+" if differs else "")
 
 
 def run(name: str, options: Sequence[str]) -> list[Finding]:
@@ -44,7 +49,7 @@ def run(name: str, options: Sequence[str]) -> list[Finding]:
 
 
 def save(
-    benchmark: str, findings: Sequence[Finding], directory: Path, *, commit: str, date: str, machine: str,
+    benchmark: str, findings: Sequence[Finding], directory: Path, *, commit: str | None, date: str, machine: str,
     title: str | None = None, variant: str | None = None,
 ) -> Path:  # fmt: skip
     """Put findings in the place of the results of the same cases, and return the file's path."""
@@ -77,12 +82,15 @@ def main(words: Sequence[str] | None = None) -> int:
     known, options = arguments(words)
     known.results.mkdir(parents=True, exist_ok=True)
     # What was loaded is what was measured, whatever happens to the files meanwhile.
-    began = {"commit": commit(), "date": datetime.date.today().isoformat(), "machine": report.machine()}
+    revision, date, machine = commit(), datetime.date.today().isoformat(), report.machine()
     findings = run(known.name, options)
     if not findings:
         print(f"benchmarks.{known.name} hands over no results; nothing was saved", file=sys.stderr)
         return 1
-    path = save(known.name, findings, known.results, title=known.title, variant=known.variant, **began)
+    path = save(
+        known.name, findings, known.results, commit=revision, date=date, machine=machine,
+        title=known.title, variant=known.variant,
+    )  # fmt: skip
     print(f"{len(findings)} results in {path}", file=sys.stderr)
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,29 @@ def test_a_benchmark_without_results_leaves_the_file_as_it_is(
     assert record.main(["stalls", "--only", "no such request", "--results", str(tmp_path)]) == 1
     assert path.read_bytes() == before
     assert "hands over no results" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("processes")
+def test_the_revision_says_whether_other_files_than_results_differ(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert record.commit() is None
+    made, other = tmp_path / record.MADE[0] / "produce.json", tmp_path / "produce.py"
+    made.parent.mkdir(parents=True)
+    for path in (made, other):
+        path.write_text("first")
+    identity = ["-c", "user.name=a", "-c", "user.email=a@localhost"]
+    for words in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message=first"]):
+        subprocess.run(["git", *words], check=True)
+    first = record.commit()
+    assert first is not None
+    assert not first.endswith("+")
+    made.write_text("second")
+    assert record.commit() == first
+    other.write_text("second")
+    assert record.commit() == first + "+"
 
 
 def test_options_go_to_the_benchmark_as_they_are() -> None:
