@@ -24,6 +24,7 @@ from pathlib import Path
 from benchmarks.findings import Finding
 from benchmarks.outcomes import RESULTS, Outcomes, measured
 from benchmarks.peers import report
+from benchmarks.peers.brokers import stop_when_told
 
 MADE = ("benchmarks/results", "docs/performance.md", "docs/images/performance.svg")
 """What a recording and the page's generator write: recordings before this one have changed no code."""
@@ -96,4 +97,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    stop_when_told()
     sys.exit(main())

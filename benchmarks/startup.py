@@ -32,7 +32,7 @@ from confluent_kafka import Producer
 
 from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
-from benchmarks.peers.brokers import APACHE, OURS, PEERS, Broker, add_options
+from benchmarks.peers.brokers import APACHE, OURS, PEERS, Broker, add_options, stop_when_told
 from kafkalog.protocol.codec import encode_request
 from peers import kafka, probe
 from peers.process import Process, free_port
@@ -43,6 +43,8 @@ START_DEADLINE_S = 120.0
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 PARTITIONS = 1000
 QUIET_S = 10.0
+QUICK_QUIET_S = 2.0
+QUICK_PARTITIONS = 100
 RECORDS = 10_000
 WARM_UP = 5_000
 PRODUCE_VERSION = 7
@@ -100,21 +102,22 @@ def start_times(name: str, root: Path, options: argparse.Namespace, results: Res
 def sizes(name: str, home: Path, options: argparse.Namespace, results: Results) -> None:
     """Measure memory and CPU without and with partitions, and a start with them, which stay in `home`."""
     with started(name, home, options.override) as (broker, _):
-        quiet(broker, "idle", results)
+        seconds = QUICK_QUIET_S if options.quick else QUIET_S
+        quiet(broker, "idle", seconds, results)
         began = time.perf_counter()
         broker.create_topic("many", options.partitions)
         results[f"create {options.partitions:,} partitions, s"][name].append(time.perf_counter() - began)
-        quiet(broker, f"{options.partitions:,} partitions", results)
+        quiet(broker, f"{options.partitions:,} partitions", seconds, results)
     with started(name, home, options.override) as (_, spent):
         results[f"start, {options.partitions:,} partitions, s"][name].append(spent)
 
 
-def quiet(broker: Broker, state: str, results: Results) -> None:
+def quiet(broker: Broker, state: str, seconds: float, results: Results) -> None:
     """Wait for the end of the start's background work; then measure."""
-    time.sleep(QUIET_S)
+    time.sleep(seconds)
     before = broker.cpu_seconds()
-    time.sleep(QUIET_S)
-    results[f"CPU, {state}, % of a core"][broker.name].append((broker.cpu_seconds() - before) / QUIET_S * 100)
+    time.sleep(seconds)
+    results[f"CPU, {state}, % of a core"][broker.name].append((broker.cpu_seconds() - before) / seconds * 100)
     results[f"resident memory, {state}, MB"][broker.name].append(broker.resident_bytes() / 1e6)
 
 
@@ -193,12 +196,13 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm-only", action="store_true", help="leave the kernel's page cache alone")
     options = parser.parse_args(words)
     if options.quick:
-        options.runs = 1
+        options.runs, options.partitions = 1, min(options.partitions, QUICK_PARTITIONS)
     return options
 
 
 def main(words: Sequence[str] | None = None) -> list[Finding]:
     """Measure and print one table. One broker runs at a time; repetitions go round the brokers; return the results."""
+    stop_when_told()
     options = arguments(words)
     results: Results = defaultdict(lambda: defaultdict(list))
     with tempfile.TemporaryDirectory(prefix="kafkalog-bench-", dir=options.dir) as directory:
