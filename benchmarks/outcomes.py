@@ -34,6 +34,7 @@ class Outcome:
         origin: ``measured`` by `benchmarks.record`, or ``as published`` in the README before there were result files.
         machine: cores, processor, memory, operating system and Python.
         commit: the revision of kafkalog that was measured, or None where it was not recorded.
+        options: the options that the benchmark was given, as on a command line; None where they are not known.
         variant: what sets the run apart from the benchmark's usual one, or None for that one.
         correction: the ratio that a later measurement found, until it replaces this one.
     """
@@ -50,6 +51,7 @@ class Outcome:
     origin: str = MEASURED
     machine: str
     commit: str | None = None
+    options: str | None = None
     variant: str | None = None
     correction: str | None = None
 
@@ -59,9 +61,19 @@ class Outcome:
         return self.name, self.variant, self.peer_name
 
 
-def measured(finding: Finding, *, date: str, machine: str, commit: str | None, variant: str | None = None) -> Outcome:
-    """Say when, where and with what a finding was measured."""
-    return Outcome(**asdict(finding), date=date, machine=machine, commit=commit, variant=variant)
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """When, where and with what the findings of one run were measured; the fields are those of `Outcome`."""
+
+    date: str
+    machine: str
+    commit: str | None = None
+    options: str | None = None
+    variant: str | None = None
+
+    def of(self, finding: Finding) -> Outcome:
+        """Make the result of a finding."""
+        return Outcome(**asdict(finding), **asdict(self))
 
 
 @dataclass(frozen=True)

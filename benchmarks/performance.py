@@ -112,7 +112,7 @@ def _row(outcome: Outcome) -> str:
         "–" if outcome.peer is None else f"{shown(outcome.peer, outcome.unit)} ({outcome.peer_name})",
         ratio,
         when + runs,
-        f"{outcome.machine}; `{outcome.commit}`" if outcome.commit else outcome.machine,
+        "; ".join([outcome.machine, *(f"`{each}`" for each in (outcome.commit, outcome.options) if each)]),
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -120,7 +120,7 @@ def _row(outcome: Outcome) -> str:
 def section(found: Outcomes) -> str:
     """Make the section of one benchmark."""
     lines = [f"## {found.title}", "", f"`python -m benchmarks.{found.benchmark}`", ""]
-    lines += ["| case | kafkalog | peer | ratio | date | machine, commit |", "|--|--:|--:|--:|--|--|"]
+    lines += ["| case | kafkalog | peer | ratio | date | machine, commit, options |", "|--|--:|--:|--:|--|--|"]
     return "\n".join([*lines, *(_row(outcome) for outcome in found.results)]) + "\n"
 
 

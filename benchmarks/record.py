@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.findings import Finding
-from benchmarks.outcomes import RESULTS, Outcomes, measured
+from benchmarks.outcomes import RESULTS, Outcomes, Recording
 from benchmarks.peers import report
 from benchmarks.peers.brokers import stop_when_told
 
@@ -50,14 +51,12 @@ def run(name: str, options: Sequence[str]) -> list[Finding]:
 
 
 def save(
-    benchmark: str, findings: Sequence[Finding], directory: Path, *, commit: str | None, date: str, machine: str,
-    title: str | None = None, variant: str | None = None,
-) -> Path:  # fmt: skip
+    benchmark: str, findings: Sequence[Finding], directory: Path, recording: Recording, title: str | None = None
+) -> Path:
     """Put findings in the place of the results of the same cases, and return the file's path."""
     path = directory / f"{benchmark}.json"
     before = Outcomes.load(path) if path.exists() else Outcomes(benchmark, benchmark, [])
-    results = [measured(each, date=date, machine=machine, commit=commit, variant=variant) for each in findings]
-    updated = before.updated(results)
+    updated = before.updated([recording.of(each) for each in findings])
     return Outcomes(benchmark, title or before.title, updated.results).save(directory)
 
 
@@ -83,15 +82,18 @@ def main(words: Sequence[str] | None = None) -> int:
     known, options = arguments(words)
     known.results.mkdir(parents=True, exist_ok=True)
     # What was loaded is what was measured, whatever happens to the files meanwhile.
-    revision, date, machine = commit(), datetime.date.today().isoformat(), report.machine()
+    recording = Recording(
+        date=datetime.date.today().isoformat(),
+        machine=report.machine(),
+        commit=commit(),
+        options=shlex.join(options),
+        variant=known.variant,
+    )
     findings = run(known.name, options)
     if not findings:
         print(f"benchmarks.{known.name} hands over no results; nothing was saved", file=sys.stderr)
         return 1
-    path = save(
-        known.name, findings, known.results, commit=revision, date=date, machine=machine,
-        title=known.title, variant=known.variant,
-    )  # fmt: skip
+    path = save(known.name, findings, known.results, recording, known.title)
     print(f"{len(findings)} results in {path}", file=sys.stderr)
     return 0
 

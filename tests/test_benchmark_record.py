@@ -11,9 +11,10 @@ import pytest
 
 from benchmarks import performance, record
 from benchmarks.findings import HIGHER, LOWER, Finding, compared
-from benchmarks.outcomes import MEASURED, PUBLISHED, RESULTS, Outcome, Outcomes, load_all, measured
+from benchmarks.outcomes import MEASURED, PUBLISHED, RESULTS, Outcome, Outcomes, Recording, load_all
 
-WHEN = {"date": "2026-12-01", "machine": "8 cores", "commit": "abc"}
+WHEN = Recording(date="2026-12-01", machine="8 cores", commit="abc", options="--runs 3")
+ON_TMPFS = replace(WHEN, variant="on tmpfs")
 FOUND = Finding(
     name="100 B", unit="records/s", better=HIGHER, ours=1000, peer=500, peer_name="Apache Kafka 4.3.1", ratio=2, runs=3
 )
@@ -21,28 +22,29 @@ FOUND = Finding(
 
 def published(finding: Finding, variant: str | None = None) -> Outcome:
     old = replace(finding, ours=1, ratio=0.002, runs=None)
-    outcome = measured(old, date="2026-01-01", machine="2 cores", commit="none", variant=variant)
-    return replace(outcome, origin=PUBLISHED, commit=None, correction="wrong")
+    outcome = Recording(date="2026-01-01", machine="2 cores", variant=variant).of(old)
+    return replace(outcome, origin=PUBLISHED, correction="wrong")
 
 
 def test_a_recording_takes_the_place_of_the_same_case_alone(tmp_path: Path) -> None:
     other = replace(FOUND, name="1 KB")
     before = [published(FOUND), published(other), published(FOUND, "on tmpfs")]
     Outcomes("produce", "Produce", before).save(tmp_path)
-    path = record.save("produce", [FOUND], tmp_path, **WHEN)
+    path = record.save("produce", [FOUND], tmp_path, WHEN)
     after = Outcomes.load(path)
     assert after.title == "Produce"
     assert after.results[1:] == before[1:]
     new = after.results[0]
     assert (new.ours, new.ratio, new.runs, new.origin, new.correction) == (1000, 2, 3, MEASURED, None)
-    assert (new.date, new.machine, new.commit) == ("2026-12-01", "8 cores", "abc")
+    assert (new.date, new.machine, new.commit, new.options) == ("2026-12-01", "8 cores", "abc", "--runs 3")
+    assert "| 2026-12-01, 3 runs | 8 cores; `abc`; `--runs 3` |" in performance.section(after)
 
 
 def test_a_new_case_stands_beside_others_of_its_name(tmp_path: Path) -> None:
     other = replace(FOUND, name="1 KB")
     Outcomes("produce", "Produce", [published(FOUND), published(other)]).save(tmp_path)
     third, new = replace(FOUND, peer_name="Apache Kafka 3.9.2"), replace(FOUND, name="10 KB")
-    path = record.save("produce", [new, third], tmp_path, **WHEN)
+    path = record.save("produce", [new, third], tmp_path, WHEN)
     assert [(each.name, each.peer_name) for each in Outcomes.load(path).results] == [
         ("100 B", "Apache Kafka 4.3.1"),
         ("100 B", "Apache Kafka 3.9.2"),
@@ -52,9 +54,9 @@ def test_a_new_case_stands_beside_others_of_its_name(tmp_path: Path) -> None:
 
 
 def test_a_variant_stays_beside_the_usual_run(tmp_path: Path) -> None:
-    record.save("produce", [FOUND], tmp_path, title="Produce", **WHEN)
-    record.save("produce", [replace(FOUND, ours=7)], tmp_path, variant="on tmpfs", **WHEN)
-    path = record.save("produce", [replace(FOUND, ours=9)], tmp_path, variant="on tmpfs", **WHEN)
+    record.save("produce", [FOUND], tmp_path, WHEN, "Produce")
+    record.save("produce", [replace(FOUND, ours=7)], tmp_path, ON_TMPFS)
+    path = record.save("produce", [replace(FOUND, ours=9)], tmp_path, ON_TMPFS)
     found = Outcomes.load(path)
     assert [(each.variant, each.ours) for each in found.results] == [(None, 1000), ("on tmpfs", 9)]
     assert "| 100 B, on tmpfs | 9 records/s |" in performance.section(found)
@@ -63,7 +65,7 @@ def test_a_variant_stays_beside_the_usual_run(tmp_path: Path) -> None:
 def test_a_ratio_below_one_is_better_where_less_is_better() -> None:
     [found] = compared("CPU", "s", {"kafkalog": [5.0], "Kafka": [20.0]}, {"Kafka": "Apache Kafka"}, better=LOWER)
     assert found.ratio == 0.25
-    assert performance.advantage(measured(found, **WHEN)) == 4
+    assert performance.advantage(WHEN.of(found)) == 4
 
 
 @pytest.mark.usefixtures("processes")
@@ -73,14 +75,14 @@ def test_a_benchmark_s_results_are_recorded_as_it_returns_them(tmp_path: Path) -
     assert {"encode Metadata v12 response, 1,000 partitions", "decode Fetch v17 request"} <= {
         each.name for each in found.results
     }
-    assert all(each.unit == "µs" and each.better == LOWER and each.commit for each in found.results)
+    assert all((each.unit, each.better, each.options) == ("µs", LOWER, "--quick") for each in found.results)
 
 
 @pytest.mark.usefixtures("processes")
 def test_a_benchmark_without_results_leaves_the_file_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = record.save("stalls", [FOUND], tmp_path, **WHEN)
+    path = record.save("stalls", [FOUND], tmp_path, WHEN)
     before = path.read_bytes()
     assert record.main(["stalls", "--only", "no such request", "--results", str(tmp_path)]) == 1
     assert path.read_bytes() == before
@@ -141,7 +143,7 @@ def test_a_recorded_case_of_the_chart_keeps_its_bar(tmp_path: Path, capsys: pyte
         each.save(tmp_path)
     chosen = json.loads(performance.BARS.read_text())[0]
     finding = replace(FOUND, name=chosen["case"], better=LOWER, ratio=0.125)
-    record.save(chosen["benchmark"], [finding], tmp_path, **WHEN)
+    record.save(chosen["benchmark"], [finding], tmp_path, WHEN)
     bars = performance.bars(list(load_all(tmp_path)))
     assert (bars[0].label, bars[0].times) == (chosen["label"], 8)
     assert capsys.readouterr().err == ""
@@ -150,4 +152,4 @@ def test_a_recorded_case_of_the_chart_keeps_its_bar(tmp_path: Path, capsys: pyte
 def test_the_page_tells_of_the_correction_for_as_long_as_a_row_carries_it() -> None:
     old = Outcomes("produce", "Produce", [published(FOUND)])
     assert "**Known correction.**" in performance.render([old])
-    assert "correction" not in performance.render([old.updated([measured(FOUND, **WHEN)])])
+    assert "correction" not in performance.render([old.updated([WHEN.of(FOUND)])])
