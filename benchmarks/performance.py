@@ -36,7 +36,7 @@ here, and the rates from your own machine.
 The **ratio** is kafkalog's figure divided by the peer's. The sign tells which side is better: ▲ kafkalog, ▼ the peer,
 ＝ neither, within 5 %.
 
-Rows marked *as published* come from README.md as it was on that date. They were taken on several days, on machines
+Results *as published* come from README.md as it was on that date. They were taken on several days, on machines
 with two cores; the number of runs, the exact machine and the commit were not recorded. These had the machine to
 themselves: produce (1.5 M records a run), transactions, the Python clients, exactly once out of Spark, kcat and fetch
 of 1 KB, Spark by partitions, load, JSON, 10,000 partitions, compaction and the cold reader. The others ran beside
@@ -100,28 +100,43 @@ def _sign(outcome: Outcome) -> str:
     return " ＝" if abs(times - 1) <= 0.0501 else " ▲" if times > 1 else " ▼"
 
 
-def _row(outcome: Outcome) -> str:
+def _run(outcome: Outcome) -> str:
+    """Tell when and with what a result was measured."""
+    runs = None if outcome.runs is None else f"{outcome.runs} run{'s' * (outcome.runs != 1)}"
+    words = [
+        f"{outcome.date}, {PUBLISHED}" if outcome.origin == PUBLISHED else outcome.date,
+        *(each for each in (runs, outcome.machine) if each),
+        *(f"`{each}`" for each in (outcome.commit, outcome.options) if each),
+    ]
+    return "; ".join(words)
+
+
+def _row(outcome: Outcome, run: str | None) -> str:
     ratio = "–" if outcome.ratio is None else shown(outcome.ratio) + _sign(outcome)
     if outcome.correction:
         ratio += f" ({outcome.correction})"
-    when = f"{outcome.date}, {PUBLISHED}" if outcome.origin == PUBLISHED else outcome.date
-    runs = "" if outcome.runs is None else f", {outcome.runs} runs"
     cells = [
         outcome.name if outcome.variant is None else f"{outcome.name}, {outcome.variant}",
         shown(outcome.ours, outcome.unit),
         "–" if outcome.peer is None else f"{shown(outcome.peer, outcome.unit)} ({outcome.peer_name})",
         ratio,
-        when + runs,
-        "; ".join([outcome.machine, *(f"`{each}`" for each in (outcome.commit, outcome.options) if each)]),
+        *([] if run is None else [run]),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
 def section(found: Outcomes) -> str:
-    """Make the section of one benchmark."""
+    """Make the section of one benchmark: a table, and the run that it is of; several runs are numbered."""
+    runs = list(dict.fromkeys(_run(outcome) for outcome in found.results))
+    numbers = {run: f"{at}" for at, run in enumerate(runs, 1)} if len(runs) > 1 else {}
     lines = [f"## {found.title}", "", f"`python -m benchmarks.{found.benchmark}`", ""]
-    lines += ["| case | kafkalog | peer | ratio | date | machine, commit, options |", "|--|--:|--:|--:|--|--|"]
-    return "\n".join([*lines, *(_row(outcome) for outcome in found.results)]) + "\n"
+    if numbers:
+        lines += ["| case | kafkalog | peer | ratio | run |", "|--|--:|--:|--:|--:|"]
+    else:
+        lines += ["| case | kafkalog | peer | ratio |", "|--|--:|--:|--:|"]
+    lines += [_row(outcome, numbers.get(_run(outcome))) for outcome in found.results]
+    lines += ["", *(f"{number}. {run}" for run, number in numbers.items())] if numbers else ["", *runs]
+    return "\n".join(lines) + "\n"
 
 
 def render(everything: Sequence[Outcomes]) -> str:

@@ -37,7 +37,12 @@ def test_a_recording_takes_the_place_of_the_same_case_alone(tmp_path: Path) -> N
     new = after.results[0]
     assert (new.ours, new.ratio, new.runs, new.origin, new.correction) == (1000, 2, 3, MEASURED, None)
     assert (new.date, new.machine, new.commit, new.options) == ("2026-12-01", "8 cores", "abc", "--runs 3")
-    assert "| 2026-12-01, 3 runs | 8 cores; `abc`; `--runs 3` |" in performance.section(after)
+    page = performance.section(after).splitlines()
+    assert "| 100 B | 1 K records/s | 500 records/s (Apache Kafka 4.3.1) | 2 ▲ | 1 |" in page
+    assert page[-2:] == [
+        "1. 2026-12-01; 3 runs; 8 cores; `abc`; `--runs 3`",
+        "2. 2026-01-01, as published; 2 cores",
+    ]
 
 
 def test_a_new_case_stands_beside_others_of_its_name(tmp_path: Path) -> None:
