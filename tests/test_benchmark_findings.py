@@ -15,6 +15,7 @@ from benchmarks import (
     consume,
     consumer,
     load,
+    log,
     metrics,
     produce,
     producer_client,
@@ -302,6 +303,19 @@ def test_a_broker_that_died_of_a_request_has_no_result() -> None:
 def test_a_scrape_has_a_result_for_each_number_of_partitions() -> None:
     found = of_metrics()
     assert named(found, "produce p99 while scraped, 1,000 partitions", None).ours == 5
+
+
+def test_costs_of_the_log_are_results_in_the_unit_of_their_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    costs = log.Costs()
+    costs.add("append", 2e-6, size=1000)
+    costs.add("  beyond writing", 1e-6, of="append: ")
+    costs.add("flush", 0.5, unit="ms")
+    assert [(each.name, each.ours, each.unit) for each in costs.found] == [
+        ("append", 2, "µs"),
+        ("append: beyond writing", 1, "µs"),
+        ("flush", 500, "ms"),
+    ]
+    assert "500 MB/s" in capsys.readouterr().out
 
 
 def test_a_contestant_that_was_left_out_is_no_peer() -> None:
