@@ -86,7 +86,7 @@ class Case:
 
 
 def frame(key: ApiKey, version: int, body: bytes, *, tags: bytes = b"\0") -> bytes:
-    """A request with a flexible header."""
+    """Encode a request with a flexible header."""
     head = struct.pack(">hhih", key, version, 1, len(CLIENT)) + CLIENT.encode() + tags
     return struct.pack(">i", len(head) + len(body)) + head + body
 
