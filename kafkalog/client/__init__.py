@@ -8,20 +8,15 @@
 What all of them use:
 
 - `config`               Kafka's client properties; `types` values given and taken; `errors` what can go wrong
-- `connection`           one socket to one broker; `security` its TLS
-- `cluster`              metadata, a connection to each broker, retries; `outage` logs once that no broker answers
+- `cluster`              metadata, a connection to each broker, retries
+- `network`              connections to brokers, their TLS, and what is logged while no broker answers
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
-- `transaction_requests` the requests of a transaction; `transaction_errors` what is left to do when one fails
-- `retry`                tries again until a deadline; `closing` closes at the end of a ``with`` block; `waker` ends a
-                         wait on sockets
+- `transactions`         the requests of a transaction, and what is left to do when one fails
+- `retry`                tries again until a deadline; `closing` closes at the end of a ``with`` block
 
 Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets
 are moved to.
-
-Public paths up to version 0.1 of what is in `admin` now:
-
-- `group_admin`, `quota_admin`, `replica_admin`, `transactions_admin`
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from uuid import UUID
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.config import Address, ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, about
-from kafkalog.client.outage import Outage
+from kafkalog.client.network.connection import Connection
+from kafkalog.client.network.outage import Outage
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

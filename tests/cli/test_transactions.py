@@ -19,7 +19,7 @@ from kafkalog.client.admin.transactions import (
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.transaction_errors import AbortableTransactionError, FencedError
+from kafkalog.client.transactions.errors import AbortableTransactionError, FencedError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,

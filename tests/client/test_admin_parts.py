@@ -1,8 +1,6 @@
-"""`Admin` has a part for each subject, and public import paths stay."""
+"""`Admin` has a part for each subject."""
 
 from __future__ import annotations
-
-from importlib import import_module
 
 import pytest
 
@@ -21,16 +19,3 @@ def test_the_parts_share_the_connections() -> None:
 @pytest.mark.parametrize("name", admin.__all__)
 def test_every_exported_name_can_be_imported(name: str) -> None:
     assert getattr(admin, name) is not None
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("group_admin", "GroupAdmin"),
-        ("quota_admin", "QuotaAdmin"),
-        ("replica_admin", "ReplicaAdmin"),
-        ("transactions_admin", "TransactionsAdmin"),
-    ],
-)
-def test_public_paths_of_version_0_1_stay(module: str, name: str) -> None:
-    assert getattr(import_module(f"kafkalog.client.{module}"), name) is getattr(admin, name)

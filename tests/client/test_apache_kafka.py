@@ -21,10 +21,10 @@ from kafkalog.client.admin import Admin, ConfigChange, ConfigResource, NewTopic
 from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
+from kafkalog.client.network.connection import Connection
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, TopicAlreadyExistsError

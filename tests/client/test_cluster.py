@@ -14,8 +14,8 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, InvalidResponseError
+from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES, Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import (
     AuthenticationError,
     ClientTimeoutError,
@@ -20,6 +19,7 @@ from kafkalog.client.errors import (
     InvalidResponseError,
     is_retriable,
 )
+from kafkalog.client.network.connection import Connection
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -13,15 +13,15 @@ import pytest
 from kafkalog.client.cluster import Cluster, PartitionMetadata, TopicMetadata
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
-from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.batches.batch import ProducerBatch
+from kafkalog.client.producer.batches.encoded_batch import EncodedBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded_batch import EncodedBatch
 from kafkalog.client.producer.sender.sender import Sender
 from kafkalog.client.producer.sender.sequences import MAX_EPOCH
 from kafkalog.client.producer.sender.topic_metadata import Topics, TopicState
-from kafkalog.client.producer.transaction_manager import State
-from kafkalog.client.transaction_errors import AbortableTransactionError
-from kafkalog.client.transaction_requests import ProducerIdentity
+from kafkalog.client.producer.transactions.transaction_manager import State
+from kafkalog.client.transactions.errors import AbortableTransactionError
+from kafkalog.client.transactions.requests import ProducerIdentity
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import Record, encode_batch

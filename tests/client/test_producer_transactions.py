@@ -17,8 +17,8 @@ from kafkalog.client.admin.group_offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import TransactionAbortedError, TransactionStateError
-from kafkalog.client.transaction_errors import AbortableTransactionError, FatalTransactionError, FencedError
-from kafkalog.client.transaction_requests import ProducerIdentity, TransactionRequests, end_transaction
+from kafkalog.client.transactions.errors import AbortableTransactionError, FatalTransactionError, FencedError
+from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests, end_transaction
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.records.batch import Record, encode_batch
 from peers import kafka, require

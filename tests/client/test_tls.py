@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import AuthenticationError, ConfigError, ConnectionFailedError
-from kafkalog.client.security import make_ssl_context
+from kafkalog.client.network.connection import Connection
+from kafkalog.client.network.security import make_ssl_context
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse

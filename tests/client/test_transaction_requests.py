@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.transaction_errors import (
+from kafkalog.client.transactions.errors import (
     AbortableTransactionError,
     FatalTransactionError,
     FencedError,
@@ -19,7 +19,7 @@ from kafkalog.client.transaction_errors import (
     needs_new_epoch,
     transaction_error,
 )
-from kafkalog.client.transaction_requests import ProducerIdentity, TransactionRequests, end_transaction
+from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests, end_transaction
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, ProducerFencedError, error_for
 from kafkalog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

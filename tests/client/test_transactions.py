@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.producer.transaction_manager import State, TransactionManager, TransactionStateError
-from kafkalog.client.transaction_errors import (
+from kafkalog.client.producer.transactions.transaction_manager import State, TransactionManager, TransactionStateError
+from kafkalog.client.transactions.errors import (
     AbortableTransactionError,
     FatalTransactionError,
     FencedError,
@@ -19,7 +19,7 @@ from kafkalog.client.transaction_errors import (
     TransactionError,
     transaction_error,
 )
-from kafkalog.client.transaction_requests import ProducerIdentity
+from kafkalog.client.transactions.requests import ProducerIdentity
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, MessageTooLargeError, error_for
 

@@ -9,8 +9,8 @@ from contextlib import suppress
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.client.producer import DeliveryFuture, Producer
-from kafkalog.client.transaction_errors import FatalTransactionError
-from kafkalog.client.transaction_errors import FencedError as OwnFencedError
+from kafkalog.client.transactions.errors import FatalTransactionError
+from kafkalog.client.transactions.errors import FencedError as OwnFencedError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import KafkaError
 from tests.history.consuming import POLL_S, SESSION_TIMEOUT_MS

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 CLIENT = "kafkalog"
-OUTAGES = "kafkalog.client.outage"
+OUTAGES = "kafkalog.client.network.outage"
 """Also tells, at INFO, that an outage is over."""
 
 

@@ -20,7 +20,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ConfigError, about
 from kafkalog.client.retry import Retry
-from kafkalog.client.transaction_requests import ProducerIdentity, TransactionRequests
+from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, TransactionalIdNotFoundError, error_for
 from kafkalog.protocol.messages.describe_producers import (

@@ -3,16 +3,15 @@
 - `consumer`             what users call; `config` Kafka's consumer properties; `errors` what can go wrong; `listener`
                          the callbacks of a rebalance; `topic_filter` patterns of topics
 - `subscription`         what the consumer is to read, and the state of each assigned partition
-- `poll_loop`            what a call of `poll` does, step by step; `position_reset` where reading begins in a new
-                         partition; `deserializers` and `interceptors` what happens to records on the way out
+- `poll_loop`            what a call of `poll` does, step by step; `deserializers` and `interceptors` what happens to
+                         records on the way out
+- `offsets`              where reading begins in a new partition, and questions about offsets, whatever is assigned
 - `fetcher`              the thread that fetches, and what it fetched
 - `group`                membership in a group: what both protocols have in common
 - `classic`              the classic protocol (JoinGroup, SyncGroup); `kip848` the consumer protocol (KIP-848); the two
                          folders are laid out alike
 - `assignors`            which member gets which partitions, under the classic protocol
-- `offset_queries`       questions about topics and offsets, whatever is assigned
-- `threads`              the lock that the threads share, and worker threads; `single_thread` keeps a second application
-                         thread out
+- `threads`              the lock that the threads share, what keeps a second application thread out, worker threads
 
 A consumer has these threads. The *application's* thread calls `Consumer.poll`, and runs listeners, callbacks,
 deserializers and interceptors. The *fetch* thread keeps one request in flight to each leader; it has workers for

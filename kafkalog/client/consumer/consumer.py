@@ -21,12 +21,11 @@ from kafkalog.client.consumer.group.commits import CommitCallback, checked_offse
 from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.kip848.coordinator import Kip848Coordinator
 from kafkalog.client.consumer.listener import RebalanceListener
-from kafkalog.client.consumer.offset_queries import OffsetQueries
+from kafkalog.client.consumer.offsets.offset_queries import OffsetQueries
+from kafkalog.client.consumer.offsets.position_reset import PositionReset
 from kafkalog.client.consumer.poll_loop import PollLoop
-from kafkalog.client.consumer.position_reset import PositionReset
-from kafkalog.client.consumer.single_thread import SingleThread
-from kafkalog.client.consumer.subscription import SubscriptionState
-from kafkalog.client.consumer.threads import Monitor
+from kafkalog.client.consumer.subscription import SubscriptionState, checked_topics
+from kafkalog.client.consumer.threads import Monitor, SingleThread
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.types import (
@@ -127,21 +126,17 @@ class Consumer(Closing):
         """
         with self._use():
             coordinator = self._member()
-            if isinstance(topics, str):
-                raise TypeError(f"topics is one string; did you mean [{topics!r}]?")
-            named = None if topics is None else list(topics)
-            if (named is None) == (pattern is None):
+            if (topics is None) == (pattern is None):
                 raise ValueError("subscribe takes either topics or a pattern")
+            named = checked_topics(() if topics is None else topics)
             if pattern is None and not named:
                 self._unsubscribe()
                 return
-            if named is not None and not all(isinstance(topic, str) and topic.strip() for topic in named):
-                raise ValueError(f"a topic's name is empty, or no string: {named}")
             if isinstance(pattern, SubscriptionPattern) and self.config.group_protocol == CLASSIC:
                 raise ConfigError("a SubscriptionPattern is matched by the broker: that takes group.protocol=consumer")
             with self._monitor.lock:
                 if pattern is None:
-                    self._subscription.subscribe(named or ())
+                    self._subscription.subscribe(named)
                 else:
                     self._subscription.subscribe_to(pattern)
             coordinator.listener = listener or RebalanceListener()

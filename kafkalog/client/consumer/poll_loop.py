@@ -14,7 +14,7 @@ from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.fetcher.fetcher import Fetcher
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.interceptors import ConsumerInterceptors
-from kafkalog.client.consumer.position_reset import PositionReset
+from kafkalog.client.consumer.offsets.position_reset import PositionReset
 from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import ConsumerRecord, TopicPartition

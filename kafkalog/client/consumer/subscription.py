@@ -116,6 +116,16 @@ class Kind(Enum):
     MANUAL = auto()
 
 
+def checked_topics(topics: Iterable[str]) -> list[str]:
+    """Return names of topics that a caller gives. Raises TypeError for one string, ValueError for what is no name."""
+    if isinstance(topics, str):
+        raise TypeError(f"topics is one string; did you mean [{topics!r}]?")
+    named = list(topics)
+    if not all(isinstance(topic, str) and topic.strip() for topic in named):
+        raise ValueError(f"a topic's name is empty, or no string: {named}")
+    return named
+
+
 class SubscriptionState:
     """What a consumer subscribes to, and the partitions assigned to it."""
 

@@ -1,4 +1,4 @@
-"""The lock that the consumer's threads share, and threads that run one call after the other."""
+"""The lock that the threads of a consumer share, what keeps a second application thread out, and its own threads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -58,6 +59,36 @@ class Monitor:
                 # Wait an hour at most: on some platforms signals do not interrupt a wait without end.
                 self._changed.wait(min(left, 3600.0))
             return True
+
+
+class SingleThread:
+    """Let one thread in; it may enter again from listeners and callbacks."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._depth = 0
+        self.user: int | None = None
+        """The identifier of the thread that is inside."""
+        self.closed = False
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        """Keep other threads out. Raises RuntimeError in a thread that enters meanwhile, or after `close`."""
+        thread = threading.get_ident()
+        with self._monitor.lock:
+            if self.closed and self.user != thread:
+                raise RuntimeError("the consumer is closed")
+            if self.user not in (None, thread):
+                raise RuntimeError("a consumer is for one thread at a time; only wakeup() is for others")
+            self.user = thread
+            self._depth += 1
+        try:
+            yield
+        finally:
+            with self._monitor.lock:
+                self._depth -= 1
+                if not self._depth:
+                    self.user = None
 
 
 class Worker:

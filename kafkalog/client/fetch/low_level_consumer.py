@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientError, InvalidResponseError
+from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import KafkaError, error_for

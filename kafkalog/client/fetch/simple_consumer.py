@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
 from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
+from kafkalog.client.network.connection import Connection
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import EARLIEST, LATEST, ConsumerRecord, TopicPartition

@@ -4,23 +4,22 @@
 - `serialization`        from keys and values to bytes; `partitioner` which partition a record goes to; `plugins` the
                          serializers, partitioners and interceptors that a user configures
 - `accumulator`          records that wait to be sent: a queue for each partition, one bound on memory
-- `batch`                records that travel together, and the futures of their senders; `encoded_batch` batches that a
-                         caller encoded; `record_encoding` from records to the bytes of a batch
+- `batches`              records that travel together, and the futures of their senders
 - `sender`               the thread that sends batches to the partitions' leaders
 - `arrow`                Arrow tables to record batches
-- `transaction_manager`  which call is allowed when, as a state machine; `transaction_calls` the calls themselves
+- `transactions`         the calls of a transaction, and which of them is allowed when
 """
 
 from kafkalog.client.producer.accumulator import ProducerClosedError
-from kafkalog.client.producer.batch import BatchFuture, DeliveryFuture, RecordMetadata
+from kafkalog.client.producer.batches.batch import BatchFuture, DeliveryFuture, RecordMetadata
+from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded_batch import EncodedFuture
 from kafkalog.client.producer.partitioner import TopicLayout
 from kafkalog.client.producer.producer import Producer
 from kafkalog.client.producer.record import ProducerRecord
 from kafkalog.client.producer.serialization import SerializationError, Serializer
-from kafkalog.client.producer.transaction_calls import OpenTransaction
-from kafkalog.client.producer.transaction_manager import TransactionAbortedError, TransactionStateError
+from kafkalog.client.producer.transactions.transaction_calls import OpenTransaction
+from kafkalog.client.producer.transactions.transaction_manager import TransactionAbortedError, TransactionStateError
 
 __all__ = [
     "BatchFuture",

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError
-from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.batches.batch import ProducerBatch
+from kafkalog.client.producer.batches.encoded_batch import EncodedBatch
+from kafkalog.client.producer.batches.record_encoding import Headers
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded_batch import EncodedBatch
-from kafkalog.client.producer.record_encoding import Headers
-from kafkalog.client.producer.transaction_manager import State, TransactionManager
+from kafkalog.client.producer.transactions.transaction_manager import State, TransactionManager
 from kafkalog.client.types import TopicPartition
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 

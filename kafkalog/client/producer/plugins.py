@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.producer.batch import RecordMetadata
+from kafkalog.client.producer.batches.batch import RecordMetadata
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partitioner import Choose, RoundRobinPartitioner
 from kafkalog.client.producer.record import ProducerRecord

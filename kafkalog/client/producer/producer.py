@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.client.producer.accumulator import ProducerClosedError
-from kafkalog.client.producer.batch import BatchFuture, DeliveryFuture, failed_future
-from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded_batch import EncodedFuture, check_encoded
-from kafkalog.client.producer.partitioner import TopicLayout, partition_for_key
-from kafkalog.client.producer.plugins import Plugins
-from kafkalog.client.producer.record import OnDelivery, ProducerRecord
-from kafkalog.client.producer.record_encoding import (
+from kafkalog.client.producer.batches.batch import BatchFuture, DeliveryFuture, failed_future
+from kafkalog.client.producer.batches.encoded_batch import EncodedFuture, check_encoded
+from kafkalog.client.producer.batches.record_encoding import (
     HEADER_OVERHEAD,
     KEY_OVERHEAD,
     PLAIN_OVERHEAD,
     TIMESTAMP_OVERHEAD,
     Headers,
 )
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partitioner import TopicLayout, partition_for_key
+from kafkalog.client.producer.plugins import Plugins
+from kafkalog.client.producer.record import OnDelivery, ProducerRecord
 from kafkalog.client.producer.sender.sender import Sender
 from kafkalog.client.producer.serialization import apply
-from kafkalog.client.producer.transaction_calls import OpenTransaction, TransactionCalls, needs_id
-from kafkalog.client.producer.transaction_manager import State, TransactionStateError
-from kafkalog.client.transaction_errors import TransactionError
+from kafkalog.client.producer.transactions.transaction_calls import OpenTransaction, TransactionCalls, needs_id
+from kafkalog.client.producer.transactions.transaction_manager import State, TransactionStateError
+from kafkalog.client.transactions.errors import TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import KafkaError, MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE

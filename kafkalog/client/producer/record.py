@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.client.producer.batch import RecordMetadata
+from kafkalog.client.producer.batches.batch import RecordMetadata
 
 OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 """Called once with the record's metadata or with the error of its delivery; the other argument is None."""

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.transaction_errors import FencedError, TransactionError
-from kafkalog.client.transaction_requests import TransactionRequests
+from kafkalog.client.transactions.errors import FencedError, TransactionError
+from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, OffsetMetadataTooLargeError, error_for
 from kafkalog.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse

@@ -11,8 +11,8 @@ from typing import TypeVar
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientError
-from kafkalog.client.transaction_errors import AbortableTransactionError, FatalTransactionError, TransactionError
-from kafkalog.client.transaction_requests import end_transaction
+from kafkalog.client.transactions.errors import AbortableTransactionError, FatalTransactionError, TransactionError
+from kafkalog.client.transactions.requests import end_transaction
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from kafkalog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse

@@ -22,7 +22,7 @@ from kafkalog.client.consumer.group.group_requests import CommitAnswer
 from kafkalog.client.consumer.kip848.coordinator import Kip848Coordinator
 from kafkalog.client.consumer.kip848.heartbeat import Heartbeat
 from kafkalog.client.consumer.kip848.member import State, TopicIdPartition, topic_partitions
-from kafkalog.client.consumer.position_reset import PositionReset
+from kafkalog.client.consumer.offsets.position_reset import PositionReset
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition

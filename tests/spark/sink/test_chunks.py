@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.producer.arrow.arrow_rows import chunks
-from kafkalog.client.producer.record_encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
+from kafkalog.client.producer.batches.record_encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD
 from spark_kafkalog.sink.sink_columns import SinkColumns
 from tests.spark.sink.support import batch_of, columns
 

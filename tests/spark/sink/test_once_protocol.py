@@ -16,7 +16,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.transaction_requests import TransactionRequests
+from kafkalog.client.transactions.requests import TransactionRequests
 from spark_kafkalog import faults
 from spark_kafkalog.sink.batch_writer import KafkalogWriter
 from spark_kafkalog.sink.message import TaskWrote

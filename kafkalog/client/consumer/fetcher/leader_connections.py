@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Broker, Cluster
-from kafkalog.client.connection import Connection
 from kafkalog.client.consumer.threads import Worker
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.waker import Waker
+from kafkalog.client.network.connection import Connection
+from kafkalog.client.network.waker import Waker
 from kafkalog.protocol.schema import Request
 
 Answered = Callable[[Any | None, Exception | None], None]

@@ -10,8 +10,13 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.client.producer.batches.record_encoding import (
+    HEADER_OVERHEAD,
+    KEY_OVERHEAD,
+    PLAIN_OVERHEAD,
+    TIMESTAMP_OVERHEAD,
+)
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.record_encoding import HEADER_OVERHEAD, KEY_OVERHEAD, PLAIN_OVERHEAD, TIMESTAMP_OVERHEAD
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.arrow.grouping import Int64s, headers_lengths, lengths
 from kafkalog.records.batch import HEADER_SIZE

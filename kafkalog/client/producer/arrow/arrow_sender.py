@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from kafkalog.client.producer.arrow.arrow_rows import chunk_bytes, chunks
 from kafkalog.client.producer.arrow.partition_rows import LayoutOf, RowPartitioner
+from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.encoded_batch import EncodedFuture
 from kafkalog.protocol.errors import MessageTooLargeError
 from kafkalog.records.batch import HEADER_SIZE
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.connection import Connection
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
-from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.network.connection import Connection
+from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.protocol.schema import Request
 

@@ -14,15 +14,15 @@ from collections.abc import Sequence
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
+from kafkalog.client.network.waker import Waker
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue, ProducerClosedError
-from kafkalog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
+from kafkalog.client.producer.batches.batch import UNKNOWN_OFFSET, ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.sender.channels import Channel
 from kafkalog.client.producer.sender.metrics import Counters
 from kafkalog.client.producer.sender.sequences import Sequences
 from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.sender.transaction_registration import TransactionRegistration
-from kafkalog.client.waker import Waker
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData

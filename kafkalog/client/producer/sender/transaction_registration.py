@@ -7,11 +7,11 @@ import time
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, is_retriable
 from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
-from kafkalog.client.producer.batch import ProducerBatch
+from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.sender.topic_metadata import Topics
-from kafkalog.client.producer.transaction_manager import State, TransactionAbortedError, TransactionManager
-from kafkalog.client.transaction_requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
+from kafkalog.client.producer.transactions.transaction_manager import State, TransactionAbortedError, TransactionManager
+from kafkalog.client.transactions.requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, KafkaError
 from kafkalog.records.batch import NO_SEQUENCE

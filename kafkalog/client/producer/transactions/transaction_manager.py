@@ -20,14 +20,14 @@ from collections.abc import Collection, Iterable
 from enum import Enum
 
 from kafkalog.client.errors import ClientError
-from kafkalog.client.transaction_errors import (
+from kafkalog.client.transactions.errors import (
     AbortableTransactionError,
     FatalTransactionError,
     FencedError,
     TransactionError,
     cannot_be_ended,
 )
-from kafkalog.client.transaction_requests import ProducerIdentity
+from kafkalog.client.transactions.requests import ProducerIdentity
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 

@@ -28,7 +28,7 @@ from kafkalog.client.errors import (
     ConnectionFailedError,
     InvalidResponseError,
 )
-from kafkalog.client.security import make_ssl_context
+from kafkalog.client.network.security import make_ssl_context
 from kafkalog.protocol.codec import Chunk
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.core import Answer, Handshake, Wire

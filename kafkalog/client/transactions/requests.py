@@ -19,7 +19,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientError
 from kafkalog.client.retry import Retry
-from kafkalog.client.transaction_errors import Operation, transaction_error
+from kafkalog.client.transactions.errors import Operation, transaction_error
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConfigError
 from kafkalog.client.producer.sender.sender import Sender
-from kafkalog.client.producer.transaction_manager import State
-from kafkalog.client.transaction_errors import FatalTransactionError, TransactionError
+from kafkalog.client.producer.transactions.transaction_manager import State
+from kafkalog.client.transactions.errors import FatalTransactionError, TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkalog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch, _Outcome
+from kafkalog.client.producer.batches.batch import UNKNOWN_OFFSET, ProducerBatch, _Outcome
 from kafkalog.records.batch import decode_batch, read_header, set_producer
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordsError

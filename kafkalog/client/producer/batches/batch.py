@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.producer.record_encoding import (
+from kafkalog.client.producer.batches.record_encoding import (
     HEADER_OVERHEAD,
     KEY_OVERHEAD,
     PLAIN_OVERHEAD,
