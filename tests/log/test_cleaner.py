@@ -367,6 +367,7 @@ def test_segments_that_changed_meanwhile_are_not_replaced(tmp_path: Path) -> Non
     assert log.offline is None
 
 
+@pytest.mark.usefixtures("checked")
 def test_damage_is_found_and_nothing_changes(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT)
     append(log, (b"a", b"1"))

@@ -241,6 +241,7 @@ REFUSED: dict[str, tuple[memoryview, LogConfig, type[errors.KafkaError]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(tmp_path: Path, case: str) -> None:
     data, settings, expected = REFUSED[case]
@@ -420,6 +421,7 @@ def test_any_sequence_of_formats_is_read_back(steps: list[tuple[int, int, Codec,
         assert [record.value for _, record in stored(again)] == wanted
 
 
+@pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize(("magic", "codec"), [(1, Codec.NONE), (1, Codec.GZIP), (2, Codec.NONE)])
 def test_which_of_several_wrong_records_decides(magic: int, codec: Codec) -> None:
     """Each message of a set that is not compressed is a batch of its own, so there the first decides."""

@@ -82,6 +82,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(case: str) -> None:
     data, config, expected = REFUSED[case]
@@ -168,6 +169,7 @@ def test_a_batch_too_large_after_its_codec_changed_is_refused() -> None:
         prepared(data, config)
 
 
+@pytest.mark.usefixtures("checked")
 @given(at=st.integers(0, 60), value=st.integers(0, 255), junk=st.binary(max_size=40), codec=st.sampled_from(Codec))
 def test_any_bytes_are_taken_or_refused_with_a_kafka_error(at: int, value: int, junk: bytes, codec: Codec) -> None:
     data = batch(4, codec=codec)

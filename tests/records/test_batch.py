@@ -119,6 +119,7 @@ def test_fields_set_in_place() -> None:
     assert [record.timestamp for record in records] == [10, 7, 12]
 
 
+@pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_truncation_is_an_error(codec: Codec) -> None:
     batch = bytes(_batch(codec=codec))
@@ -129,6 +130,7 @@ def test_every_truncation_is_an_error(codec: Codec) -> None:
             decode_batch(batch[:end])
 
 
+@pytest.mark.usefixtures("checked")
 def test_every_flipped_bit_is_noticed() -> None:
     batch = _batch()
     for at in range(8, len(batch)):
@@ -150,6 +152,7 @@ def _field(batch: bytearray, name: str, value: int) -> bytes:
     return _sealed(batch)
 
 
+@pytest.mark.usefixtures("checked")
 @pytest.mark.parametrize(
     ("name", "value", "error"),
     [
@@ -177,6 +180,7 @@ def test_headers_that_lie(name: str, value: int, error: type[RecordsError]) -> N
         check_batch(_field(_batch(), name, value))
 
 
+@pytest.mark.usefixtures("checked")
 def test_a_count_and_delta_that_agree_on_a_lie_take_no_memory() -> None:
     batch = _batch()
     batch[LAST_OFFSET_DELTA_AT : LAST_OFFSET_DELTA_AT + 4] = (2**31 - 2).to_bytes(4, "big")
