@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from peers import cache, hdfs, kafka
+from peers.clients import old_java
 from peers.clients.registry import PROGRAMS
 
 PATIENCE_S = 1800.0
@@ -18,6 +19,7 @@ def main() -> int:
     wanted: dict[str, Callable[[], str | None]] = {
         f"Apache Kafka {version}": partial(kafka.missing, version) for version in (*kafka.VERSIONS, kafka.KAFKA_2)
     }
+    wanted |= {f"Kafka's client {version}": partial(old_java.missing, version) for version in old_java.VERSIONS}
     wanted["Kafka Streams"] = kafka.streams_missing
     wanted[f"HDFS {hdfs.HADOOP}"] = hdfs.missing
     wanted |= {name: client.missing for name, client in PROGRAMS.items()}

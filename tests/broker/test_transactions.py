@@ -396,7 +396,7 @@ def test_a_marker_cannot_be_produced(producer: WireProducer, wire: socket.socket
 # -- the broker stops
 
 
-@pytest.mark.parametrize("kill", [True, pytest.param(False, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kill", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 def test_an_open_transaction_outlives_the_broker(start_broker: StartBroker, kill: bool) -> None:
     broker = start_broker(STATE_PARTITIONS)
     with broker.connect() as wire:

@@ -99,7 +99,7 @@ def tools() -> Iterator[KafkaTools]:
         yield running
 
 
-@pytest.fixture(scope="module", params=[OURS, KAFKA_4, pytest.param(KAFKA_3, marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=[OURS, KAFKA_4, KAFKA_3])
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     if request.param == OURS:
         with (

@@ -85,7 +85,6 @@ def _classpath() -> list[Path]:
 
 
 @pytest.mark.peer
-@pytest.mark.soak
 def test_the_bytes_above_are_what_java_writes() -> None:
     assert java.run_java(_classpath(), str(JUDGE), ["records"]) == _BYTES
 

@@ -32,7 +32,6 @@ def topic(broker: KafkalogBroker) -> str:
 
 
 @pytest.mark.peer
-@pytest.mark.soak
 @pytest.mark.parametrize(("version", "by"), [("3.9.2", "--topic"), ("4.3.1", "--topic"), ("4.3.1", "--include")])
 def test_the_console_consumer(broker: KafkalogBroker, topic: str, version: str, by: str, tmp_path: Path) -> None:
     require(kafka.missing(version))

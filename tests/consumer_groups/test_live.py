@@ -160,7 +160,7 @@ def test_a_regular_expression_and_a_topic_that_gets_more_partitions(group: Group
     group.settle([consumer], [6])
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_a_topic_that_a_regular_expression_matches_is_made(group: Group) -> None:
     consumer = group.consumer(f"^{group.topic}.*")
     group.settle([consumer], [4])

@@ -22,6 +22,7 @@ from tests.crash.host import Host
 from tests.crash.lossy_disk import Disk, NoSync, read_record
 from tests.crash.recorded_broker import RecordedBroker
 from tests.crash.test_kill_broker import create_topic, read_all
+from tests.support.amount import mostly_exhaustive
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = pytest.mark.crash
@@ -128,7 +129,7 @@ def cuts(recorded: RecordedBroker, chance: random.Random, count: int, place: Pat
         yield image, entries[at - 1][0], f"{recorded.record}: cut after {at} of {len(entries)} operations, seed {seed}"
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seed", mostly_exhaustive(range(1, 4), 1))
 def test_a_killed_process_and_a_power_cut_before(recorded: RecordedBroker, tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     for topic, messages in FLUSHED.items():

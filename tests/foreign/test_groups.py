@@ -144,7 +144,7 @@ CONSUMERS = [
     pytest.param(by_aiokafka, id="aiokafka"),
     pytest.param(by_kcat, id="kcat", marks=pytest.mark.peer),
     pytest.param(by_java, id="java-4", marks=pytest.mark.peer),
-    pytest.param(by_java_3, id="java-3", marks=[pytest.mark.peer, pytest.mark.soak]),
+    pytest.param(by_java_3, id="java-3", marks=pytest.mark.peer),
 ]
 
 
@@ -274,7 +274,6 @@ def read_offsets_topic(bootstrap: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.peer
-@pytest.mark.soak
 def test_kafkas_tool_resets_and_deletes_offsets_and_groups(bootstrap: str) -> None:
     require(java.missing() or kafka.missing(kafka.KAFKA_4))
     make_topic(bootstrap, "reset")

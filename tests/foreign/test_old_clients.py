@@ -7,22 +7,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from peers import java, kcat, maven, require
+from peers import kcat, require
+from peers.clients import old_java
 from peers.clients.base import DEADLINE_S
 from peers.clients.confluent import ConfluentClient
 from peers.clients.registry import CLIENTS
 
-pytestmark = [pytest.mark.peer, pytest.mark.soak]
+pytestmark = pytest.mark.peer
 
 RELEASES = ("0.9.0", "0.10.0", "2.8")
 CODECS = ("none", "gzip", "snappy", "lz4")
 COUNT = 20
-SOURCE = Path(__file__).parents[1] / "peers" / "clients" / "OldClient.java"
 
 
 class Seen(NamedTuple):
@@ -52,18 +51,12 @@ def value_of(prefix: str, n: int) -> bytes:
 
 # ------------------------------------------------------------------------------------------------ Java
 
-JAVA = {"java-0.8.2": "0.8.2.2", "java-0.9.0": "0.9.0.1", "java-0.10.0": "0.10.0.1"}
-
-
-def java_words(version: str, bootstrap: str, mode: str, lines: list[str]) -> str:
-    jars = maven.classpath([f"org.apache.kafka:kafka_2.11:{version}"])
-    host, port = bootstrap.rsplit(":", 1)
-    return java.run_java(jars, str(SOURCE), [host, port, mode], stdin="\n".join(lines) + "\n")
+JAVA = {f"java-{version.rpartition('.')[0]}": version for version in old_java.VERSIONS}
 
 
 def java_writer(version: str) -> Writer:
     def write(bootstrap: str, topics: Iterable[Topic], prefix: str) -> None:
-        java_words(version, bootstrap, "produce", [f"{t.name} {t.codec} {COUNT} {prefix}" for t in topics])
+        old_java.run(version, bootstrap, "produce", [f"{t.name} {t.codec} {COUNT} {prefix}" for t in topics])
 
     return write
 
@@ -71,7 +64,7 @@ def java_writer(version: str) -> Writer:
 def java_reader(version: str) -> Reader:
     def read(bootstrap: str, topics: Iterable[Topic], count: int) -> dict[str, list[Seen]]:
         found: dict[str, list[Seen]] = {}
-        out = java_words(version, bootstrap, "consume", [f"{topic.name} {count}" for topic in topics])
+        out = old_java.run(version, bootstrap, "consume", [f"{topic.name} {count}" for topic in topics])
         for line in out.splitlines():
             topic, offset, key, value = line.split(" ")
             seen = Seen(int(offset), None if key == "-" else key.encode(), value.encode())
@@ -270,9 +263,9 @@ def carries(name: str, codec: str) -> bool:
 @pytest.fixture(scope="module")
 def filled(bootstrap: str) -> dict[str, tuple[Topic, list[Seen]]]:
     """Topics of every format and codec, what every client wrote to each, in turn."""
-    require(java.missing())
     require(kcat.missing())
-    require(maven.missing())
+    for version in old_java.VERSIONS:
+        require(old_java.missing(version))
     admin = ConfluentClient(bootstrap)
     filled: dict[str, tuple[Topic, list[Seen]]] = {}
     for release in RELEASES:

@@ -28,14 +28,7 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 FORMATTER = "org.apache.kafka.tools.consumer.TransactionLogMessageFormatter"
 
 
-@pytest.mark.parametrize(
-    "client",
-    [
-        *client_params("transactions", skip=("java-3",)),
-        pytest.param("java-3", marks=[pytest.mark.peer, pytest.mark.soak]),
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("client", client_params("transactions"), indirect=True)
 def test_commits_are_read_and_aborts_are_not(client: ForeignClient, referee: ForeignClient, topic: str) -> None:
     referee.create_topic(topic, config=KEEP)
     records = records_for(client)
@@ -176,7 +169,7 @@ def test_kafka_transactions_tool(start_broker: Callable[..., KafkalogBroker]) ->
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("version", [kafka.KAFKA_4, pytest.param(kafka.KAFKA_3, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("version", [kafka.KAFKA_4, kafka.KAFKA_3])
 def test_kafka_reads_our_transaction_state(start_broker: Callable[..., KafkalogBroker], version: str) -> None:
     require(kafka.missing(version))
     broker = start_broker(STATE)
@@ -231,7 +224,7 @@ def take_over(bootstrap: str) -> None:
 
 @pytest.mark.peer
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("version", [kafka.KAFKA_3, pytest.param(kafka.KAFKA_4, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("version", [kafka.KAFKA_3, kafka.KAFKA_4])
 def test_we_carry_on_with_transactions_of_kafka(
     start_broker: Callable[..., KafkalogBroker], tmp_path: Path, version: str
 ) -> None:
@@ -250,7 +243,6 @@ def test_we_carry_on_with_transactions_of_kafka(
 
 
 @pytest.mark.peer
-@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_kafka_carries_on_with_our_transactions(start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> None:
     """Our partition directories in the place of those that Apache Kafka made for the same topics."""

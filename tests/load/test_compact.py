@@ -307,14 +307,8 @@ def test_a_compaction_that_died_is_finished(local_loading: Loading, at: str, mon
     die_and_finish(local_loading, at, monkeypatch)
 
 
-# The steps are the same; two of them show that HDFS takes them as a local disk does, the soak tries all.
-SHOWN_IN_HDFS = ("hidden", "exchanged")
-
-
 @pytest.mark.peer
-@pytest.mark.parametrize(
-    "at", [pytest.param(at, marks=[] if at in SHOWN_IN_HDFS else [pytest.mark.soak]) for at in POINTS]
-)
+@pytest.mark.parametrize("at", POINTS)
 def test_a_compaction_that_died_is_finished_in_hdfs(
     hdfs_loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

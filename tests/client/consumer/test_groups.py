@@ -39,9 +39,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
-mostly_ours = pytest.mark.parametrize(
-    "live", [OURS, pytest.param(APACHE, marks=[pytest.mark.peer, pytest.mark.soak])], indirect=True
-)
+mostly_ours = pytest.mark.parametrize("live", [OURS, pytest.param(APACHE, marks=pytest.mark.peer)], indirect=True)
 """For what takes long, or is the client's own business."""
 
 

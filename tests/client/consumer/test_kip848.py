@@ -53,9 +53,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.timeout(300)]
 
 ours = pytest.mark.parametrize("modern", [OURS], indirect=True)
-mostly_ours = pytest.mark.parametrize(
-    "modern", [OURS, pytest.param(APACHE, marks=[pytest.mark.peer, pytest.mark.soak])], indirect=True
-)
+mostly_ours = pytest.mark.parametrize("modern", [OURS, pytest.param(APACHE, marks=pytest.mark.peer)], indirect=True)
 
 
 def member_of(consumer: Consumer) -> Kip848Coordinator:
@@ -260,7 +258,7 @@ def topics_of(consumer: Consumer) -> set[str]:
     return {tp.topic for tp in consumer.assignment()}
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 def test_the_coordinator_finds_topics_that_come_later(modern: Live) -> None:
     prefix = modern.topic(1, prefix="pattern")
     with modern.consumer(modern.group()) as consumer:

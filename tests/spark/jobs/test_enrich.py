@@ -51,7 +51,7 @@ def as_logged(line: bytes) -> dict[str, Any]:
     }
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_access_log_killed_in_the_middle_and_restarted(topics: Topics, tmp_path: Path) -> None:
     """At least once: every line's record is there, some perhaps twice, told apart by where they come from."""

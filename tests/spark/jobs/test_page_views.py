@@ -73,7 +73,7 @@ def test_hours_are_counted_and_other_lines_set_aside(spark: SparkSession, topics
     }
 
 
-@pytest.mark.soak
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_killed_in_the_middle_and_restarted(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topic, aside = topics.create("views", 2), topics.create("rejected")

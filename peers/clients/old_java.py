@@ -1,0 +1,32 @@
+"""Java clients from before Kafka 0.11, which write and read the message formats v0 and v1 (`OldClient.java`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peers import java, maven
+from peers.cache import MissingPeerError
+
+VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
+_SOURCE = Path(__file__).with_name("OldClient.java")
+
+
+def _jars(version: str) -> list[Path]:
+    return maven.classpath([f"org.apache.kafka:kafka_2.11:{version}"])
+
+
+def missing(version: str) -> str | None:
+    """Why the client of `version` cannot run here, or None. Fetches it the first time."""
+    if reason := java.missing():
+        return reason
+    try:
+        _jars(version)
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
+def run(version: str, bootstrap: str, mode: str, lines: list[str]) -> str:
+    """What the client prints for the lines that it is given; `mode` is produce or consume."""
+    host, port = bootstrap.rsplit(":", 1)
+    return java.run_java(_jars(version), str(_SOURCE), [host, port, mode], stdin="\n".join(lines) + "\n")
