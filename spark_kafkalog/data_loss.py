@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from enum import StrEnum
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Condition(StrEnum):
@@ -51,6 +51,6 @@ def reporter(fail: bool) -> Report:
         error = DataLossError(condition, detail)
         if fail:
             raise error
-        _log.warning("%s", error)
+        logger.warning("%s", error)
 
     return report

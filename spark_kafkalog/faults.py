@@ -20,7 +20,7 @@ from pathlib import Path
 ORDERS = "KAFKALOG_FAULTS"
 TESTING = "KAFKALOG_TESTING"
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Orders:
@@ -53,7 +53,7 @@ def orders_of(environment: Mapping[str, str]) -> Orders | None:
     if not directory:
         return None
     if environment.get(TESTING) != "1":
-        _log.warning("%s has no effect without %s=1: it has this process killed, and is for tests", ORDERS, TESTING)
+        logger.warning("%s has no effect without %s=1: it has this process killed, and is for tests", ORDERS, TESTING)
         return None
     return Orders(Path(directory))
 

@@ -38,7 +38,7 @@ _DENSITY = Struct(">qi11xi")
 T = TypeVar("T")
 _Asked = tuple[TopicPartition, int, int]
 """A partition, an offset and its leader's epoch."""
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Assigned(NamedTuple):
@@ -77,7 +77,7 @@ class Discovery:
             behind = {str(tp): (before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0)}
             if not behind:
                 break
-            _log.warning("ends of partitions lie before what is known (partition: known, end): %s", behind)
+            logger.warning("ends of partitions lie before what is known (partition: known, end): %s", behind)
             if attempt < attempts:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         return found
@@ -100,7 +100,7 @@ class Discovery:
                     if not asked or len(found) == known:
                         break
             except (ClientError, KafkaError) as error:
-                _log.info("the sizes of %d partitions are not known: %s", len(asked), error)
+                logger.info("the sizes of %d partitions are not known: %s", len(asked), error)
         return found
 
     def _densities_of(
@@ -186,7 +186,7 @@ class Discovery:
                 lasting = isinstance(error, UnknownTopicOrPartitionError) or not is_retriable(error)
                 if attempt == attempts or lasting:
                     raise
-                _log.warning("asking for offsets failed (attempt %d of %d): %s", attempt, attempts, error)
+                logger.warning("asking for offsets failed (attempt %d of %d): %s", attempt, attempts, error)
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")
 

@@ -23,7 +23,7 @@ from spark_kafkalog.options.source_options import SourceOptions
 if TYPE_CHECKING:
     from kafkalog.client.admin.group_offsets import GroupOffsets
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """How long a trigger may wait for a commit."""
@@ -66,7 +66,7 @@ class GroupProgress:
         self._committed = dict(offsets)
         if self._warned:
             self._warned = False
-            _log.warning("commitGroup: offsets are committed to group %s again", name)
+            logger.warning("commitGroup: offsets are committed to group %s again", name)
 
     def close(self) -> None:
         """Close the connections."""
@@ -79,7 +79,7 @@ class GroupProgress:
         self.close()
         if not self._warned:
             self._warned = True
-            _log.warning(
+            logger.warning(
                 "commitGroup: offsets are not committed to group %s, and lag tools do not see how far this query has "
                 "read; the query is not affected, and it is tried again every %d seconds: %s",
                 name,

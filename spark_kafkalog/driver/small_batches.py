@@ -33,7 +33,7 @@ from spark_kafkalog.options.source_options import SourceOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ROWS = 10_000
 """A batch of more offsets than this is not small, whatever its bytes."""
@@ -86,7 +86,7 @@ class SmallBatches:
             if found is not None and self._discovery.assigned().topics != topics:
                 found = None
         except (ClientError, KafkaError, RecordsError, OSError) as error:
-            _log.info("a small batch is left to tasks: %s", error)
+            logger.info("a small batch is left to tasks: %s", error)
             found = None
         if found is not None:
             self._planned = time.monotonic()

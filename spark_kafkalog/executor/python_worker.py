@@ -16,7 +16,7 @@ from spark_kafkalog.options.parsing import OptionsError, size_or_none
 KEEP_FREED_MEMORY = "KAFKALOG_KEEP_FREED_MEMORY"
 """The environment variable that applies if option ``keepFreedMemory`` is not set."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Worker:
@@ -35,7 +35,7 @@ class Worker:
         if most > self._kept:
             self._kept = most
             if not keep_freed_memory(most):
-                _log.warning("keepFreedMemory has no effect: this platform's C library is not glibc")
+                logger.warning("keepFreedMemory has no effect: this platform's C library is not glibc")
 
     def settle(self) -> None:
         """Exclude permanent objects from garbage collection.
@@ -69,5 +69,5 @@ def _from_environment() -> int:
     try:
         return size_or_none(KEEP_FREED_MEMORY, text) if text else 0
     except OptionsError as error:
-        _log.warning("it is not used: %s", error)
+        logger.warning("it is not used: %s", error)
         return 0

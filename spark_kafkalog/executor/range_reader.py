@@ -33,7 +33,7 @@ from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.process_cache import ProcessCache
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FETCH_BYTES = 4 << 20
 """Bytes of one fetch, unless ``kafka.max.partition.fetch.bytes`` is set."""

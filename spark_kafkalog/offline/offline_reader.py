@@ -35,7 +35,7 @@ from spark_kafkalog.options.subscription import Assign, Strategy, Subscribe
 from spark_kafkalog.plan.ranges import batch_ranges
 from spark_kafkalog.plan.start_and_end import resolve
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
 """How many levels below a given directory are searched for partitions."""
@@ -223,10 +223,10 @@ def _log_starts(fs: FileSystem, parent: str) -> dict[TopicPartition, int]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        _log.warning("%s is not used: %s", path, error)
+        logger.warning("%s is not used: %s", path, error)
         return {}
     if problems:
-        _log.warning("%s: %s; only its other rows are used", path, "; ".join(problems[:_SHOWN]))
+        logger.warning("%s: %s; only its other rows are used", path, "; ".join(problems[:_SHOWN]))
     return {TopicPartition(*key): offset for key, offset in offsets.items()}
 
 
@@ -235,7 +235,7 @@ def _chosen(tp: TopicPartition, replicas: Any) -> str:
     best = segment_pieces.choose(found)
     if len(found) > 1:
         others = "; ".join(f"{each.directory} (leader epoch {each.epoch}, end {each.end})" for each in found)
-        _log.warning("%s is in %d directories: %s. Only %s is read.", tp, len(found), others, best.directory)
+        logger.warning("%s is in %d directories: %s. Only %s is read.", tp, len(found), others, best.directory)
     return best.directory
 
 

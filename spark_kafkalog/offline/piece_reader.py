@@ -37,7 +37,7 @@ from spark_kafkalog.offline.replica_directory import inspect, load_index, read_s
 from spark_kafkalog.offline.segment import Batches, CorruptLogError, after_damage
 from spark_kafkalog.offline.segment_pieces import Segment, SegmentPiece
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 READ_BYTES = 4 << 20
 """Bytes of one read, unless a batch is larger."""
@@ -97,7 +97,7 @@ class _PieceReader:
         self._at, self._until = piece.position, piece.until
         self._batches = Batches(file, piece.segment.path, piece.segment.size)
         if not self._is_as_planned(file):
-            _log.info("%s changed after the query was planned; it is read from its beginning", self._segment.path)
+            logger.info("%s changed after the query was planned; it is read from its beginning", self._segment.path)
             self._at, self._until = 0, file.size
             self._batches = Batches(file, piece.segment.path)
         self._thread = None if fs.is_local else ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
@@ -229,7 +229,7 @@ class _PieceReader:
                 f'{damage} To skip what is damaged, set the source option "failOnDataLoss" to "false"; another replica '
                 "of the partition may be whole."
             )
-        _log.warning("%s %d bytes are skipped, up to position %d.", damage, onward - self._at, onward)
+        logger.warning("%s %d bytes are skipped, up to position %d.", damage, onward - self._at, onward)
 
     def _check_reached(self) -> None:
         """Report the missing offsets of a last segment that a broker has truncated since it was planned."""
@@ -266,7 +266,7 @@ class _PieceReader:
                     rows = usable_aborted(read_small(self._fs, entry.path))
                     found += [Aborted(row.producer_id, row.first_offset, row.last_offset) for row in rows]
                 except (FileNotFoundError, ValueError) as error:
-                    _log.warning("%s is not used: %s", entry.path, error)
+                    logger.warning("%s is not used: %s", entry.path, error)
         return found
 
     @property

@@ -23,7 +23,7 @@ from spark_kafkalog.offline import aborted_transactions
 from spark_kafkalog.offline.segment import Batches, after_damage
 from spark_kafkalog.offline.segment_pieces import Check, Segment, floor
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _INT64_MAX = (1 << 63) - 1
 _INDEX_BLOCK = 64 * 1024
@@ -128,7 +128,7 @@ def _listed(fs: FileSystem, directory: str) -> tuple[dict[str, Entry], Listing]:
 def _in_place(fs: FileSystem, directory: str, files: dict[str, Entry], found: Listing) -> tuple[SegmentName, ...]:
     last = found.swaps[-1]
     end, _, _ = _end(fs, files[last.file(file_names.LOG)], last, files)
-    _log.info("%s: compacted segments are read that wait to be moved into place (.swap)", directory)
+    logger.info("%s: compacted segments are read that wait to be moved into place (.swap)", directory)
     return swapped(found.segments, found.swaps, end)
 
 
@@ -139,7 +139,7 @@ def _known_epoch(fs: FileSystem, files: dict[str, Entry]) -> int:
     try:
         epochs = parse_epochs(read_small(fs, entry.path))
     except (FileNotFoundError, ValueError) as error:
-        _log.warning("%s is not used: %s", entry.path, error)
+        logger.warning("%s is not used: %s", entry.path, error)
         return -1
     return epochs[-1][0] if epochs else -1
 
@@ -208,7 +208,7 @@ def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
         if header is None:
             # Zeros are room that was made for batches to come (preallocate).
             if batches.end - at < MIN_ENTRY_SIZE or any(batches.bytes_at(at, HEADER_SIZE)):
-                _log.warning(
+                logger.warning(
                     "%s: no sound batch in the last %d bytes, from position %d on (%s); the partition ends at offset "
                     "%d, as it would for a broker that starts with this log",
                     batches.path, batches.end - at, at, why, end,
@@ -254,7 +254,7 @@ def _snapshot(fs: FileSystem, log: PartitionLog) -> tuple[dict[int, int], int]:
             entries = producer_snapshots.decode(read_small(fs, path))
             return _open_transactions(entries), offset
         except (FileNotFoundError, ValueError) as error:
-            _log.warning("%s is not used: %s", path, error)
+            logger.warning("%s is not used: %s", path, error)
     return {}, log.start
 
 

@@ -28,7 +28,7 @@ from spark_kafkalog.options.parsing import (
 from spark_kafkalog.options.subscription import Strategy, parse_strategy
 from spark_kafkalog.values.option_names import NAMES as _VALUE_OPTIONS
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 """The default of ``spark.network.timeout``."""
@@ -176,7 +176,7 @@ class SourceOptions:
         check_order(starting, ending)
         for name in _BATCH_IGNORED:
             if name.lower() in self.given:
-                _log.warning("%s option ignored in batch queries", name)
+                logger.warning("%s option ignored in batch queries", name)
         return starting, ending
 
     def stream_start(self) -> Limit:
@@ -195,12 +195,12 @@ def _group(name: str, text: str) -> str:
 
 def _warn_about_groups(given: Given) -> None:
     if "kafka.group.id" in given:
-        _log.warning(
+        logger.warning(
             "Kafka option 'kafka.group.id' has been set on this query, it is not recommended to set this option. "
             "The query assigns partitions itself and never joins the group."
         )
         if "groupIdPrefix" in given:
-            _log.warning("Option groupIdPrefix will be ignored as option kafka.group.id has been set.")
+            logger.warning("Option groupIdPrefix will be ignored as option kafka.group.id has been set.")
 
 
 def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> None:
@@ -211,6 +211,6 @@ def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> Non
             close = get_close_matches(name.lower(), known, n=1)
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
-            _log.warning("Option %s is not known and has no effect%s", name, hint)
+            logger.warning("Option %s is not known and has no effect%s", name, hint)
     for key in sorted(client.unknown.keys() - {"group.id"}):
-        _log.warning("Option kafka.%s is not known and has no effect", key)
+        logger.warning("Option kafka.%s is not known and has no effect", key)

@@ -12,7 +12,7 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog.sink.transactional.claim import BatchWrote, Claim
 from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -80,10 +80,10 @@ def tell(level: int, text: str, messages: Iterable[WriterCommitMessage | None]) 
     Where Spark collects the logs of its workers, it takes what loggers let through, and only this code can set their
     levels there. So the logger's level becomes INFO unless somebody has set it.
     """
-    if _log.level == logging.NOTSET:
-        _log.setLevel(logging.INFO)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
     for line in describe(total(messages)):
-        _log.log(level, text, line)
+        logger.log(level, text, line)
 
 
 def describe(wrote: TaskWrote) -> list[str]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from spark_kafkalog.sink.transactional.claim import Claim
 
 Messages = Sequence[WriterCommitMessage | None]
+logger = logging.getLogger(__name__)
 
 
 class QueryWriter:
@@ -53,7 +54,7 @@ class QueryWriter:
             from spark_kafkalog.sink.transactional.commit_driver import Driver
 
             if not Driver(self._options.once).commit(together, batch):
-                logging.getLogger(__name__).warning("%s was written before; it is not written again", what)
+                logger.warning("%s was written before; it is not written again", what)
                 return
         tell(logging.INFO, f"{what} wrote %s", messages)
 

@@ -20,7 +20,7 @@ from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 __all__ = ["OptionsError", "SinkOptions"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
 _OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batchId")
@@ -113,6 +113,6 @@ def _warn_about_unknown(options: Mapping[str, str], producer: ProducerConfig) ->
             close = get_close_matches(name.lower(), known, n=1)
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
-            _log.warning("Option %s is not known and has no effect%s", name, hint)
+            logger.warning("Option %s is not known and has no effect%s", name, hint)
     for key in sorted(producer.unknown):
-        _log.warning("Option kafka.%s is not known and has no effect", key)
+        logger.warning("Option kafka.%s is not known and has no effect", key)

@@ -48,7 +48,7 @@ from spark_kafkalog.compat import avro
 from spark_kafkalog.values.arrow_types import arrow_type
 from spark_kafkalog.values.schema_registry import RegisteredSchema
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAGIC = 0
 _FRAME = Struct(">bi")
@@ -395,6 +395,6 @@ class AvroDecoder:
             try:
                 self._writers[schema_id] = None if found is None else load_schema(found)
             except AvroSchemaError as error:
-                _log.warning("schema %d cannot be read with: %s", schema_id, error)
+                logger.warning("schema %d cannot be read with: %s", schema_id, error)
                 self._writers[schema_id] = None
         return self._writers[schema_id]

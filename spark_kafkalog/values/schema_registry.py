@@ -24,7 +24,7 @@ from spark_kafkalog.values.registry_error import SchemaRegistryError
 
 __all__ = ["RegisteredSchema", "RegistryConfig", "SchemaRegistry", "SchemaRegistryError"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MOST_BYTES = 16 << 20
 """A larger answer is an error."""
@@ -104,7 +104,7 @@ class SchemaRegistry:
         failed: Exception | None = None
         for attempt in range(self._config.retries + 1):
             if attempt:
-                _log.warning("schema registry: %s; attempt %d of %d", failed, attempt + 1, self._config.retries + 1)
+                logger.warning("schema registry: %s; attempt %d of %d", failed, attempt + 1, self._config.retries + 1)
                 self._pause(FIRST_PAUSE_S * 2 ** (attempt - 1))
             for url in self._config.urls:
                 try:

@@ -14,7 +14,7 @@ from spark_kafkalog.compat.filters import takes_filters
 from spark_kafkalog.compat.prefetched import RowsInPlanner
 from spark_kafkalog.values.typed import Typed
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def typed_batch_reader(
@@ -90,7 +90,7 @@ class TypedStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
             try:
                 self.rows = list(decoded(iter(self.rows), self._typed, self._names))
             except Exception as error:  # any error of a decoder would end the query here, without a retry
-                _log.info("a small batch is left to a task: %s", error)
+                logger.info("a small batch is left to a task: %s", error)
                 self.rows = None
         return partitions
 

@@ -17,7 +17,7 @@ from kafkalog.protocol.messages.incremental_alter_configs import AlterableConfig
 from kafkalog.protocol.messages.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ResourceType(IntEnum):
@@ -196,7 +196,7 @@ class ConfigAdmin:
             known = self._cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
             if int(resource.name) not in known:
                 there = ", ".join(map(str, sorted(known)))
-                _log.warning("there is no broker %s at present, but %s; trying again", resource.name, there)
+                logger.warning("there is no broker %s at present, but %s; trying again", resource.name, there)
             return retry.run(lambda: self._cluster.request_to(int(resource.name), request))
         return self._cluster.request_any(request)
 

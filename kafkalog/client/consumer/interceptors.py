@@ -7,7 +7,7 @@ import logging
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.types import ConsumerRecord, OffsetAndMetadata, TopicPartition
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ConsumerInterceptors:
@@ -31,7 +31,7 @@ class ConsumerInterceptors:
             try:
                 records = consume(records)
             except Exception:
-                _log.exception("an interceptor's on_consume failed")
+                logger.exception("an interceptor's on_consume failed")
         return records
 
     def on_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
@@ -40,4 +40,4 @@ class ConsumerInterceptors:
             try:
                 commit(offsets)
             except Exception:
-                _log.exception("an interceptor's on_commit failed")
+                logger.exception("an interceptor's on_commit failed")

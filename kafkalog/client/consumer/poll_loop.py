@@ -20,7 +20,7 @@ from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PollLoop:
@@ -83,7 +83,7 @@ class PollLoop:
             try:
                 taken += self.take(limit - len(taken))
             except Exception as error:
-                _log.debug("comes again with the next call: %s", error)
+                logger.debug("comes again with the next call: %s", error)
                 break
 
     def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, FetchPosition]) -> None:

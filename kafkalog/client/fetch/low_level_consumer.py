@@ -34,7 +34,7 @@ from kafkalog.protocol.messages.list_offsets import (
 from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_type
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CUT_UP_TO = 2
 """The last version of Fetch whose answers are never larger than the requested size."""
@@ -240,7 +240,7 @@ class LowLevelConsumer(Closing):
                 if response.responses:
                     break
                 # The response is empty where the client is above a quota. Fetch 0 cannot say for how long.
-                _log.info("%s holds this client back: above a quota", connection.address)
+                logger.info("%s holds this client back: above a quota", connection.address)
                 time.sleep(self._config.retry_backoff)
             for topic in response.responses:
                 for data in topic.partitions:

@@ -18,7 +18,7 @@ from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PartitionFetcher(Closing):
@@ -148,7 +148,7 @@ class PartitionFetcher(Closing):
             level = logging.DEBUG if self._was_held_back else logging.WARNING
             self._was_held_back = True
             seconds = response.throttle_time_ms / 1000
-            _log.log(level, "%s holds this client back for %.1f s: above a quota", connection.address, seconds)
+            logger.log(level, "%s holds this client back for %.1f s: above a quota", connection.address, seconds)
             return None
         connection.close()
         raise InvalidResponseError(f"{connection.address} answered a fetch of {self.tp} without it")

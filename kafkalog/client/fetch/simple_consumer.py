@@ -30,7 +30,7 @@ from kafkalog.client.types import EARLIEST, LATEST, ConsumerRecord, TopicPartiti
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _RESOLVE_S = 5.0
 _RESET = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -336,7 +336,7 @@ class SimpleConsumer(Closing):
                     reset = _RESET.get(self._config.auto_offset_reset)
                     if reset is None:
                         raise
-                    _log.warning(
+                    logger.warning(
                         "partition %s has no offset %d: going on with the %s",
                         tp,
                         offset,
@@ -358,7 +358,7 @@ class SimpleConsumer(Closing):
         """After an error, raise it; if it is retriable, forget the leaders and pause."""
         pause = self._retry.pause(error)
         if isinstance(error, ConnectionFailedError | ClientTimeoutError):
-            _log.info("trying again: %s", error)
+            logger.info("trying again: %s", error)
         for node_id in [node_id for node_id, (_, connection) in self._connections.items() if connection.closed]:
             del self._connections[node_id]
             self._asked.pop(node_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Outage:
@@ -20,7 +20,7 @@ class Outage:
         with self._lock:
             told, self._told = self._told, True
         if not told:
-            _log.warning("no broker answers; trying again: %s", error)
+            logger.warning("no broker answers; trying again: %s", error)
 
     def over(self, address: str) -> None:
         """Note that the broker at ``address`` has answered; log it where the outage was logged."""
@@ -29,4 +29,4 @@ class Outage:
         with self._lock:
             told, self._told = self._told, False
         if told:
-            _log.info("connected to %s", address)
+            logger.info("connected to %s", address)

@@ -25,7 +25,7 @@ from kafkalog.client.producer.record import ProducerRecord
 from kafkalog.client.producer.serialization import KNOWN, Serialize, serializer
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _DEFAULT = ("", "default", "murmur2", "org.apache.kafka.clients.producer.internals.DefaultPartitioner")
@@ -47,7 +47,7 @@ class ProducerInterceptors:
             try:
                 record = call(record)
             except Exception:
-                _log.exception("an interceptor's on_send failed; topic %s", record.topic)
+                logger.exception("an interceptor's on_send failed; topic %s", record.topic)
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata | None, error: Exception | None) -> None:
@@ -56,7 +56,7 @@ class ProducerInterceptors:
             try:
                 call(metadata, error)
             except Exception:
-                _log.exception("an interceptor's on_acknowledgement failed")
+                logger.exception("an interceptor's on_acknowledgement failed")
 
     def close(self) -> None:
         """Close the interceptors that have a ``close``."""
@@ -65,7 +65,7 @@ class ProducerInterceptors:
                 try:
                     each.close()
                 except Exception:
-                    _log.exception("an interceptor's close failed")
+                    logger.exception("an interceptor's close failed")
 
 
 @dataclass(frozen=True)

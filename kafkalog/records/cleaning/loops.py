@@ -10,7 +10,7 @@ import numpy as np
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.plain import log_cleaning as plain
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Functions(NamedTuple):
@@ -57,7 +57,9 @@ def load() -> Functions:
                 True,
             )
         except Exception:
-            log.warning("the kernels of log cleaning could not be compiled; plain Python serves, slowly", exc_info=True)
+            logger.warning(
+                "the kernels of log cleaning could not be compiled; plain Python serves, slowly", exc_info=True
+            )
             _functions = PLAIN
     return _functions
 

@@ -26,7 +26,7 @@ from kafkalog.records.kernels.plain import reading as plain_reading
 if TYPE_CHECKING:
     from kafkalog.records.compression import Buffer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 COMPILE_TIMEOUT_S = 300.0
 
@@ -151,7 +151,7 @@ def _load_quietly(load: Callable[[], None]) -> None:
     try:
         load()
     except Exception:
-        log.warning("record kernels could not be compiled; plain Python serves, slowly", exc_info=True)
+        logger.warning("record kernels could not be compiled; plain Python serves, slowly", exc_info=True)
 
 
 def _prepare(what: str, signatures: _Signatures) -> None:

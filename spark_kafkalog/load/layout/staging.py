@@ -34,7 +34,7 @@ HEARTBEAT_S = 10.0
 STALE_AFTER_S = 600.0
 LEASE = "lease"
 _SWEPT = ".swept-"
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class SweptError(RuntimeError):
@@ -105,7 +105,7 @@ class Staging:
             except OSError as error:
                 # A NameNode that is away for a moment is no reason to give up before the lease is stale.
                 self._lost = error
-                _log.warning("the lease of run %s cannot be renewed: %s", self.run_id, error)
+                logger.warning("the lease of run %s cannot be renewed: %s", self.run_id, error)
 
 
 def new_run_id() -> str:
@@ -186,5 +186,5 @@ def sweep(files: Files, own: Staging, stale_after_s: float = STALE_AFTER_S) -> l
             files.delete(path)
             swept.append(entry.name)
         except OSError as error:
-            _log.warning("staging directory %s cannot be swept: %s", path, error)
+            logger.warning("staging directory %s cannot be swept: %s", path, error)
     return swept

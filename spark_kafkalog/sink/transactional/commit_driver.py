@@ -26,7 +26,7 @@ from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 SAFE_SHARE = 0.9
 """A batch that took more than this share of ``transaction.timeout.ms`` is refused: commits could come too late."""
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Driver:
@@ -50,7 +50,7 @@ class Driver:
             record = ledger.open()
             ledger_topic(cluster, self._options.ledger_topic, deadline)
             if record.state is State.DECIDED:
-                _log.warning("batch %d was decided and not finished: finishing it", record.batch)
+                logger.warning("batch %d was decided and not finished: finishing it", record.batch)
                 self._commit(cluster, record, deadline, ledger)
             left = open_transactions(cluster, self._prefix, deadline)
             now = self._now()
@@ -147,7 +147,7 @@ class Driver:
         )
         if not self._options.skip_lost:
             raise error
-        _log.error("%s", error)
+        logger.error("%s", error)
 
     @staticmethod
     def _is_decided_by(record: Record, claim: int) -> bool:

@@ -33,7 +33,7 @@ _GONE = frozenset(
     }
 )
 """A coordinator's errors for a transaction that was aborted, whose id is in use again, or that was forgotten."""
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def commit_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> list[TaskTransaction]:
@@ -65,7 +65,7 @@ def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadlin
             end_transaction(cluster, *transaction, False, deadline=deadline)
         except (KafkaError, ClientError) as error:
             if _code_of(error) not in _GONE:
-                _log.warning("the transaction of %s is left to time out: %s", transaction.transactional_id, error)
+                logger.warning("the transaction of %s is left to time out: %s", transaction.transactional_id, error)
 
     _each(abort, transactions)
 
@@ -83,7 +83,7 @@ def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[Ta
         coordinators = Coordinators(cluster)
         return [each for name in names for each in _described(coordinators, name, deadline)]
     except (KafkaError, ClientError) as error:
-        _log.info("what earlier tasks left open is left to time out: %s", error)
+        logger.info("what earlier tasks left open is left to time out: %s", error)
         return []
 
 

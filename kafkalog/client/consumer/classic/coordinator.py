@@ -22,7 +22,7 @@ from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import is_retriable
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ClassicCoordinator(AbstractCoordinator):
@@ -164,13 +164,13 @@ class ClassicCoordinator(AbstractCoordinator):
             self.member.request_rejoin("joining failed")
         if isinstance(error, JoinRefusedError):
             self._join_after = time.monotonic() + (0.0 if error.todo is Next.AGAIN else backoff)
-            _log.info("group %s: joining again: %s", self.requests.group_id, error.error)
+            logger.info("group %s: joining again: %s", self.requests.group_id, error.error)
             return
         self._join_after = time.monotonic() + backoff
         self._check_fenced()
         if not is_retriable(error):
             raise error
-        _log.info("group %s: joining again: %s", self.requests.group_id, error)
+        logger.info("group %s: joining again: %s", self.requests.group_id, error)
 
     # Before and after a join
 
@@ -270,7 +270,7 @@ class ClassicCoordinator(AbstractCoordinator):
             try:
                 self.requests.leave(generation.member_id, reason, timeout)
             except Exception as failure:
-                _log.info("leaving group %s: %s", self.requests.group_id, failure)
+                logger.info("leaving group %s: %s", self.requests.group_id, failure)
         if error is not None:
             raise error
 

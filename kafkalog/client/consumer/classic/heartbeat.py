@@ -14,7 +14,7 @@ from kafkalog.client.consumer.threads import HeartbeatThread, Monitor
 from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import KafkaError, error_for
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LEAVE_S = 5.0
 
 
@@ -69,7 +69,7 @@ class Heartbeat(HeartbeatThread):
             now = time.monotonic()
             generation = self._member.generation
             if self.timer.session_expired(now):
-                _log.warning("group %s: the coordinator has been silent for too long", self._requests.group_id)
+                logger.warning("group %s: the coordinator has been silent for too long", self._requests.group_id)
                 self._requests.forget()
             self.timer.note_sent(now)
         backoff = self._config.client.retry_backoff
@@ -93,7 +93,7 @@ class Heartbeat(HeartbeatThread):
             if todo is Next.REJOIN:
                 # The coordinator has answered, and it does not remove members that are about to join.
                 self.timer.note_received(now)
-                _log.info("group %s: the member joins again: %s", self._requests.group_id, error)
+                logger.info("group %s: the member joins again: %s", self._requests.group_id, error)
             elif todo is Next.FAIL:
                 self._fail(error)
             else:
@@ -104,7 +104,7 @@ class Heartbeat(HeartbeatThread):
         """Leave the group, because the application does not poll, so that other members get the partitions."""
         with self._monitor.lock:
             generation = self._member.generation
-            _log.warning(
+            logger.warning(
                 "group %s: poll was not called for %.0f s (max.poll.interval.ms); the member leaves the group. Poll "
                 "more often, take fewer records at a time (max.poll.records), or raise max.poll.interval.ms",
                 self._requests.group_id,
@@ -115,7 +115,7 @@ class Heartbeat(HeartbeatThread):
             try:
                 self._requests.leave(generation.member_id, "poll was not called for max.poll.interval.ms", _LEAVE_S)
             except Exception as error:
-                _log.info("leaving group %s: %s", self._requests.group_id, error)
+                logger.info("leaving group %s: %s", self._requests.group_id, error)
 
 
 def _error(code: int, group: str) -> KafkaError:

@@ -32,7 +32,7 @@ from kafkalog.protocol.errors import KafkaError, error_for
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEAVE_S = 5.0
 
@@ -126,7 +126,7 @@ class Joining:
                 for member, partitions in decided.items()
             ]
         mine = self._sync(generation, assignments)
-        _log.info(
+        logger.info(
             "group %s: member %s of generation %d has %d partitions",
             self._requests.group_id,
             generation.member_id,

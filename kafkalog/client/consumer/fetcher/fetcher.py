@@ -42,7 +42,7 @@ from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
 _IMPATIENT_S = 0.025
@@ -130,7 +130,7 @@ class Fetcher(threading.Thread):
         if self._stopping:
             return
         if is_retriable(error):
-            _log.info("trying again: %s", error)
+            logger.info("trying again: %s", error)
         else:
             with self._monitor.lock:
                 self.failure = error
@@ -204,7 +204,7 @@ class Fetcher(threading.Thread):
     def _fail(self, state: PartitionState, error: Exception) -> None:
         """Pause the partition where the error is retriable; otherwise keep the error for the application."""
         if is_retriable(error):
-            _log.info("partition %s: trying again: %s", state.tp, error)
+            logger.info("partition %s: trying again: %s", state.tp, error)
         else:
             state.error = error
         state.retry_at = time.monotonic() + self._client.retry_backoff
@@ -263,12 +263,12 @@ class Fetcher(threading.Thread):
             state.refetch()
             state.error = LogTruncationError({state.tp: position.offset}, known)
         elif end is not None:
-            _log.warning(
+            logger.warning(
                 "partition %s: the log was truncated; going back from %d to %d", state.tp, position.offset, end.offset
             )
             state.move(end)
         else:
-            _log.warning(
+            logger.warning(
                 "partition %s: the log was truncated; going on with the %s", state.tp, self._client.auto_offset_reset
             )
             state.look_up(reset)
@@ -374,7 +374,7 @@ class Fetcher(threading.Thread):
             error = error_for(response.error_code)
         if error is not None or response is None:
             if isinstance(error, ConnectionFailedError | ClientTimeoutError):
-                _log.info("fetching: %s", error)
+                logger.info("fetching: %s", error)
             self._failed(asked.values(), error or InvalidResponseError("no answer"))
             return
         self.fetches += 1
@@ -434,7 +434,7 @@ class Fetcher(threading.Thread):
             if reset is None:
                 state.error = error
                 return
-            _log.warning(
+            logger.warning(
                 "partition %s has no offset %d: going on with the %s",
                 state.tp,
                 asked.position.offset,

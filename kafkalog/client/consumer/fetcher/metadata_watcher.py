@@ -13,7 +13,7 @@ from kafkalog.client.consumer.subscription import Kind, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError, error_for
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _IDLE_S = 5.0
 _MISSING_S = 1.0
@@ -108,7 +108,7 @@ class MetadataWatcher:
             if error is not None:
                 missing[topic.name] = error
         for name in missing.keys() - self._missing:
-            _log.warning("topic %s cannot be read now; looking for it again: %s", name, missing[name])
+            logger.warning("topic %s cannot be read now; looking for it again: %s", name, missing[name])
         self._missing = frozenset(missing)
         age = self._client.metadata_max_age
         self._at = max(self._again_at, time.monotonic() + (min(_MISSING_S, age) if missing else age))

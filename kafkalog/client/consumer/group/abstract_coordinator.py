@@ -25,7 +25,7 @@ from kafkalog.client.errors import is_retriable
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import RebalanceInProgressError
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class AbstractCoordinator(ABC):
@@ -148,7 +148,7 @@ class AbstractCoordinator(ABC):
             self._subscription.hold(going)
         try:
             if lost:
-                _log.warning("group %s: partitions are lost: %d", self.requests.group_id, len(going))
+                logger.warning("group %s: partitions are lost: %d", self.requests.group_id, len(going))
                 self.listener.on_partitions_lost(going)
             else:
                 self.listener.on_partitions_revoked(going)
@@ -180,7 +180,7 @@ class AbstractCoordinator(ABC):
             return False
         future, self._preparing = self._preparing, None
         if future.done() and (error := future.exception()) is not None:
-            _log.warning("group %s: commit before the rebalance: %s", self.requests.group_id, error)
+            logger.warning("group %s: commit before the rebalance: %s", self.requests.group_id, error)
         return True
 
     def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -214,7 +214,7 @@ class AbstractCoordinator(ABC):
             return
         if is_retriable(error):
             self._commit_at = min(self._commit_at, time.monotonic() + self._config.client.retry_backoff)
-        _log.log(
+        logger.log(
             logging.INFO if is_retriable(error) or isinstance(error, RebalanceInProgressError) else logging.WARNING,
             "group %s: automatic commit: %s",
             self.requests.group_id,

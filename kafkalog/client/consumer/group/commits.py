@@ -29,7 +29,7 @@ CommitCallback = Callable[[dict[TopicPartition, OffsetAndMetadata], Exception | 
 """Called in the thread that polls: with committed offsets and None, or with the offsets of a failed commit and its
 error."""
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _OF_THE_MEMBER = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -110,7 +110,7 @@ class Commits:
                 self._done.append((callback, copy, error if isinstance(error, Exception) else None))
                 self._monitor.notify()
             elif error is not None:
-                _log.warning("group %s: commit of %d partitions: %s", self._requests.group_id, len(copy), error)
+                logger.warning("group %s: commit of %d partitions: %s", self._requests.group_id, len(copy), error)
 
         future.add_done_callback(done)
         return future

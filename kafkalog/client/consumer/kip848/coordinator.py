@@ -27,7 +27,7 @@ from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class _Plan(NamedTuple):
@@ -105,7 +105,9 @@ class Kip848Coordinator(AbstractCoordinator):
         return fenced
 
     def enforce_rebalance(self, reason: str) -> None:
-        _log.warning("group %s: members cannot make it rebalance under group.protocol=consumer", self.requests.group_id)
+        logger.warning(
+            "group %s: members cannot make it rebalance under group.protocol=consumer", self.requests.group_id
+        )
 
     def note_metadata(self, found: ClusterMetadata) -> None:
         with self._monitor.lock:
@@ -228,7 +230,7 @@ class Kip848Coordinator(AbstractCoordinator):
             subscription.assign(sorted(assigned))
             if subscription.regex is not None:
                 subscription.topics = frozenset(tp.topic for tp in assigned)
-        _log.info("group %s: %d partitions, %d of them new", self.requests.group_id, len(assigned), len(added))
+        logger.info("group %s: %d partitions, %d of them new", self.requests.group_id, len(assigned), len(added))
         self._commit_at = time.monotonic() + self._config.auto_commit_interval
         self._wake_fetcher()
         try:
@@ -264,7 +266,7 @@ class Kip848Coordinator(AbstractCoordinator):
             try:
                 self.requests.group_heartbeat(request, timeout)
             except Exception as failure:
-                _log.info("leaving group %s: %s", self.requests.group_id, failure)
+                logger.info("leaving group %s: %s", self.requests.group_id, failure)
         if error is not None:
             raise error
 

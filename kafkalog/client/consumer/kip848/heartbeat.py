@@ -14,7 +14,7 @@ from kafkalog.client.errors import is_retriable
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _LEAVE_S = 5.0
 
 
@@ -54,7 +54,7 @@ class Heartbeat(HeartbeatThread):
                 if self._stopping:
                     return
                 if is_retriable(failure):
-                    _log.info("group %s: heartbeat: %s", group, failure)
+                    logger.info("group %s: heartbeat: %s", group, failure)
                     self._requests.note_failure(failure)
                     member.failed(beat, time.monotonic())
                 else:
@@ -71,7 +71,7 @@ class Heartbeat(HeartbeatThread):
                 return
             todo = member.refused(beat, code, answer.error_message, time.monotonic())
         error = error_for(code, answer.error_message)
-        _log.log(logging.ERROR if todo is Next.FAIL else logging.INFO, "group %s: heartbeat: %s", group, error)
+        logger.log(logging.ERROR if todo is Next.FAIL else logging.INFO, "group %s: heartbeat: %s", group, error)
         if todo is Next.FIND:
             self._requests.note_failure(error)
 
@@ -93,12 +93,12 @@ class Heartbeat(HeartbeatThread):
             failure = UnsupportedVersionError(f"group {group}: {remedy} ({failure.message})")
         elif not isinstance(failure, KafkaError):
             failure.add_note(f"in a heartbeat of group {group}")
-        _log.error("group %s: heartbeat: %s", group, failure)
+        logger.error("group %s: heartbeat: %s", group, failure)
         self._member.fail(failure)
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """Leave the group, because the application does not poll, so that other members get the partitions."""
-        _log.warning(
+        logger.warning(
             "group %s: poll was not called for %.0f s (max.poll.interval.ms); the member leaves the group. Poll more "
             "often, take fewer records at a time (max.poll.records), or raise max.poll.interval.ms",
             self._requests.group_id,
@@ -107,4 +107,4 @@ class Heartbeat(HeartbeatThread):
         try:
             self._requests.group_heartbeat(request, _LEAVE_S)
         except Exception as error:
-            _log.info("leaving group %s: %s", self._requests.group_id, error)
+            logger.info("leaving group %s: %s", self._requests.group_id, error)

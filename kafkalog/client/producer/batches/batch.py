@@ -25,7 +25,7 @@ from kafkalog.records.compression import Codec
 
 UNKNOWN_OFFSET = -1
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
@@ -377,4 +377,4 @@ def _call(callback: Callable[[], object]) -> None:
         callback()
     except BaseException:
         # This includes SystemExit: it would end the producer's thread, not the program, and skip later callbacks.
-        _log.exception("a delivery callback failed")
+        logger.exception("a delivery callback failed")

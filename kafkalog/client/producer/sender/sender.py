@@ -53,7 +53,7 @@ _SEQUENCE_ERRORS = frozenset(
     }
 )
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Sender:
@@ -117,7 +117,7 @@ class Sender:
         except BaseException as error:
             # Whatever has failed here, threads that wait for a record must be told.
             if self._abort is None:
-                _log.exception("the producer's thread failed")
+                logger.exception("the producer's thread failed")
             self._abort = self._abort or ClientError(f"the producer failed: {error!r}")
         finally:
             self.accumulator.close()

@@ -21,7 +21,7 @@ from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, Topi
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 
 POLL_S = 0.005
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class OpenTransaction(NamedTuple):
@@ -171,7 +171,9 @@ class TransactionCalls:
         if not self.transactions.open:
             return
         if not self._turn.acquire(timeout=-1 if timeout is None else max(timeout, 0)):
-            _log.warning("the open transaction of %s is left: a call is under way", self.transactions.transactional_id)
+            logger.warning(
+                "the open transaction of %s is left: a call is under way", self.transactions.transactional_id
+            )
             return
         try:
             if self.transactions.state is State.COMMITTING:
@@ -179,7 +181,7 @@ class TransactionCalls:
             elif self.transactions.open:
                 self.abort(deadline)
         except (ClientError, KafkaError) as error:
-            _log.warning("the open transaction of %s was not ended: %s", self.transactions.transactional_id, error)
+            logger.warning("the open transaction of %s was not ended: %s", self.transactions.transactional_id, error)
         finally:
             self._turn.release()
 
