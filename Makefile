@@ -34,7 +34,7 @@ help:
 	@echo "make test         every test layer, with brokers, Spark and Python clients"
 	@echo "make test-all     every test but the soaks: also foreign programs, all seeds and schedules"
 	@echo "make test-rest    what test-all adds to test"
-	@echo "make test-soak    the tests that run for hours"
+	@echo "make test-soak    many more seeds, for hours"
 	@echo "make lint         ruff, mypy --strict, import contracts"
 	@echo "make docs         write the generated pages of docs/ anew"
 	@echo "make lock         choose the versions of requirements-dev.lock anew"

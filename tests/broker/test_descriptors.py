@@ -22,7 +22,6 @@ CONNECTIONS, PARTITIONS = 192, 300
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.crash
 @pytest.mark.skipif(sys.platform != "linux", reason="limits descriptors with the shell's ulimit")
 def test_topics_are_made_whole_while_connections_hold_the_descriptors(tmp_path: Path) -> None:
     broker = KafkalogBroker(tmp_path, {"background.threads": "2"})

@@ -119,7 +119,6 @@ def secure_producer(server: SecureKafka, authority: Path, protocol: str, mechani
     )
 
 
-@pytest.mark.crash
 def test_killed_while_written_to(certificates: Certificates) -> None:
     """A broker that is killed and comes back has every record, once and in order."""
     require(kafka.missing(KAFKA_4))

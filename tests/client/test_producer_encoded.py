@@ -196,7 +196,6 @@ def test_broken_connections(proxied: tuple[KafkalogBroker, Proxy], limit: dict[s
     assert [faults.values(broker, "t", partition) for partition in range(3)] == sent
 
 
-@pytest.mark.crash
 def test_killed_brokers(start_broker: Callable[..., KafkalogBroker]) -> None:
     broker = start_broker()
     name = f"t-{uuid.uuid4().hex[:6]}"

@@ -221,7 +221,6 @@ def test_broken_connections_for_long(proxied: tuple[KafkalogBroker, Proxy]) -> N
         check_each_once(broker, f"t{seed}", *outcome)
 
 
-@pytest.mark.crash
 def test_killed_brokers(start_broker: Callable[..., KafkalogBroker]) -> None:
     broker = start_broker()
     new_topic(broker, "t", 2)

@@ -222,7 +222,6 @@ while True:
 """
 
 
-@pytest.mark.crash
 def test_a_killed_producer_leaves_nothing(site: Site) -> None:
     """kill -9 in a transaction: the next producer with the id fences it, and read_committed sees nothing of it."""
     command = [sys.executable, "-c", PRODUCER, site.bootstrap, site.id, site.topic]
@@ -283,7 +282,6 @@ def test_encoded_batches(site: Site) -> None:
     assert sorted(filter(None, site.read())) == [b"True-0", b"True-1", b"True-2", b"True-plain"]
 
 
-@pytest.mark.crash
 def test_a_broker_killed_within_commits(start_broker: Callable[..., KafkalogBroker]) -> None:
     """Every transaction is there as a whole or not at all, those that were committed are, and order is kept."""
     broker = start_broker()

@@ -15,8 +15,6 @@ from tests.crash.test_kill_broker import create_topic, read_all
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, produce
 
-pytestmark = pytest.mark.crash
-
 SMALL = {"log.index.size.max.bytes": "8192", "log.index.interval.bytes": "65536"}
 
 

@@ -17,8 +17,6 @@ from peers.process import PeerFailedError, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.crash
-
 PARTITIONS = 3
 DEADLINE_S = 240.0
 

@@ -18,8 +18,6 @@ from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, produce
 
-pytestmark = pytest.mark.crash
-
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 

@@ -20,8 +20,6 @@ from kafkalog.records.kernels.abi import table as t
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, create_topic, exchange, fetch_request, produce
 
-pytestmark = pytest.mark.crash
-
 WRITTEN, KEPT = 10, 4
 """Records, a batch each."""
 

@@ -12,8 +12,6 @@ import pytest
 from tests.crash.schedules import run_schedule
 from tests.support.amount import mostly_exhaustive
 
-pytestmark = pytest.mark.crash
-
 IN_A_TEST = 10
 SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
 SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "3000"))

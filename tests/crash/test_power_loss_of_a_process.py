@@ -25,8 +25,6 @@ from tests.crash.test_kill_broker import create_topic, read_all
 from tests.support.amount import mostly_exhaustive
 from tests.support.kafkalog_broker import KafkalogBroker
 
-pytestmark = pytest.mark.crash
-
 PARTITIONS = 3
 DEADLINE_S = 120.0
 FLUSHED = {"every": "1", "some": "20", "never": str(1 << 62)}

@@ -81,7 +81,6 @@ class Application:
 
 
 @pytest.mark.peer
-@pytest.mark.crash
 @pytest.mark.timeout(1800)
 def test_words_are_counted_exactly_once(start_broker: Callable[..., KafkalogBroker], tmp_path: Path) -> None:
     require(streams_missing())

@@ -19,8 +19,6 @@ from tests.history.plan import BROKER, Act, plan
 from tests.history.scenario import StuckError, run_seed
 from tests.support.amount import mostly_exhaustive
 
-pytestmark = pytest.mark.crash
-
 SEEDS = 50
 IN_A_TEST = 5
 SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))

@@ -162,7 +162,6 @@ def by_duckdb(path: str) -> Totals:
     return int(rows), int(offsets), int(numbers)
 
 
-@pytest.mark.crash
 @pytest.mark.timeout(600)
 def test_killed_at_every_step_of_a_load(topics: Topics, local_target: str, tmp_path: Path) -> None:
     drill = Drill(topics, local_target, tmp_path)
@@ -181,7 +180,6 @@ def test_killed_at_every_step_of_a_load(topics: Topics, local_target: str, tmp_p
     assert by_pyarrow(path) == by_duckdb(path) == drill.totals()
 
 
-@pytest.mark.crash
 @pytest.mark.timeout(600)
 def test_killed_at_every_step_of_a_compaction(topics: Topics, local_target: str, tmp_path: Path) -> None:
     drill = Drill(topics, local_target, tmp_path)
@@ -197,7 +195,6 @@ def test_killed_at_every_step_of_a_compaction(topics: Topics, local_target: str,
     assert len(data_files(drill.loading.files, path)) == 2 * PARTITIONS
 
 
-@pytest.mark.crash
 @pytest.mark.peer
 @pytest.mark.timeout(600)
 def test_killed_on_hdfs(topics: Topics, running_hdfs: Any, tmp_path: Path) -> None:
@@ -214,7 +211,6 @@ def test_killed_on_hdfs(topics: Topics, running_hdfs: Any, tmp_path: Path) -> No
 
 
 @pytest.mark.exhaustive
-@pytest.mark.crash
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_killed_at_random_with_spark(
@@ -265,7 +261,6 @@ def long_drill(drill: Drill, kills: int) -> None:
     assert rows_of(drill.loading.files, drill.loading.path(drill.topic)) == expected(drill.sent)
 
 
-@pytest.mark.crash
 @pytest.mark.spark
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
@@ -279,7 +274,6 @@ def test_long_drill(
     assert run_spark(path) == by_pyarrow(path) == by_duckdb(path) == drill.totals()
 
 
-@pytest.mark.crash
 @pytest.mark.peer
 @pytest.mark.soak
 @pytest.mark.timeout(7200)

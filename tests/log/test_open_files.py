@@ -132,7 +132,6 @@ def test_two_brokers_in_a_process_share_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("processes")
-@pytest.mark.crash
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
 def test_a_broker_with_fewer_descriptors_than_partitions(tmp_path: Path) -> None:
     broker = KafkalogBroker(tmp_path, {"log.segment.bytes": "2000", "background.threads": "2"})

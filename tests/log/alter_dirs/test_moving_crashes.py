@@ -26,8 +26,6 @@ from tests.log.alter_dirs.support import (
 )
 from tests.log.support import NOW
 
-pytestmark = pytest.mark.crash
-
 
 def nothing(count: int) -> int:
     """What was not forced to the device is gone."""

@@ -42,7 +42,6 @@ def check_each_once(bootstrap: str, topic: str, values: list[bytes], partitions:
         assert [each.value for each in found if each.partition == partition] == values[partition::partitions]
 
 
-@pytest.mark.crash
 def test_killed_brokers_under_a_task(
     start_broker: Callable[..., KafkalogBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +89,6 @@ def test_broken_connections_under_a_task(
     check_each_once(broker.bootstrap, "t", values, 3)
 
 
-@pytest.mark.crash
 @pytest.mark.spark
 def test_a_killed_broker_under_spark(spark: SparkSession, start_broker: Callable[..., KafkalogBroker]) -> None:
     broker = start_broker()

@@ -35,7 +35,7 @@ SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "100"))
 POINTS = faults.SINK_POINTS
 
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 class Drill:

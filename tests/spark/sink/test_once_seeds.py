@@ -31,7 +31,7 @@ SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "300"))
 KINDS = ("process", "process", "driver", "driver", "driver", "any time", "any time", "broker", "task")
 POINTS = faults.SINK_POINTS
 
-pytestmark = [pytest.mark.crash, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 class Seeds:
