@@ -1,4 +1,4 @@
-"""The one place where errors become Kafka error codes."""
+"""What a response says of an error: Kafka's code and a message."""
 
 from __future__ import annotations
 
@@ -6,28 +6,14 @@ import logging
 from types import TracebackType
 from typing import Any, Self
 
+from broker.log.append.record_errors import code_of
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.primitives import MAX_STRING
 from kafkalog.protocol.schema import STRING, Field, Struct
-from kafkalog.records.errors import (
-    CorruptRecordError,
-    InvalidRecordError,
-    RecordsError,
-    RecordTooLargeError,
-    UnsupportedCompressionTypeError,
-    UnsupportedMagicError,
-)
+from kafkalog.records.errors import RecordsError
 
 logger = logging.getLogger("kafkalog.broker.api")
 
-_RECORD_ERRORS: tuple[tuple[type[RecordsError], ErrorCode], ...] = (
-    (CorruptRecordError, ErrorCode.CORRUPT_MESSAGE),
-    (InvalidRecordError, ErrorCode.INVALID_RECORD),
-    (UnsupportedCompressionTypeError, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-    (RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
-    (UnsupportedMagicError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-    (RecordsError, ErrorCode.INVALID_RECORD),
-)
 LONGEST_MESSAGE = 1024
 """The longest error message that is sent to a client, in characters."""
 
@@ -37,7 +23,7 @@ def error_code(error: Exception) -> ErrorCode:
     if isinstance(error, KafkaError):
         return error.code
     if isinstance(error, RecordsError):
-        return next(code for kind, code in _RECORD_ERRORS if isinstance(error, kind))
+        return code_of(error)
     if isinstance(error, OSError):
         logger.error("storage error: %s", error)
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from broker.log.append.append_info import AppendInfo
-from broker.log.append.validation import CheckedBatch, Origin, as_protocol_error, check_transaction, prepare
+from broker.log.append.record_errors import as_protocol_error
+from broker.log.append.validation import CheckedBatch, Origin, check_transaction, prepare
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
 from broker.log.flusher import Flusher

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 
+from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.rejection import RecordRules, RejectedRecordsError, RejectedTimestampsError
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol.errors import (
@@ -21,8 +22,6 @@ from kafkalog.protocol.errors import (
     InvalidTxnStateError,
     MessageTooLargeError,
     RecordListTooLargeError,
-    UnsupportedCompressionTypeError,
-    UnsupportedForMessageFormatError,
 )
 from kafkalog.records import errors as records_errors
 from kafkalog.records.batch import (
@@ -233,17 +232,3 @@ def check_transaction(header: BatchHeader, origin: Origin, label: str, *, in_tra
     """Raise InvalidTxnStateError for a client's transactional batch whose transaction does not cover the partition."""
     if header.attributes & TRANSACTIONAL_FLAG and origin is Origin.CLIENT and not in_transaction:
         raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")
-
-
-def as_protocol_error(error: records_errors.RecordsError, label: str) -> Exception:
-    """Return the protocol's error for an error of `kafkalog.records`."""
-    message = f"{error} in topic partition {label}"
-    if isinstance(error, records_errors.CorruptRecordError):
-        return CorruptMessageError(message)
-    if isinstance(error, records_errors.UnsupportedCompressionTypeError):
-        return UnsupportedCompressionTypeError(message)
-    if isinstance(error, records_errors.RecordTooLargeError):
-        return MessageTooLargeError(message)
-    if isinstance(error, records_errors.UnsupportedMagicError):
-        return UnsupportedForMessageFormatError(message)
-    return InvalidRecordError(message)

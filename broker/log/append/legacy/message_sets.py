@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.rejection import RecordRules
 from broker.log.append.validation import (
     TARGET_CODECS,
     Origin,
-    as_protocol_error,
     check_size,
     refuse_append_time,
     refuse_length,
