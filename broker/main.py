@@ -28,7 +28,7 @@ from broker.system import compiler_pages
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.kernels import loader
 
-logger = logging.getLogger("kafkalog.broker")
+logger = logging.getLogger(__name__)
 
 KERNEL_DELAY = 0.5
 """Seconds after start before the record kernels are loaded, so that they do not delay the first requests."""

@@ -48,7 +48,7 @@ from kafkalog.storage.topics import TRANSACTION_STATE
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
 
-logger = logging.getLogger("kafkalog.broker")
+logger = logging.getLogger(__name__)
 
 FLUSH_CHECK_SECONDS = 1.0
 """The longest interval between checks for logs that are due for a flush; log.flush.scheduler.interval.ms may shorten

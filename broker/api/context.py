@@ -35,7 +35,7 @@ from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.schema import Response
 
-logger = logging.getLogger("kafkalog.broker.api")
+logger = logging.getLogger(__name__)
 
 Entry = TypeVar("Entry")
 

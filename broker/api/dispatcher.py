@@ -30,7 +30,7 @@ from kafkalog.protocol.codec import (
     decode_within,
 )
 
-logger = logging.getLogger("kafkalog.broker.api")
+logger = logging.getLogger(__name__)
 
 LARGE_REQUEST = 64 * 1024
 """Bytes from which on a request without record batches is decoded on a worker: it may hold 10,000s of entries."""

@@ -12,7 +12,7 @@ from kafkalog.protocol.primitives import MAX_STRING
 from kafkalog.protocol.schema import STRING, Field, Struct
 from kafkalog.records.errors import RecordsError
 
-logger = logging.getLogger("kafkalog.broker.api")
+logger = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 1024
 """The longest error message that is sent to a client, in characters."""

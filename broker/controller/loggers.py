@@ -1,7 +1,8 @@
 """Levels of the broker's loggers (KIP-412). They can be read and set while it runs, and are not stored.
 
-A logger without its own level inherits that of the nearest ancestor with one, or of ``root``. Levels have Kafka's
-names. Python has no TRACE; here it stands for every level below DEBUG.
+Loggers have the names of modules. A folder is a logger, too: its level holds for the modules in it that have none of
+their own, and ``root``'s for what has none above it. Levels have Kafka's names. Python has no TRACE; here it stands for
+every level below DEBUG.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LEVELS = {
 }
 """The levels by Kafka's names, the least verbose first."""
 
-logger = logging.getLogger("kafkalog.broker")
+logger = logging.getLogger(__name__)
 
 
 def level_name(level: int) -> str:
@@ -47,9 +48,9 @@ class LoggerController:
         if not broker:
             raise InvalidRequestError("Broker id must not be empty")
         self._check_broker(broker)
-        # Copied, because other threads may create loggers meanwhile.
-        names = [name for name, each in logging.root.manager.loggerDict.copy().items() if _is_logger(each)]
-        return {name: level_name(logging.getLogger(name).getEffectiveLevel()) for name in sorted({*names, ROOT})}
+        # Copied, because other threads may create loggers meanwhile. Of a folder the logger is made here.
+        names = {*logging.root.manager.loggerDict.copy(), ROOT}
+        return {name: level_name(logging.getLogger(name).getEffectiveLevel()) for name in sorted(names)}
 
     def alter(self, broker: str, alterations: Sequence[Alteration], *, validate_only: bool) -> None:
         """Set levels; DELETE makes a logger inherit its level again. Apply all alterations, or none.
@@ -81,16 +82,11 @@ class LoggerController:
             raise InvalidRequestError(f"Unexpected broker id, expected {self._broker_id} but received {name}")
 
 
-def _is_logger(found: object) -> bool:
-    """Return whether an entry is a logger, not the placeholder of a parent that nobody has requested."""
-    return isinstance(found, logging.Logger)
-
-
 def _check(alteration: Alteration) -> None:
     name, op = alteration.name, alteration.op
     if op not in (Op.SET, Op.DELETE):
         raise InvalidRequestError(f"{op.name} operation is not allowed for the BROKER_LOGGER resource")
-    if name != ROOT and not _is_logger(logging.root.manager.loggerDict.get(name)):
+    if name != ROOT and name not in logging.root.manager.loggerDict:
         raise InvalidConfigError(f"Logger {name} does not exist!")
     if op is Op.DELETE and name == ROOT:
         raise InvalidRequestError(f"Removing the log level of the {ROOT} logger is not allowed")

@@ -18,7 +18,7 @@ from broker.quota.connections import ConnectionRates, is_address
 from broker.quota.entities import QuotaEntity, quota_filter
 from kafkalog.protocol.errors import InvalidRequestError, KafkaError, KafkaStorageError, PolicyViolationError
 
-logger = logging.getLogger("kafkalog.broker.controller")
+logger = logging.getLogger(__name__)
 
 Changes = dict[str, float | None]
 """The new values by key; None removes the key."""

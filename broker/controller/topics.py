@@ -29,7 +29,7 @@ from kafkalog.protocol.errors import (
     UnknownTopicOrPartitionError,
 )
 
-logger = logging.getLogger("kafkalog.broker.controller")
+logger = logging.getLogger(__name__)
 
 PLANNED_AT_ONCE = 250
 """The number of topics that are checked, or logged, before other requests get their turn."""

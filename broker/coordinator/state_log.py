@@ -43,7 +43,7 @@ from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, parse_control_type
 from kafkalog.records.errors import RecordsError
 
-logger = logging.getLogger("kafkalog.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

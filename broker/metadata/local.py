@@ -24,7 +24,7 @@ from broker.metadata.operations import apply
 from broker.metadata.store import Decision, Listener
 from broker.system.workers import Workers
 
-logger = logging.getLogger("kafkalog.broker.metadata")
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "kafkalog.metadata.json"
 

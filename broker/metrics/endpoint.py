@@ -22,7 +22,7 @@ from prometheus_client.samples import Sample
 from broker.config.definition import ConfigError
 from broker.metrics.catalog import CATALOG, Kind, Metric, Sources
 
-logger = logging.getLogger("kafkalog.broker.metrics")
+logger = logging.getLogger(__name__)
 
 SAMPLES_PER_TURN = 64
 TURN_SECONDS = 50e-6

@@ -21,7 +21,7 @@ from broker.net.transport.interface import Transport
 from broker.quota.connections import ConnectionRates
 from broker.quota.entities import MAX_INT
 
-logger = logging.getLogger("kafkalog.broker.net")
+logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_EVENT = 64
 ACCEPT_RETRY_SECONDS = 1.0

@@ -24,7 +24,7 @@ from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
 from broker.net.writer import SliceUnreadableError, Wait, Writer
 
-logger = logging.getLogger("kafkalog.broker.net")
+logger = logging.getLogger(__name__)
 
 FRAMES_PER_EVENT = 32
 """Frames that are served before other connections get their turn."""

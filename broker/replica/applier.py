@@ -24,7 +24,7 @@ from broker.metadata.model import PartitionState
 from broker.replica.manager import ReplicaManager, TopicConfig
 from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, StaleControllerEpochError
 
-logger = logging.getLogger("kafkalog.broker.replica")
+logger = logging.getLogger(__name__)
 
 APPLIED_AT_ONCE = 8
 """Partitions that are processed before other requests get their turn."""

@@ -33,7 +33,7 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.storage import names
 
-logger = logging.getLogger("kafkalog.broker.replica")
+logger = logging.getLogger(__name__)
 
 _ANY_MINIMUM = (1 << 31) - 1
 """A number of bytes that reaches the minimum of every waiting fetch, so that it checks again."""

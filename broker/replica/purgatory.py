@@ -16,7 +16,7 @@ import logging
 from collections.abc import Hashable, Iterable
 from typing import Any
 
-logger = logging.getLogger("kafkalog.broker.replica")
+logger = logging.getLogger(__name__)
 
 
 class DelayedOperation:

@@ -83,7 +83,7 @@ def test_of_another_broker(broker: KafkalogBroker, name: str) -> None:
         ((NAME, SET, None), ErrorCode.INVALID_REQUEST),
         ((NAME, SET, "error"), ErrorCode.INVALID_CONFIG),
         ((NAME, SET, ""), ErrorCode.INVALID_CONFIG),
-        (("broker.log.cleaner", SET, "ERROR"), ErrorCode.INVALID_CONFIG),
+        (("broker.log.clean", SET, "ERROR"), ErrorCode.INVALID_CONFIG),
         (("", SET, "ERROR"), ErrorCode.INVALID_CONFIG),
         (("no.such.logger", DELETE, None), ErrorCode.INVALID_CONFIG),
         (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
@@ -112,6 +112,26 @@ def test_every_level(broker: KafkalogBroker) -> None:
                 assert describe(sock, "0", [NAME]).configs[0].value == level
         finally:
             alter(sock, (NAME, DELETE, None))
+
+
+def test_the_level_of_a_folder_holds_for_its_modules(broker: KafkalogBroker) -> None:
+    folder, inner, module = "broker.log", "broker.log.recovery", NAME
+    beside = "broker.controller.topics"
+    with broker.connect() as sock:
+
+        def levels() -> list[str | None]:
+            found = {each.name: each.value for each in describe(sock, "0").configs}
+            return [found[name] for name in (folder, inner, module, beside)]
+
+        try:
+            assert levels() == ["INFO"] * 4
+            assert alter(sock, (folder, SET, "WARN")) == (ErrorCode.NONE, None)
+            assert levels() == ["WARN", "WARN", "WARN", "INFO"]
+            assert alter(sock, (module, SET, "DEBUG")) == (ErrorCode.NONE, None)
+            assert levels() == ["WARN", "WARN", "DEBUG", "INFO"]
+        finally:
+            alter(sock, (folder, DELETE, None), (module, DELETE, None))
+        assert levels() == ["INFO"] * 4
 
 
 def test_levels_are_not_replaced_by_alter_configs(broker: KafkalogBroker) -> None:

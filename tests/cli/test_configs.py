@@ -111,41 +111,35 @@ def test_of_broker_loggers(start_broker: Callable[..., KafkalogBroker]) -> None:
 
     before = levels()
     assert before["root"] == "WARN"
-    assert (
-        before["broker"]
-        == before["kafkalog"]
-        == before["kafkalog.broker"]
-        == before["broker.log.recovery.loading"]
-        == "INFO"
-    )
+    assert {before[name] for name in ("kafkalog", "broker", "broker.log", "broker.log.recovery.loading")} == {"INFO"}
     done = configs(
-        "alter", broker.address, "--broker-logger", "0", "--add-config", "kafkalog=DEBUG,kafkalog.broker=ERROR"
+        "alter", broker.address, "--broker-logger", "0", "--add-config", "broker=DEBUG,broker.metadata=ERROR"
     )
     assert done == ["Completed updating config for broker-logger 0."]
     changed = levels()
-    assert changed["kafkalog"] == "DEBUG"
-    assert changed["kafkalog.broker"] == changed["kafkalog.broker.metadata"] == "ERROR"
+    assert changed["broker"] == "DEBUG"
+    assert changed["broker.metadata"] == changed["broker.metadata.local"] == "ERROR"
     assert {name for name in before if before[name] != changed[name]} == {
-        name for name in before if name.partition(".")[0] == "kafkalog"
+        name for name in before if name.partition(".")[0] == "broker"
     }
-    configs("alter", broker.address, *entity, "--delete-config", "kafkalog.broker")
-    assert levels()["kafkalog.broker.metadata"] == "DEBUG"
+    configs("alter", broker.address, *entity, "--delete-config", "broker.metadata")
+    assert levels()["broker.metadata.local"] == "DEBUG"
     for words, said in (
-        (("--add-config", "kafkalog=LOUD"), "Cannot set the log level of kafkalog to LOUD as it is not a supported"),
+        (("--add-config", "broker=LOUD"), "Cannot set the log level of broker to LOUD as it is not a supported"),
         (("--add-config", "nothing.of.the.kind=INFO"), "Logger nothing.of.the.kind does not exist!"),
         (("--delete-config", "root"), "Removing the log level of the root logger is not allowed"),
-        (("--add-config", "kafkalog=WARN,nothing=INFO"), "Logger nothing does not exist!"),
+        (("--add-config", "broker=WARN,nothing=INFO"), "Logger nothing does not exist!"),
     ):
         assert said in failure("alter", broker.address, *entity, *words)
-    assert levels()["kafkalog"] == "DEBUG"
+    assert levels()["broker"] == "DEBUG"
     assert "names no broker 7" in failure("describe", broker.address, "--broker-logger", "7", "--timeout", "500")
 
     # What is set holds for what is logged, and until the broker ends.
-    configs("alter", broker.address, *entity, "--add-config", "kafkalog.broker=WARN")
+    configs("alter", broker.address, *entity, "--add-config", "broker=WARN")
     assert broker.stop() == 0
     assert "stopping" not in broker.logged()
     broker.start()
-    assert levels()["kafkalog"] == "INFO"
+    assert levels()["broker"] == "INFO"
     assert broker.stop() == 0
     assert "stopping" in broker.logged()
 

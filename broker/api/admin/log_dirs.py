@@ -30,7 +30,7 @@ from kafkalog.protocol.messages.describe_log_dirs import (
 
 LOOKED_AT_ONCE = 10_000
 """Numbers of partitions that are looked at in one step."""
-logger = logging.getLogger("kafkalog.broker.api")
+logger = logging.getLogger(__name__)
 
 
 class _Row(NamedTuple):

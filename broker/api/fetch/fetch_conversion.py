@@ -23,7 +23,7 @@ from kafkalog.records.legacy.convert import down_convert, needs_conversion
 AS_STORED_SINCE = 4
 """From this version of Fetch on records are sent as they are stored."""
 
-logger = logging.getLogger("kafkalog.broker.api")
+logger = logging.getLogger(__name__)
 
 Fail = Callable[[PartitionData, FetchPartitionState, Exception], None]
 

@@ -49,7 +49,7 @@ from kafkalog.records.errors import InvalidRecordError, RecordsError, Unsupporte
 from kafkalog.records.peek import NO_MAGIC, RecordsView
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
-logger = logging.getLogger("kafkalog.broker.api")
+logger = logging.getLogger(__name__)
 
 ZSTD_SINCE = 7
 """Producers that know zstd speak this version (KIP-110)."""

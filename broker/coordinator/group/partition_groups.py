@@ -33,7 +33,7 @@ from kafkalog.protocol.errors import (
     RequestTimedOutError,
 )
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

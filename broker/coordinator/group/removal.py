@@ -19,7 +19,7 @@ from kafkalog.protocol.errors import GroupIdNotFoundError, NotCoordinatorError
 if TYPE_CHECKING:
     from broker.coordinator.group.partition_groups import PartitionGroups
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -52,7 +52,7 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Admit = Callable[[Partition], None]

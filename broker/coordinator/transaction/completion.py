@@ -21,7 +21,7 @@ from kafkalog.protocol.errors import (
     UnsupportedForMessageFormatError,
 )
 
-logger = logging.getLogger("kafkalog.broker.transaction")
+logger = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 5.0
 """The pause between attempts to write a marker or record, in seconds; it doubles each time."""

@@ -43,7 +43,7 @@ from kafkalog.protocol.errors import (
     UnknownServerError,
 )
 
-logger = logging.getLogger("kafkalog.broker.transaction")
+logger = logging.getLogger(__name__)
 
 TOMBSTONES_AT_ONCE = 200
 

@@ -13,7 +13,7 @@ from broker.log.log import Log
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.records.errors import RecordsError
 
-logger = logging.getLogger("kafkalog.broker.transaction")
+logger = logging.getLogger(__name__)
 
 NO_EPOCH = -1
 

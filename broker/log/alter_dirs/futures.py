@@ -12,7 +12,7 @@ from broker.log.directories.deletions import Deletions
 from broker.log.files.file_ops import FileOps
 from kafkalog.storage import names
 
-logger = logging.getLogger("kafkalog.broker.moves")
+logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 

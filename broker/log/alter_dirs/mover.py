@@ -33,7 +33,7 @@ from broker.system.workers import LoopClosedError, Workers
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 
-logger = logging.getLogger("kafkalog.broker.moves")
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from broker.log.files.file_ops import FileOps
 from kafkalog.storage import names
 from kafkalog.storage.checkpoints import CorruptCheckpointError
 
-logger = logging.getLogger("kafkalog.broker.moves")
+logger = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 

@@ -32,7 +32,7 @@ from broker.system import compiler_pages
 from broker.system.workers import Workers
 from kafkalog.protocol.errors import KafkaStorageError
 
-logger = logging.getLogger("kafkalog.broker.cleaner")
+logger = logging.getLogger(__name__)
 
 MAX_THREADS = 64
 MEGABYTE = 1 << 20

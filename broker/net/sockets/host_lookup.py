@@ -9,7 +9,7 @@ import socket
 import threading
 from collections.abc import Iterable
 
-logger = logging.getLogger("kafkalog.broker.net")
+logger = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
 """How long one call of `HostLookup.addresses_of` waits for the name server, for all of its names together."""

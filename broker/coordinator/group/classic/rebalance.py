@@ -14,7 +14,7 @@ from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.membership import Moment
 from kafkalog.protocol.errors import ErrorCode
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 STATIC_RETRY_MS = 1000
 """A rebalance that no static member has joined is looked at again after this time at least, in ms."""

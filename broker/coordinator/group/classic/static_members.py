@@ -19,7 +19,7 @@ from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.membership import Moment
 from kafkalog.protocol.errors import ErrorCode
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 
 class Replacement(NamedTuple):

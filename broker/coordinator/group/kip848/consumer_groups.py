@@ -54,7 +54,7 @@ from kafkalog.protocol.messages.consumer_group_heartbeat import (
 )
 from kafkalog.protocol.primitives import ProtocolError
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 _KAFKA_CLASSES = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",

@@ -34,7 +34,7 @@ from kafkalog.protocol.errors import (
     error_for,
 )
 
-logger = logging.getLogger("kafkalog.broker.groups")
+logger = logging.getLogger(__name__)
 
 FENCE_AGAIN_MS = 500
 """Members are fenced again after this time, in ms, when their removal could not be stored."""
