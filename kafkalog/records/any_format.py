@@ -1,11 +1,11 @@
 """The batches of a log in any format: batches of v2, or entries of message sets v0 and v1 (`legacy/message_set.py`).
 
-All formats begin with an offset, a length and, at the same place, the magic. An entry is given a `BatchHeader`, so that
-code that walks over a log sees batches alone. `header.magic` tells the format. The formats differ in this:
+All formats begin with an offset and a length, and have the magic at the same place. An entry is given a `BatchHeader`,
+so that code that walks over a log sees batches only. `header.magic` tells the format. The formats differ:
 
-- of a wrapper (a compressed message of v0 or v1) `base_offset` and `records_count` are not known before it is
-  decompressed: `base_offset` is then the last offset, `records_count` is `message_set.UNKNOWN_COUNT`;
-- v0 and v1 have no leader epoch and no producer (-1), no control batches and no headers; v0 has no timestamps (-1).
+- A wrapper is a compressed message of v0 or v1. Its first offset and its count are not known before it is decompressed:
+  `base_offset` is the last offset, and `records_count` is `message_set.UNKNOWN_COUNT`.
+- v0 and v1 have no leader epoch and no producer (-1), no control batches and no headers. v0 has no timestamps (-1).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LOG_APPEND_TIME = 1
 
 
 def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header at `pos`, of any format. At least the bytes that `HEADER_SIZES` states must be there.
+    """Return the header at `pos`, of any format; `buf` must have the bytes that `HEADER_SIZES` states.
 
-    Errors as `batch.read_header` and `message_set.read_entry`.
+    Raises what `batch.read_header` and `message_set.read_entry` raise.
     """
     if len(buf) - pos > MAGIC_AT and buf[pos + MAGIC_AT] < MAGIC:
         return message_set.read_entry(buf, pos)
@@ -49,7 +49,7 @@ def header_is_there(buf: Buffer, pos: int, end: int) -> bool:
 def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every whole batch in `buf[pos:end]`; leave out an incomplete one at the end.
 
-    Errors as `read_any_header`. Checksums are not verified.
+    Raises what `read_any_header` raises. Checksums are not verified.
     """
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos >= MIN_ENTRY_SIZE:
@@ -92,9 +92,9 @@ def decode_any(
 
 
 def spanning(header: BatchHeader, records: list[Record]) -> BatchHeader:
-    """Return an entry's header with the first offset and the count of the records within.
+    """Return an entry's header with the first offset and the count of the records in it.
 
-    `CorruptRecordError` where these are not what the entry's own offset says.
+    Raises `CorruptRecordError` where the offsets of the records contradict the entry's own.
     """
     first = records[0].offset
     if first < 0 or not 0 <= header.base_offset - first <= 0x7FFFFFFF:

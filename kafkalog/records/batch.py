@@ -76,7 +76,7 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 NO_TIMESTAMP_TYPE_FLAG = 0x4000
-"""Of batches made in memory of messages of format v0, which have no timestamps (`convert.py`).
+"""Marks batches that were made in memory of messages of format v0, which have no timestamps (`convert.py`).
 
 Kafka's format leaves the bit unused. A reader believes it only in batches that this process converted.
 """
@@ -95,7 +95,7 @@ _PRODUCER = Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
-    """The fields of a batch's header, as they stand in it."""
+    """The fields of a batch's header, in their order on the wire."""
 
     base_offset: int
     batch_length: int
@@ -126,14 +126,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record (they wrap from 2**31 - 1 to 0), -1 where there is none."""
+        """Sequence number of the last record (they wrap from 2**31 - 1 to 0), -1 without an idempotent producer."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
     def codec(self) -> Codec:
-        """`UnsupportedCompressionTypeError` for the codes 5..7."""
+        """The codec; `UnsupportedCompressionTypeError` for the codes 5..7."""
         try:
             return Codec(self.attributes & CODEC_MASK)
         except ValueError:
@@ -158,7 +158,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """Time in ms after which compaction may drop the batch's tombstones, where one is set."""
+        """Time in ms after which compaction may drop the batch's tombstones; None where it has no delete horizon."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
@@ -188,9 +188,9 @@ def check_magic(magic: int) -> None:
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """Return the header at `pos`; not all bytes of the batch need be there.
+    """Return the header at `pos`; only its 61 bytes need be in the buffer.
 
-    `CorruptRecordError` where 61 bytes are not there or batch_length is less than a header's;
+    Raises `CorruptRecordError` where fewer than 61 bytes are left or batch_length is less than a header's, and
     `UnsupportedMagicError` for another format.
     """
     available = len(buf) - pos
@@ -202,7 +202,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def _check_prefix(buf: Buffer, pos: int) -> int:
-    """The size of the batch at `pos`, its magic and length checked."""
+    """Return the size of the batch at `pos`; check its magic and length."""
     _, batch_length, _, magic = _PREFIX.unpack_from(buf, pos)
     if magic != MAGIC:
         check_magic(magic)
@@ -214,7 +214,7 @@ def _check_prefix(buf: Buffer, pos: int) -> int:
 def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every whole batch in `buf[pos:end]`; leave out an incomplete one at the end.
 
-    Errors as `read_header`. Checksums are not verified.
+    Raises what `read_header` raises. Checksums are not verified.
     """
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos > MAGIC_AT:
@@ -238,18 +238,18 @@ def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def assign_offsets(buf: bytearray | memoryview, pos: int, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and partition leader epoch in place; neither is under the checksum."""
+    """Set base offset and partition leader epoch in place; the checksum does not cover them."""
     _INT64.pack_into(buf, pos, base_offset)
     _INT32.pack_into(buf, pos + LOG_OVERHEAD, leader_epoch)
 
 
 def set_log_append_time(buf: bytearray | memoryview, pos: int, timestamp_ms: int) -> None:
-    """Make the batch one of LogAppendTime in place: attributes, max_timestamp, checksum."""
+    """Change the batch to LogAppendTime in place: attributes, max_timestamp, checksum."""
     _set_max_timestamp(buf, pos, timestamp_ms, LOG_APPEND_TIME_FLAG)
 
 
 def set_create_time(buf: bytearray | memoryview, pos: int, max_timestamp: int) -> None:
-    """Make the batch one of CreateTime in place with the given largest timestamp: attributes, checksum."""
+    """Change the batch to CreateTime with the given largest timestamp in place: attributes, max_timestamp, checksum."""
     _set_max_timestamp(buf, pos, max_timestamp, 0)
 
 
@@ -262,7 +262,10 @@ def set_producer(
     *,
     is_transactional: bool = False,
 ) -> None:
-    """Give the whole batch at `pos` a place in a producer's sequence, in place: the three fields, flag, checksum."""
+    """Set the producer's id, epoch and sequence, and the transactional flag, of the whole batch at `pos`; in place.
+
+    The checksum is computed anew.
+    """
     (attributes,) = _INT16.unpack_from(buf, pos + ATTRIBUTES_AT)
     flag = TRANSACTIONAL_FLAG if is_transactional else 0
     _INT16.pack_into(buf, pos + ATTRIBUTES_AT, attributes & ~TRANSACTIONAL_FLAG | flag)
@@ -289,7 +292,7 @@ def pack_header(header: BatchHeader, records: Buffer) -> bytearray:
 
 
 def seal_batch(header: BatchHeader, batch: bytearray) -> bytearray:
-    """`pack_header` in place: `batch` has room for the header and then the records."""
+    """Fill in the header at the start of `batch`, before its records, as `pack_header` does."""
     batch_length = len(batch) - LOG_OVERHEAD
     if batch_length > 0x7FFFFFFF:
         raise InvalidRecordError("batch of more than 2 GiB")
@@ -339,9 +342,8 @@ def encode_batch(
 ) -> bytearray:
     """Encode `records` as one batch; their offsets are absolute, at least `base_offset`, and increasing.
 
-    Timestamps are ms; with `log_append_time` the largest of them becomes every record's. No records make an
-    empty batch, as compaction leaves behind. `InvalidRecordError` where offsets do not increase or do not
-    fit.
+    Timestamps are ms; with `log_append_time` the largest of them becomes every record's. Without records the batch is
+    empty, as compaction leaves it behind. Raises `InvalidRecordError` where offsets do not increase or do not fit.
     """
     base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     body = bytearray()
@@ -379,9 +381,9 @@ def encode_batch(
 def records_section(
     buf: Buffer, pos: int, header: BatchHeader, max_size: int = compression.DEFAULT_MAX_SIZE
 ) -> tuple[Buffer, int, int]:
-    """Return the batch's records uncompressed: a buffer and where in it they begin and end.
+    """Return the batch's records uncompressed: a buffer, and the start and end of the records in it.
 
-    The batch must be whole (`verify_crc`). Errors of `compression.decompress`.
+    The batch must be whole (`verify_crc`). Raises what `compression.decompress` raises.
     """
     start, end = pos + HEADER_SIZE, pos + LOG_OVERHEAD + header.batch_length
     if not header.attributes & CODEC_MASK or start == end:
@@ -393,7 +395,7 @@ def records_section(
 def decode_batch(
     buf: Buffer, pos: int = 0, *, check_crc: bool = True, max_size: int = compression.DEFAULT_MAX_SIZE
 ) -> tuple[BatchHeader, list[Record]]:
-    """Return header and records of the batch at `pos`, control records too; offsets may have gaps (compaction).
+    """Return header and records of the batch at `pos`, control records too; the offsets may have gaps (compaction).
 
     Raises any `RecordsError`; `max_size` bounds the decompressed bytes.
     """

@@ -1,4 +1,4 @@
-"""Checks of what a log holds, in any format, many batches at a time: CRC, lengths, offsets, every record.
+"""Check what a log holds, in any format, many batches at a time: CRC, lengths, offsets, every record.
 
 A leader's check of what is produced (`validate.py`) asks for more: here compaction may have left gaps. A
 table describes the batches (`kernels/abi/table.py`), so that one call of a kernel checks whole megabytes. Needs numpy,
@@ -26,13 +26,13 @@ from kafkalog.records.kernels.plain import log_checking as plain
 
 TABLE_ROWS = 8192
 Table = Any
-"""An array of int64, a row a batch; positions count from the buffer's begin."""
+"""An array of int64 with a row for each batch; positions count from the start of the buffer."""
 
 _fast: Any = None
 
 
 def load() -> None:
-    """Have the compiled kernels serve from now on; about a second with numba's cache, some more without."""
+    """Load the compiled kernels; this takes about a second with numba's cache, and longer without."""
     global _fast
     if _fast is None:
         loader.load_checking()
@@ -75,7 +75,7 @@ class Counts:
 
 
 class Scan(NamedTuple):
-    """Batches that follow one another in a buffer, and where and why the next one is none."""
+    """Batches that follow one another in a buffer, and where and why the scan ended."""
 
     table: Table
     position: int
@@ -84,8 +84,10 @@ class Scan(NamedTuple):
 
 
 def scan(buf: Buffer, pos: int, next_offset: int) -> Scan:
-    """A row for each whole batch in `buf[pos:]`, of any format, `TABLE_ROWS` at most; offsets below `next_offset` and
-    going back are an error. The records of a wrapper (v0, v1) are not looked at: count -1, its offset its last.
+    """Return a row for each whole batch in `buf[pos:]`, of any format, and at most `TABLE_ROWS`.
+
+    Offsets that are below `next_offset` or go back are an error. Wrappers (v0, v1) are not decompressed: their count is
+    -1, their offset that of their last record.
     """
     if _fast is None or (len(buf) - pos > MAGIC_AT and buf[pos + MAGIC_AT] != MAGIC):
         return _scan_plain(buf, pos, next_offset)
@@ -144,9 +146,9 @@ def row_of(header: BatchHeader, pos: int) -> list[int]:
 def check(
     buf: Buffer, table: Table, counts: Counts, *, records: bool = True, max_size: int = compression.DEFAULT_MAX_SIZE
 ) -> list[tuple[int, RecordsError]]:
-    """(row, what is wrong with it) of every batch that is not right: its checksum, and with `records` all within.
+    """Return the invalid batches, as pairs of row and error: wrong checksums and, with `records`, wrong records.
 
-    `counts` gets the records of the batches that are right. A batch may have up to `max_size` bytes uncompressed.
+    `counts` gets the records of the valid batches. A batch may have up to `max_size` bytes uncompressed.
     """
     if not len(table):
         return []
@@ -178,7 +180,7 @@ def check(
 
 
 def _runs(flags: Any) -> Iterator[tuple[int, int]]:
-    """Where the flags are set, as ranges."""
+    """Return the ranges in which the flags are set."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])))).tolist()
     yield from zip(edges[::2], edges[1::2], strict=True)
 
@@ -194,7 +196,7 @@ def _error(buf: Buffer, table: Table, row: int, status: int, index: int) -> Reco
 
 
 def _check_one(buf: Buffer, pos: int, counts: Counts, records: bool, max_size: int, summed: bool) -> None:
-    """Check one batch; ``summed``: its checksum is known to be right."""
+    """Check one batch; `summed` says that its checksum was verified already."""
     header = read_any_header(buf, pos)
     if not summed:
         verify_any_crc(buf, pos, header)
@@ -215,7 +217,10 @@ def _check_one(buf: Buffer, pos: int, counts: Counts, records: bool, max_size: i
 def check_records(
     section: Buffer, start: int, end: int, count: int, last_offset_delta: int, counts: Counts
 ) -> tuple[int, int]:
-    """Status (`abi/status.py`) of the `count` uncompressed records of v2 in `section[start:end]`, and whose it is."""
+    """Check the `count` uncompressed records of v2 in `section[start:end]`.
+
+    Return a status (`abi/status.py`) and the index of the record that it is about.
+    """
     if _fast is None or start == end:
         return plain.check_records(section, start, end, count, last_offset_delta, counts.words)
     data = np.frombuffer(section, np.uint8)

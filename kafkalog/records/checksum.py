@@ -1,8 +1,8 @@
 """CRC-32C (Castagnoli), the checksum of record batches v2.
 
-`crc32c` computes it with the processor's own instruction, straight from any buffer, and lets go of the GIL
-for large inputs. Where its wheel is missing `crcmod` computes the same, in C where its extension was built
-and in Python where not; the tests use it as the independent oracle.
+`crc32c` computes it with the processor's own instruction, from any buffer without a copy, and releases the GIL for
+large inputs. Where its wheel is missing, `crcmod` computes the same, in C if its extension was built, else in Python.
+The tests use `crcmod` as the independent oracle.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ ReadableBuffer = bytes | bytearray | memoryview
 
 
 def _crcmod_crc32c() -> Callable[[ReadableBuffer, int], int]:
-    """CRC-32C by crcmod, with the signature of `crc32c`."""
+    """Compute CRC-32C by crcmod, with the signature of `crc32c`."""
     from crcmod import predefined
 
     function = predefined.mkCrcFun("crc-32c")
 
     def checksum(data: ReadableBuffer, value: int = 0) -> int:
-        # crcmod takes bytes only, not every buffer.
+        # crcmod accepts bytes only, no other buffers.
         return int(function(bytes(data), value))
 
     return checksum

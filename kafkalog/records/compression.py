@@ -8,25 +8,24 @@
 | 3    | lz4    | one frame, independent blocks of 64 KiB   | one frame (v1.6.x of the frame format) |
 | 4    | zstd   | one RFC 8878 frame                        | frames one after another               |
 
-Xerial framing is that of snappy-java's streams: `82 53 4e 41 50 50 59 00` ("\\x82SNAPPY\\0"), version int32 =
-1, compatible version int32 = 1, then blocks, each an int32 length and that many bytes of raw snappy; all big-
-endian. It is not the framing format of the snappy project itself, which no Kafka client speaks.
+Xerial framing is that of snappy-java's streams: `82 53 4e 41 50 50 59 00` ("\\x82SNAPPY\\0"), version int32 = 1,
+compatible version int32 = 1, then blocks, each an int32 length and that many bytes of raw snappy; all big- endian. It
+is not the framing format of the snappy project itself, which no Kafka client speaks.
 
 Kafka's Java reader of lz4 refuses frames of dependent blocks, so none are written.
 
-Bounds. Decompression never takes more memory for its result than `max_size` plus a small constant. Formats
-that state a result size are not believed: the size is checked against `max_size` and against the most that so
-many compressed bytes can expand to. Where no size is stated (zstd and lz4 streams) the block headers give a
-bound.
+Bounds. Decompression never takes more memory for its result than `max_size` plus a small constant. Where a format
+states a result size, the size is checked against `max_size` and against the most that so many compressed bytes can
+expand to. Where no size is stated (zstd and lz4 streams), the block headers give a bound.
 
-Which library does what was measured (`benchmarks/records.py`, 16 KiB and 1 MiB batches): zlib is faster than
-cramjam for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames; cramjam is
-the only one of the dependencies that does snappy and zstd.
+The choice of libraries was measured (`benchmarks/records.py`, 16 KiB and 1 MiB batches): zlib is faster than cramjam
+for gzip in both directions; lz4's own binding is 1.2 to 15 times as fast as cramjam for frames; cramjam is the only one
+of the dependencies that supports snappy and zstd.
 
-`decompress` returns memory of its own. `decompress_into` writes to memory that the caller uses again, which spares a
-decode the allocations and the caches: snappy in 16 KiB batches takes 0.55 of the time.
+`decompress` returns new memory. `decompress_into` writes to memory that the caller uses again, which spares a decode
+the allocations and keeps the caches warm: snappy in 16 KiB batches takes 0.55 of the time.
 
-A decode to Arrow comes here only for what the kernel `kernels/compiled/unpacking.py` does not do itself: gzip and
+A decode to Arrow calls this module only for what the kernel `kernels/compiled/unpacking.py` leaves to it: gzip and
 zstd, lz4 frames with checksums or sizes, and whatever is damaged or larger than expected.
 """
 
@@ -51,35 +50,34 @@ XERIAL_BLOCK_SIZE = 32 * 1024
 """Input bytes a block, as snappy-java's default."""
 
 SNAPPY_MAX_RATIO = 64
-"""No snappy element of n bytes yields more than 64 * n (a two-byte-offset copy: 3 bytes for 64)."""
+"""A snappy element of n bytes yields at most 64 * n (a two-byte-offset copy: 3 bytes for 64)."""
 
 LZ4_MAX_RATIO = 255
 """A length byte of an lz4 sequence stands for at most 255 bytes of output."""
 
 LZ4_MAGIC = (0x184D2204).to_bytes(4, "little")
 _LZ4_LENGTH = 0x7FFFFFFF
-"""Bits of a block's header that are its length; the one above says that it is stored as it is."""
+"""The bits of a block's header that hold its length; the bit above says that the block is stored uncompressed."""
 ZSTD_MAGIC = 0xFD2FB528
 ZSTD_SKIPPABLE_MAGIC = 0x184D2A50
 ZSTD_BLOCK_MAX = 128 * 1024
-"""No zstd block regenerates more than this, whatever its window."""
+"""The most bytes that any zstd block regenerates, whatever its window."""
 ZSTD_WINDOW_MAX = 128 * 1024 * 1024
-"""The largest window any level of the reference encoder asks for (2**27); a decoder sets memory aside for it.
-"""
+"""The largest window that any level of the reference encoder uses (2**27); a decoder allocates memory for it."""
 
 _UINT32_LITTLE = Struct("<I")
 _UINT32_BIG = Struct(">I")
 
 GZIP_MAX_MEMBERS = 64
-"""Producers write one member; each further one costs a copy of what follows it."""
+"""The most members that are read: producers write one, and each further one costs a copy of what follows it."""
 
 GZIP_LIKELY_RATIO = 128
-"""Real data do not shrink so far; the most is 1,032."""
+"""Real data seldom shrink so far; the most is 1,032."""
 MAPPED_FROM = 8 * 1024 * 1024
-"""Bytes from which on memory for a result is a mapping of its own."""
+"""Results of this many bytes get a memory mapping of their own."""
 
 DEFAULT_MAX_SIZE = 128 * 1024 * 1024
-"""What one batch may expand to where the caller does not say."""
+"""The most bytes that one batch may expand to, unless the caller says otherwise."""
 
 
 class Codec(IntEnum):
@@ -110,8 +108,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Buffer:
     """Decompress `data` into at most `max_size` bytes.
 
-    `RecordTooLargeError` where the result would be larger, `CorruptRecordError` where `data` is damaged,
-    truncated or followed by anything, `UnsupportedCompressionTypeError` for an unknown codec.
+    Raises `RecordTooLargeError` where the result would be larger, `CorruptRecordError` where `data` is damaged,
+    truncated or followed by other bytes, and `UnsupportedCompressionTypeError` for an unknown codec.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -120,10 +118,10 @@ def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Bu
 
 
 def most_expanded(codec: int, data: Buffer, room: int) -> int:
-    """About how many bytes may come out of `data`, by what its headers state; looked at only where `room` may not do.
+    """Return about how many bytes may come out of `data` by what its headers state, or `room` if that is enough.
 
-    Damaged data are 0 bytes, for they are refused at once. gzip states nothing that could be believed: it is taken for
-    `GZIP_LIKELY_RATIO` times as large as it is.
+    The result is 0 for damaged data, which are refused at once. gzip states no size that could be trusted: the estimate
+    is `GZIP_LIKELY_RATIO` times the compressed size.
     """
     view = memoryview(data)
     ratio = _SIMPLE_RATIOS.get(codec)
@@ -140,20 +138,20 @@ def most_expanded(codec: int, data: Buffer, room: int) -> int:
 
 
 Reserve = Callable[[int], memoryview]
-"""Gives memory of so many bytes to decompress to."""
+"""Returns a buffer of so many bytes to decompress to."""
 
 
 def decompress_into(codec: int, data: Buffer, reserve: Reserve, max_size: int = DEFAULT_MAX_SIZE) -> int:
     """Decompress `data` to the beginning of the memory that `reserve` gives; return how many bytes came out.
 
-    `reserve` is called once, with what the headers say that can come out, and no more than `max_size`. Raises as
-    `decompress` does.
+    `reserve` is called once, with the size that the headers allow, and at most `max_size`. Raises what `decompress`
+    raises.
     """
     if codec == Codec.SNAPPY:
         return _decompress_snappy_into(data, reserve, max_size)
     if codec == Codec.ZSTD:
         return _decompress_zstd_into(data, reserve, max_size)
-    # zlib and lz4's frames take memory of their own; beside their work the copy is little.
+    # zlib and lz4's frames allocate their result; compared with their work the copy is cheap.
     whole = decompress(codec, data, max_size)
     reserve(len(whole))[:] = whole
     return len(whole)
@@ -167,8 +165,8 @@ def _to_new_memory(into: Callable[[Buffer, Reserve, int], int], data: Buffer, ma
     rooms: list[bytearray | mmap] = []
 
     def reserve(size: int) -> memoryview:
-        # The kernel fills a mapping with zeros as it is written to. A bytearray of 128 MiB would be filled at once, in
-        # a call during which no other thread runs.
+        # The kernel fills a mapping with zeros page by page, as it is written to. A bytearray of 128 MiB would be
+        # filled at once, in a call during which no other thread runs.
         rooms.append(mmap(-1, size) if size >= MAPPED_FROM else bytearray(size))
         return memoryview(rooms[0])
 
@@ -205,7 +203,7 @@ def _decompress_gzip(data: Buffer, max_size: int) -> Buffer:
     for _ in range(GZIP_MAX_MEMBERS):
         member = zlib.decompressobj(31)
         try:
-            # One byte more than allowed, so that "full" and "too large" differ. (0 would mean no bound.)
+            # Allow one byte more than the bound, so that "full" and "too large" differ. (0 would mean no bound.)
             out = member.decompress(rest, left + 1)
         except zlib.error as error:
             raise CorruptRecordError(f"bad gzip data: {error}") from None
@@ -235,7 +233,7 @@ def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """The size that a raw block states, refused where its bytes could not expand so far."""
+    """Return the size that a raw block states; refuse a size to which its bytes cannot expand."""
     try:
         size = int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError:
@@ -246,7 +244,7 @@ def _snappy_size(block: memoryview) -> int:
 
 
 def _snappy_blocks(view: memoryview) -> list[memoryview]:
-    """The raw blocks of `view`."""
+    """Yield the raw blocks of `view`."""
     if view[:8] != XERIAL_MAGIC:
         return [view]
     size = len(view)
@@ -268,7 +266,7 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
 
 
 def _decompress_snappy_block(block: memoryview, room: memoryview) -> int:
-    """Decompress a block to `room`, which is as large as the block states to be."""
+    """Decompress a block to `room`, which has the size that the block states."""
     try:
         written = int(cramjam.snappy.decompress_raw_into(block, room))
     except cramjam.DecompressionError as error:
@@ -310,7 +308,10 @@ def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
 
 
 def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
-    """The largest block of the frame in `view`, which must end where `view` does, and where its blocks begin."""
+    """Return the size of the largest block of the frame in `view`, and the positions of its blocks.
+
+    The frame must end where `view` ends.
+    """
     size = len(view)
     if size < 7 or view[:4] != LZ4_MAGIC:
         raise CorruptRecordError("not an lz4 frame")
@@ -335,7 +336,7 @@ def _lz4_blocks(view: memoryview) -> tuple[int, list[int]]:
 
 
 def _lz4_bound(view: memoryview) -> int:
-    """At most so many bytes come out of the frame, by its block headers."""
+    """Return the most bytes that the frame can expand to, by its block headers."""
     block_max, blocks = _lz4_blocks(view)
     lengths = (_UINT32_LITTLE.unpack_from(view, block)[0] for block in blocks)
     return sum(min(block_max, length & _LZ4_LENGTH if length >> 31 else length * LZ4_MAX_RATIO) for length in lengths)
@@ -345,7 +346,7 @@ def _decompress_lz4(data: Buffer, max_size: int) -> Buffer:
     bound = _lz4_bound(memoryview(data))
     frame = lz4.frame.LZ4FrameDecompressor()
     try:
-        # The binding takes memory for all of max_length at once, hence the bound from the block headers.
+        # The binding allocates all of max_length at once, hence the bound from the block headers.
         out: bytes = frame.decompress(data, max_length=min(bound, max_size) + 1)
     except (RuntimeError, EOFError) as error:
         raise CorruptRecordError(f"bad lz4 data: {error}") from None
@@ -364,7 +365,7 @@ def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
 
 
 def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
-    """Most bytes that the frame at `position` regenerates, and where it ends (RFC 8878, section 3.1.1)."""
+    """Return the most bytes that the frame at `position` regenerates, and its end (RFC 8878, section 3.1.1)."""
     end = len(view)
     if end - position < 6:
         raise CorruptRecordError("truncated zstd frame")
@@ -396,14 +397,14 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
             raise CorruptRecordError("truncated zstd frame")
         header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
         last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
-        # Raw and repeated blocks state what they regenerate; a compressed one at most a block's maximum.
+        # Raw and repeated blocks state their size; a compressed one has at most a block's maximum.
         bound += block_max if kind == 2 else size
         position += 3 + (1 if kind == 1 else size)
     position += 4 if descriptor & 4 else 0
     if position > end:
         raise CorruptRecordError("truncated zstd frame")
     if size_bytes:
-        # A decoder may set a stated size aside, so it is not believed beyond what the blocks can fill.
+        # A decoder may allocate the stated size, so it is refused where the blocks cannot fill it.
         if stated > bound:
             raise CorruptRecordError("zstd frame states a size that it cannot expand to")
         bound = stated
@@ -411,7 +412,7 @@ def _zstd_frame(view: memoryview, position: int) -> tuple[int, int]:
 
 
 def _zstd_bound(view: memoryview) -> int:
-    """Most bytes that the frames in `view` regenerate."""
+    """Return the most bytes that the frames in `view` regenerate."""
     bound = position = 0
     while position < len(view) or not position:
         frame_bound, position = _zstd_frame(view, position)

@@ -33,7 +33,7 @@ class ControlRecordType(IntEnum):
 
 
 def parse_control_type(key: bytes | None) -> ControlRecordType:
-    """Return the type that a control record's key states. `InvalidRecordError` where there is no such key."""
+    """Return the type that a control record's key states. Raise `InvalidRecordError` where there is no such key."""
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError("control record without a key of 4 bytes")
     version, kind = _KEY.unpack_from(key)
@@ -53,7 +53,7 @@ class EndTransactionMarker(NamedTuple):
 
     @classmethod
     def parse(cls, record: Record) -> EndTransactionMarker:
-        """Return the marker in `record`. `InvalidRecordError` where it is none."""
+        """Return the marker in `record`. Raise `InvalidRecordError` where it is no end-transaction marker."""
         kind = parse_control_type(record.key)
         if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             raise InvalidRecordError(f"{kind.name} where an end-transaction marker should be")
@@ -73,7 +73,7 @@ class EndTransactionMarker(NamedTuple):
         base_offset: int = 0,
         leader_epoch: int = -1,
     ) -> bytearray:
-        """Encode the control batch that ends the transaction of `producer_id`, as a coordinator has it appended."""
+        """Encode the control batch that ends the transaction of `producer_id`; a coordinator has it appended."""
         if self.type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             raise InvalidRecordError(f"{self.type.name} does not end a transaction")
         record = Record(

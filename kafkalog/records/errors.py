@@ -34,6 +34,4 @@ class RecordTooLargeError(RecordsError):
 
 
 class UnsupportedMagicError(RecordsError):
-    """A message format version other than the one the called function speaks
-    (UNSUPPORTED_FOR_MESSAGE_FORMAT).
-    """
+    """A message format version other than the called function supports (UNSUPPORTED_FOR_MESSAGE_FORMAT)."""

@@ -1,7 +1,7 @@
-"""A look at the first bytes of produced records, before anything of them is checked.
+"""Read format, codec and transaction of produced records from their first bytes, before they are checked.
 
-It tells their message format, their codec, and whether they belong to a transaction, which decide the way they take
-through the broker. All of it is what the bytes claim; the code that appends them verifies that.
+These decide the way of the records through the broker. They are what the bytes claim; the code that appends the records
+verifies them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from kafkalog.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, MAGIC
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 
 NO_MAGIC = -1
-"""The magic of records that are too short for an entry of any format."""
+"""Stands for the magic where the records are too short for an entry of any format."""
 _FLAGS_AT = ATTRIBUTES_AT + 1
-"""The low byte of a batch's attributes."""
+"""Position of the low byte of a batch's attributes."""
 _OLD_ATTRIBUTES_AT = MAGIC_AT + 1
-"""The attributes of a message of format v0 or v1."""
+"""Position of the attributes of a message of format v0 or v1."""
 
 
 class RecordsView:

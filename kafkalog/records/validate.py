@@ -1,11 +1,11 @@
-"""Checks the bytes of one produced batch: lengths, checksum, codec, every record.
+"""Check the bytes of one produced batch: lengths, checksum, codec, every record.
 
-In this order, as Kafka's `LogValidator` does: the header's lengths and magic, the checksum, the codec, the
-header's counts and producer fields, then every record: lengths and varints within their bounds, offset deltas
-0..n-1, header keys present, and for compacted topics a key. A compressed batch is decompressed for it, within
-a bound. Nothing is changed and nothing is kept.
+The order is that of Kafka's `LogValidator`: the header's lengths and magic, the checksum, the codec, the header's
+counts and producer fields, then every record. Of a record the lengths and varints must be within their bounds, the
+offset deltas be 0..n-1, header keys be present and, for compacted topics, the key. A compressed batch is decompressed
+for the check, within a bound. The batch is not changed, and nothing is kept.
 
-The walk over the records is a kernel (`kernels`), so that a batch costs microseconds.
+The loop over the records is a kernel (`kernels`), so that a batch costs microseconds.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def check_batch(
     max_decompressed: int = DEFAULT_MAX_SIZE,
     allow_control: bool = False,
 ) -> ValidatedBatch:
-    """Check the batch at `pos` as a leader does; bytes after it are not looked at.
+    """Check the batch at `pos` as a leader does; bytes after it are ignored.
 
-    `require_keys` is for compacted topics; `allow_control` for what the broker itself writes (markers), which
-    producers may not. Raises `CorruptRecordError`, `InvalidRecordError`, `UnsupportedMagicError`,
+    `require_keys` is for compacted topics; `allow_control` for what the broker itself writes (markers), which producers
+    may not. Raises `CorruptRecordError`, `InvalidRecordError`, `UnsupportedMagicError`,
     `UnsupportedCompressionTypeError`, or `RecordTooLargeError` beyond `max_decompressed` bytes.
     """
     header = read_header(buf, pos)
@@ -77,7 +77,7 @@ def validate_batch(
     max_decompressed: int = DEFAULT_MAX_SIZE,
     allow_control: bool = False,
 ) -> BatchHeader:
-    """Check the batch as `check_batch` does, and return its header: for callers that need no timestamps."""
+    """Check the batch as `check_batch` does, and return its header; for callers that need no timestamps."""
     return check_batch(
         buf,
         pos,
@@ -109,7 +109,7 @@ def sizes_and_timestamps(buf: Buffer, pos: int = 0) -> Iterator[tuple[int, int, 
 
 
 def _check_header(header: BatchHeader, allow_control: bool) -> None:
-    """What the header alone must satisfy."""
+    """Check the header by itself: counts, control flag, producer fields."""
     count = header.records_count
     if count <= 0:
         raise InvalidRecordError(f"batch of {count} records")

@@ -1,6 +1,6 @@
-"""`python -m kafkalog.records.warm`: compile the record kernels into numba's disk cache, or find them there.
+"""`python -m kafkalog.records.warm`: compile the record kernels into numba's disk cache, unless they are there.
 
-All of them, or those that are named: `validation`, `cleaning`, `checking`, `upgrading`.
+It takes all of them, or those that are named: `validation`, `cleaning`, `checking`, `upgrading`.
 """
 
 from __future__ import annotations

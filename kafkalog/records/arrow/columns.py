@@ -27,7 +27,7 @@ TYPES: dict[str, Any] = {
     "timestampType": pa.int32(),
     "headers": HEADERS_TYPE,
 }
-"""The columns there are, and their Arrow types."""
+"""The names of the columns, and their Arrow types."""
 
 _BITS = {
     "key": t.KEY,
@@ -41,7 +41,7 @@ _BITS = {
 _SHARED_ROWS = 1 << 16
 """Constant columns of so many rows or fewer are kept for the next decode: at most 16 MiB each, by a topic's name."""
 
-# What a buffer's size follows from.
+# What a buffer's size is counted in.
 _BITMAP, _OFFSETS_32, _WORDS_32, _WORDS_64, _BYTES = range(5)
 
 _LAYOUT: dict[str, tuple[tuple[int, int, int], ...]] = {
@@ -65,13 +65,13 @@ _LAYOUT: dict[str, tuple[tuple[int, int, int], ...]] = {
 
 @lru_cache
 def _plan(names: tuple[str, ...]) -> tuple[int, tuple[tuple[int, int, int], ...]]:
-    """The bits of columns, and the buffers that they take."""
+    """Return the bits of the columns, and the buffers that they need."""
     unique = set(names)
     return sum(_BITS.get(name, 0) for name in unique), tuple(each for name in unique for each in _LAYOUT.get(name, ()))
 
 
 def _size(kind: int, count: int) -> int:
-    """Bytes of a buffer for `count` elements."""
+    """Return the bytes of a buffer for `count` elements."""
     if kind == _BITMAP:
         return (count + 7) // 8
     if kind == _OFFSETS_32:
@@ -80,7 +80,7 @@ def _size(kind: int, count: int) -> int:
 
 
 class Columns:
-    """Columns of records, empty at first. `words` and `state` are what `decode_batches` takes: `abi/table.py`."""
+    """Columns of records, empty at first. `words` and `state` are the arguments of `decode_batches`: `abi/table.py`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.wanted, self._layout = _plan(tuple(names))
@@ -94,9 +94,9 @@ class Columns:
         return int(self.state[t.ROWS])
 
     def reserve(self, rows: int, data: int, headers: int = 0, header_keys: int = 0, header_values: int = 0) -> None:
-        """Make room for more rows, bytes of keys and of values (each), headers, bytes of headers' keys and values.
+        """Make room for more rows, bytes of keys, bytes of values, headers, and bytes of headers' keys and values.
 
-        A buffer that is too small grows to twice its size at least, so that many calls cost no more than few.
+        A buffer that is too small grows to at least twice its size, so that many calls cost about as much as few.
         """
         state = self.state.tolist()
         data += max(state[t.KEY_BYTES], state[t.VALUE_BYTES])
@@ -149,7 +149,7 @@ class Columns:
         try:
             keys.validate(full=True)
         except pa.ArrowInvalid:
-            # As Kafka's clients read what is not UTF-8, and as `batch.decode_batch` does.
+            # Text that is not UTF-8 is read as Kafka's clients and `batch.decode_batch` read it.
             raw = keys.view(pa.binary()).to_pylist()
             keys = pa.array([key.decode(errors="replace") for key in raw], pa.string())
         slots = (t.HEADER_VALUE_OFFSETS, t.HEADER_VALUE_DATA, t.HEADER_VALUE_VALID)
@@ -160,7 +160,7 @@ class Columns:
         return pa.Array.from_buffers(HEADERS_TYPE, rows, buffers, children=[pairs])
 
     def arrays(self, names: Sequence[str], topic: str, partition: int) -> list[Any]:
-        """Return the columns of those names as Arrow arrays, over the buffers that were filled."""
+        """Return the named columns as Arrow arrays over the buffers that were filled."""
         state = self.state.tolist()
         return [self._array(name, topic, partition, state) for name in names]
 
@@ -183,7 +183,7 @@ class Columns:
 
 
 def _constant(value: str | int, rows: int) -> Any:
-    """An array of so many times the same topic or partition; Arrow arrays do not change, so many share one."""
+    """Return an array that repeats a topic or partition; Arrow arrays are immutable, so decodes share them."""
     room = 1 << max(rows - 1, 0).bit_length()
     if rows > _SHARED_ROWS:
         return _repeated.__wrapped__(value, rows)

@@ -26,7 +26,7 @@ from kafkalog.records.kernels.abi.status import OK, error_for
 from kafkalog.records.kernels.compiled.native import crc32c_address, lz4_address
 
 OFFSET_MAX = (1 << 31) - 1 - t.SLACK
-"""Bytes that 32-bit Arrow offsets can count, less what buffers take beyond."""
+"""Bytes that 32-bit Arrow offsets can count, less the spare bytes of a buffer."""
 TABLE_ROWS = 1024
 
 _KERNEL_CODECS = frozenset({Codec.NONE, Codec.SNAPPY, Codec.LZ4})
@@ -34,7 +34,7 @@ _NO_HEADERS = np.zeros(3, np.int64)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of what `decode_arrow` makes of `columns`. `ValueError` for a name that is not a column's."""
+    """Return the schema of `decode_arrow`'s result for `columns`; raise `ValueError` for an unknown column."""
     return _schema(tuple(columns))
 
 
@@ -61,16 +61,16 @@ def decode_arrow(
 ) -> tuple[pa.RecordBatch | None, int]:
     """Decode the records of offsets start..end-1 in `buf`; return them and the offset to go on from.
 
-    `buf` holds whole batches as a fetch returns them; an incomplete one at its end is left out. `columns` are the
-    names wanted, in order; only those are built. `aborted` are the fetch response's aborted transactions as
-    (producer_id, first_offset): their records are left out, as a read_committed consumer does. Control batches are
-    left out always. `converted` says that batches of `buf` come from `convert.upgraded`, so that their flag for records
-    without a timestamp type counts.
+    `buf` holds whole batches as a fetch returns them; an incomplete one at its end is left out. `columns` are the names
+    wanted, in order; only those are built. `aborted` are the fetch response's aborted transactions as (producer_id,
+    first_offset): their records are left out, as a read_committed consumer does. Control batches are always left out.
+    `converted` says that batches of `buf` come from `convert.upgraded`, so that their flag for records without a
+    timestamp type counts.
 
-    No record below the second result is left: it is past every batch that was read, compacted offsets, markers and
-    aborted records included, but never past `end`. It equals `start` where `buf` holds no whole batch. A decode stops
-    early, on a batch's border, where 32-bit Arrow offsets or `max_decompressed` would be exceeded by all batches
-    together; calling again with the same bytes and the new offset as `start` goes on.
+    The second result is past every batch that was read, including compacted offsets, markers and aborted records, but
+    never past `end`. No record below it is left to read. It equals `start` where `buf` holds no whole batch. A decode
+    stops early, between two batches, before the columns would exceed 32-bit Arrow offsets or `max_decompressed`. Call
+    again with the same bytes and the new offset as `start` to go on.
 
     Raises any `RecordsError`, its text naming partition and offset; `ValueError` for an unknown column.
     """
@@ -95,7 +95,7 @@ def decode_arrow(
     if columns:
         arrays = decode.columns.arrays(columns, topic, partition)
         return pa.RecordBatch.from_arrays(arrays, schema=schema), next_offset
-    # Without columns the count of rows is all there is, and only a struct's length can say it.
+    # Without columns only the count of rows is left, and only a struct array can have a length without columns.
     rows = pa.Array.from_buffers(pa.struct([]), decode.columns.rows, [None])
     return pa.RecordBatch.from_struct_array(rows), next_offset
 
@@ -116,13 +116,13 @@ class _Decode:
         self.columns = Columns(columns)
         self._address = pa.py_buffer(buf).address
         self._words = np.zeros(t.UNPACKS, np.int64)
-        # For Python, which takes a tenth of the time for an element of a memoryview that it takes for an array's.
+        # Python reads an element of a memoryview ten times as fast as an element of a numpy array.
         self._cells = self._words.data
         self._scratch = Scratch(self._cells)
         self._table: Any = None
         self._check_crc = True
         self._current = 0
-        # The room that the first group asks for: what all batches have of fetched bytes, and the most of decoded ones.
+        # Room for the first group: all batches together have the fetched bytes, and decoded bytes up to the maximum.
         self._expected = self._most = 0
 
     @property
@@ -131,7 +131,7 @@ class _Decode:
         return int(self._table[self._current, t.BASE_OFFSET])
 
     def located(self, error: RecordsError, offset: int) -> RecordsError:
-        """`error`, saying where."""
+        """Return `error` with partition and offset in its text."""
         return type(error)(f"{self._partition} at offset {offset}: {error}")
 
     def scan(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
@@ -153,7 +153,7 @@ class _Decode:
     def take(self, table: Any, check_crc: bool, max_decompressed: int) -> int | None:
         """Check and decode the batches of `table`, group after group.
 
-        The base offset of the first one that there was no room for, or None.
+        Return the base offset of the first batch for which there was no room, or None.
         """
         self._table, self._check_crc = table, check_crc
         self._expected = int(table[:, t.SIZE].sum())
@@ -164,7 +164,7 @@ class _Decode:
         words[t.LZ4_FUNCTION] = lz4_address()
         words[t.MOST_BYTES], words[t.MOST_UNPACKED] = OFFSET_MAX, max_decompressed
         words[t.TOPIC_SIZE] = self._topic_size
-        # Small batches cost as much Python as decoding them, so a kernel does those that it can.
+        # Small batches cost as much Python as decoding them, so a kernel handles the common ones.
         kernel = self._unpack if words[t.CRC_FUNCTION] or not check_crc else None
         first = index = 0
         if kernel is not None and len(table):
@@ -186,7 +186,11 @@ class _Decode:
         return None
 
     def _take_one(self, index: int) -> bool:
-        """What the kernel does, for a batch that it does not know or finds wrong; whether there was room for it."""
+        """Decode one batch in Python; return whether it fitted.
+
+        The kernel leaves a batch to Python where it does not know the codec, or where something is wrong with the
+        batch.
+        """
         self._current = index
         row = self._table[index]
         position, size, begin, end, _, _, crc, attributes, _, _, _, records = row.tolist()
@@ -216,7 +220,7 @@ class _Decode:
         return True
 
     def _decode(self, first: int, after: int) -> None:
-        """Decode the batches first..after-1, a group."""
+        """Decode the group of batches first..after-1."""
         if first == after:
             return
         fetched, size, rows = self._words[t.GROUP_FETCHED : t.GROUP_ROWS + 1].tolist()
@@ -227,7 +231,7 @@ class _Decode:
             totals = np.zeros(3, np.int64)
             self._check(self._kernels.count_headers(table, totals), first)
         if not first:
-            # The batches to come are taken to be like the first, so that the columns need not be moved as they grow.
+            # Assume that the next batches are like the first, so that growing columns are seldom moved.
             scale = 1.05 * max(1.0, self._expected / fetched)
             size = max(size, min(int(size * scale), self._most))
             rows = max(rows, min(int(rows * scale), size // t.MIN_RECORD_SIZE))
@@ -245,7 +249,7 @@ class _Decode:
 
 
 def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, int]]) -> Any:
-    """The rows of `table` whose records a consumer from `start` on sees."""
+    """Return the rows of `table` whose records a consumer that starts at `start` sees."""
     visible = table[:, t.BASE_OFFSET] + table[:, t.LAST_OFFSET_DELTA] >= start
     visible &= table[:, t.ATTRIBUTES] & CONTROL_FLAG == 0
     if aborted:
@@ -254,10 +258,10 @@ def _visible(buf: Buffer, table: Any, start: int, aborted: Sequence[tuple[int, i
 
 
 def _aborted(buf: Buffer, table: Any, transactions: Sequence[tuple[int, int]]) -> Any:
-    """Which rows belong to aborted transactions, found as Kafka's consumer does.
+    """Return which rows belong to aborted transactions, as Kafka's consumer finds them.
 
-    A producer's batches are dropped from the first offset of its aborted transaction on, to the marker that ends it.
-    Batches before the start of the fetch count too: a marker there ends what began before.
+    A producer's batches are dropped from the first offset of its aborted transaction to the marker that ends it.
+    Batches before the start of the fetch count too: a marker there ends a transaction that began before it.
     """
     waiting = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
     producers: set[int] = set()

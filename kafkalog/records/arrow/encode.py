@@ -32,7 +32,7 @@ ArrayLike: TypeAlias = pa.Array | pa.ChunkedArray
 
 DEFAULT_BATCH_BYTES = 1024 * 1024
 _OVERHEAD = 64
-"""At least what a record takes besides key, value and headers: six varints."""
+"""The least bytes of a record besides key, value and headers: six varints."""
 
 
 def encode_arrow(
@@ -53,15 +53,15 @@ def encode_arrow(
 ) -> list[bytearray]:
     """Encode the rows, in order, as batches with base offset 0 and at most `max_batch_bytes` before compression each.
 
-    `keys` and `values` are binary or string arrays of one length, or None where every row's is null; at least one
-    must be there. `timestamps` are Arrow timestamps of any unit (cut to ms), int64 ms, or one int in ms for all.
-    `headers` are lists of structs of key (string) and value (binary), null or empty where a row has none.
-    `order` are the numbers of the rows to take, one after another; all of them, as they are, where it is None.
-    A batch of one row may take `max_single_bytes`. `base_sequence` is the first batch's; the others' count on from
-    there, wrapping after 2**31 - 1.
+    `keys` and `values` are binary or string arrays of one length, or None where every row's is null; at least one must
+    be given. `timestamps` are Arrow timestamps of any unit (cut to ms), int64 ms, or one int in ms for all. `headers`
+    are lists of structs of key (string) and value (binary), null or empty where a row has none. `order` are the numbers
+    of the rows to take, one after another; None takes all rows as they are. A batch of one row may take
+    `max_single_bytes`. `base_sequence` is the first batch's; the others' count on from there, wrapping after 2**31 - 1.
 
-    `RecordTooLargeError` for a row that does not fit a batch alone, `InvalidRecordError` for null timestamps and
-    null header keys, `ValueError` where the columns' lengths differ and where `order` names a row that is not there.
+    Raises `RecordTooLargeError` for a row that does not fit a batch of its own, `InvalidRecordError` for null
+    timestamps and null header keys, and `ValueError` where the columns' lengths differ or `order` names a row that does
+    not exist.
     """
     columns = [column for column in (keys, values) if column is not None]
     if not columns:
@@ -88,7 +88,7 @@ def encode_arrow(
 
 
 class _Writer:
-    """Writes batches of at most `limit` bytes before compression."""
+    """A writer of batches of at most `limit` bytes before compression."""
 
     def __init__(self, inputs: _Inputs, attributes: int, level: int | None, limit: int) -> None:
         self.limit = min(limit, (1 << 31) - 1 - t.SLACK)
@@ -96,7 +96,8 @@ class _Writer:
         self._attributes = attributes
         self._level = level
         self._scratch: npt.NDArray[np.uint8] | None = None
-        # What the rows that are left take at most, counted down; looked at again when it may be less than a batch.
+        # An upper bound of the bytes of the remaining rows. It is counted down, and computed again when it may be less
+        # than a batch.
         self._bound = 0
         from kafkalog.records.kernels.compiled import writing
 
@@ -105,12 +106,12 @@ class _Writer:
     def batch(
         self, row: int, rows: int, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> tuple[bytearray, int] | None:
-        """A batch of what fits of the rows row..rows-1, and the row that comes next; None where the first does not."""
-        # Only the last batches are smaller, so a bound on what is left spares zeroing what is not needed.
+        """Return a batch of the rows row..rows-1 that fit, and the next row; None if the first is too large."""
+        # Only the last batches are smaller. A bound on the remaining bytes spares zeroing memory that they do not need.
         if self._bound <= self.limit:
             self._bound = self._inputs.bytes_bound(row)
         capacity = max(min(self.limit, self._bound), HEADER_SIZE)
-        # What is compressed or cut off is copied, so that one buffer serves for all batches.
+        # Compressing and cutting off both copy, so one buffer serves all batches.
         copied = bool(self._attributes & CODEC_MASK) or self._inputs.ordered
         out = bytearray() if copied else bytearray(capacity + t.SLACK)
         data = self._buffer(capacity + t.SLACK) if copied else np.frombuffer(out, np.uint8)
@@ -148,20 +149,20 @@ class _Writer:
 
 
 def _whole(column: ArrayLike) -> Any:
-    """One array of what may be several chunks."""
+    """Return the column as one array; join its chunks if it has several."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
 class _Inputs:
-    """Columns as the kernel takes them: addresses in `words`, and the arrays kept alive."""
+    """The columns as the kernel takes them: addresses in `words`, and the arrays, which are kept alive."""
 
     def __init__(self, rows: int, keys: Any, values: Any, timestamps: Any, headers: Any, order: Any) -> None:
         self.words = np.zeros(t.INPUTS, np.int64)
         self.timestamp = 0
         self.rows = rows
-        """How many are to be written."""
+        """The number of rows to write."""
         self.ordered = order is not None
         self._rows = rows
         self._kept: list[Any] = []
@@ -189,7 +190,7 @@ class _Inputs:
         return 0 if bitmap is None or not array.null_count else int(bitmap.address)
 
     def _add_binary(self, array: Any, first: int) -> None:
-        """Note a binary column's offsets, data, end of data, validity and skip from `words[first]` on."""
+        """Write a binary column's offsets, data, end of data, validity and skip to `words`, from `words[first]` on."""
         if array.type != pa.binary():
             array = pc.cast(array, pa.binary())
         self._kept.append(array)
@@ -250,10 +251,10 @@ class _Inputs:
         self.words[t.IN_ORDER] = order.ctypes.data
 
     def bytes_bound(self, row: int) -> int:
-        """At least the bytes of a batch of the rows from `row` on; headers are not looked at and count as any size."""
+        """Return a lower bound of the bytes of a batch with the rows from `row` on; headers may have any size."""
         if self._with_headers:
             return 1 << 31
-        # An order may name a row several times, or any that is larger than others.
+        # An order may name a row several times, and its rows may be larger than others.
         first, times = (0, self.rows) if self.ordered else (row, 1)
         data = sum(int(offsets[-1]) - int(offsets[first]) for offsets in self._offsets)
         return HEADER_SIZE + (self.rows - row) * _OVERHEAD + data * times

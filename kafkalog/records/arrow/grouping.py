@@ -19,13 +19,14 @@ Int32s: TypeAlias = npt.NDArray[np.int32]
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
 NO_KEY = -1
-"""Of a row without a key, in the place of its hash."""
+"""Stands for the hash of a row without a key."""
 
 
 def hash_keys(keys: pa.Array) -> Int32s:
     """Return Kafka's hash of each key, ``toPositive(murmur2(key))``: 0..2**31-1, and `NO_KEY` where the key is null.
 
-    `keys` are binary or strings. Its remainder by the number of partitions is where the Java client puts a key.
+    `keys` are binary or strings. The Java client puts a key into the partition of this number modulo the number of
+    partitions.
     """
     loader.load()
     from kafkalog.records.kernels.compiled import rows
@@ -46,10 +47,10 @@ def hash_keys(keys: pa.Array) -> Int32s:
 
 
 def group_rows(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
-    """The rows' numbers, those of a group together and in their order; and where in them each group's begin and end.
+    """Return the rows' numbers sorted by group, and the bounds of each group in them.
 
-    `groups` has each row's group, of `count` ones; the rows of group g are ``order[bounds[g]:bounds[g + 1]]``.
-    ValueError for a group that is not below `count`.
+    `groups` has the group of each row; there are `count` groups. The rows of group g are ``order[bounds[g]:bounds[g +
+    1]]``, in their original order. Raises ValueError for a group that is not below `count`.
     """
     loader.load()
     from kafkalog.records.kernels.compiled import rows
@@ -73,7 +74,7 @@ def lengths(column: pa.Array) -> Int64s:
 
 
 def headers_lengths(headers: pa.Array) -> tuple[Int64s, Int64s]:
-    """How many headers each row has, and the bytes of their keys and values; `headers` as `encode_arrow` takes them."""
+    """Return how many headers each row has, and the bytes of their keys and values; `headers` as in `encode_arrow`."""
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     pairs = headers.flatten()
     sizes = lengths(pairs.field(0)) + lengths(pairs.field(1)) if len(pairs) else np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Whether values are text that can stand within a larger JSON document. Needs pyarrow; the loop is compiled."""
+"""Check that values can be embedded in a larger JSON document. Needs pyarrow; the loop is compiled."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kafkalog.records.kernels import loader
 
 
 def first_not_enclosed(values: pa.Array) -> int:
-    """Return the number of the first value that would reach beyond its place in a document; their count if none would.
+    """Return the index of the first value that would break a document around it; the number of values if none would.
 
-    `values` are binary without nulls. A value stays in its place where it closes each string and each bracket that it
-    opens, and no other, and where no comma or colon stands outside of brackets. Whether it is JSON at all is not looked
-    at, nor which kind of bracket closes which: a parser does that.
+    `values` are binary without nulls. A value is safe where it closes exactly the strings and brackets that it opens,
+    and where no comma or colon is outside of brackets. Whether the value is valid JSON is not checked, nor whether the
+    kinds of brackets match: a parser does that.
     """
     loader.load()
     from kafkalog.records.kernels.compiled.text import first_not_enclosed

@@ -1,4 +1,4 @@
-"""Memory that batches are decompressed to, one group of them after another."""
+"""Memory for decompressed batches; one group of batches after another uses it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from kafkalog.records.kernels.abi import table as t
 
 SCRATCH_BYTES = 512 * 1024
 LIKELY_RATIO = 4
-"""Few batches of any size expand to more times theirs; for those memory is taken when they are met."""
+"""Few batches of any size expand to more times their size; memory for those is taken when they come."""
 _NONE = np.empty(0, np.uint8)
 
 
 class Scratch:
     """Decompressed sections, which stay until `clear` lets their memory be used again.
 
-    Using the same memory again keeps it in the processor's cache and spares allocations: decoding snappy in batches of
-    16 KiB takes two thirds of the time that it takes with a block of memory each.
+    Memory that is used again stays in the processor's cache and spares allocations: decoding snappy in batches of 16
+    KiB takes two thirds of the time that it takes with a block of memory each.
     """
 
     def __init__(self, words: memoryview[int]) -> None:
-        """`words` says where the memory is and how much of it is used; `unpack_batches` uses and changes it, too."""
+        """Start without memory. `words` has the memory's address and used bytes; `unpack_batches` updates it too."""
         self._words = words
         self._full: list[Any] = []
         self._memory: np.ndarray[Any, np.dtype[np.uint8]] = _NONE
@@ -38,13 +38,13 @@ class Scratch:
         used = self._words[t.ROOM_USED]
         if size > len(self._memory) - used:
             self._full.append(self._memory)
-            # More than was asked for, since the next batch may be a little larger than this one.
+            # Take more than needed, since the next batch may be a little larger than this one.
             self._take_memory(max(size + size // 4 + t.SLACK, SCRATCH_BYTES))
             used = 0
         return self._view[used : used + size]
 
     def expect(self, codec: int, packed: int, max_size: int) -> None:
-        """Take memory for batches like the first one, which has `packed` bytes; the true size is not known yet."""
+        """Reserve memory for batches like the first one, which has `packed` bytes; their true size is not known yet."""
         if codec:
             self._take_memory(min(max(LIKELY_RATIO * packed, SCRATCH_BYTES), max_size) + t.SLACK)
 
@@ -56,6 +56,6 @@ class Scratch:
         return address, size
 
     def clear(self) -> None:
-        """Use the memory again."""
+        """Let the memory be used again."""
         self._full.clear()
         self._words[t.ROOM_USED] = 0

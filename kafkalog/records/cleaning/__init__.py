@@ -1,22 +1,22 @@
-"""Log compaction over bytes: which record of each key is the latest, and what is left of a batch.
+"""Log compaction over bytes: find the latest record of each key, and rewrite batches without the others.
 
 An `OffsetMap` takes the keys of a part of the log (`index`), within bounded memory. A `BatchFilter` then writes the
 batches of the log without the records that a later one of the same key has made superfluous. The rules are those of
 Kafka's cleaner (`LogCleaner`, `MemoryRecords.filterTo`, KIP-534):
 
-- a record past the map's latest offset stays; of the others, one that has a key, is the key's latest or later, and is
-  no tombstone whose time has come;
-- offsets never change: a batch keeps its first and last offset, and its sequence numbers, whatever goes from it;
-- a batch of which everything stays is copied byte for byte, unless it holds a tombstone for the first time: then it is
-  given its delete horizon, the time from which on tombstones may go (attribute bit 6, base timestamp);
-- a batch of which nothing stays goes, unless it holds the last sequence number of its producer: of that the header
-  stays;
-- compressed batches are decompressed, and compressed again under their codec where something went.
+- A record past the map's latest offset stays. Any other stays if it has a key, is the key's latest or later, and is
+  no tombstone whose time has come.
+- Offsets never change: a batch keeps its first and last offset, and its sequence numbers, whichever records it loses.
+- A batch that keeps all its records is copied byte for byte, unless it holds a tombstone for the first time: then it is
+  given its delete horizon, the time from which on tombstones may go (attribute bit 6, base timestamp).
+- A batch that loses all its records goes, unless it holds the last sequence number of its producer: then its header
+  stays.
+- Compressed batches are decompressed, and compressed again under their codec if they lose records.
 
-Unlike Kafka's, this cleaner verifies checksums: damaged records are never given a right one.
+Unlike Kafka's, this cleaner verifies checksums: damaged records never get a valid one.
 
-The loops are kernels. A broker calls `load` when there is something to compact: it compiles them or takes them from
-numba's cache; where that fails, plain Python serves, slowly.
+The loops are kernels. A broker calls `load` when it has something to compact: it compiles them or takes them from
+numba's cache; where that fails, plain Python does the work, slowly.
 
 The modules:
 

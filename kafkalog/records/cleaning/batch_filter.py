@@ -1,4 +1,4 @@
-"""What is left of batches once a later record of the same key has made records superfluous."""
+"""Rewrite batches without the records that a later one of the same key has made superfluous."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Written(NamedTuple):
 
 
 class BatchFilter:
-    """Write the records that stay of batches; what is left of ordinary batches goes to `out`.
+    """Writes the records that stay; those of ordinary batches go to `out`.
 
     Args:
         now_ms: the time of the cleaning; delete horizons at or before it have passed.
-        delete_retention_ms: how long from now on tombstones stay that are met for the first time.
+        delete_retention_ms: how long tombstones without a delete horizon stay from now on.
         last_offsets: by producer id, the offset that ends the batch with its last sequence number.
         index_interval: ``index.interval.bytes``.
         out_size: bytes that are gathered before they are to be written.
@@ -60,7 +60,7 @@ class BatchFilter:
         self.out = bytearray(out_size)
         self.state = np.zeros(c.FILTER_STATE, np.int64)
         self.state[c.NOW] = now_ms
-        # Times past the end of all numbers would wrap around to before the beginning.
+        # A time beyond int64 would wrap around and become negative.
         self.state[c.DELETE_RETENTION] = self._retention = min(delete_retention_ms, (1 << 62) - now_ms)
         self.state[c.INDEX_INTERVAL] = index_interval
         self._owners = np.array([n for pair in sorted(last_offsets.items()) for n in pair], np.int64)
@@ -76,21 +76,21 @@ class BatchFilter:
 
     @property
     def records_read(self) -> int:
-        """Records looked at."""
+        """Number of records read."""
         return int(self.state[c.RECORDS_READ])
 
     @property
     def records_kept(self) -> int:
-        """Records that stay."""
+        """Number of records that stay."""
         return int(self.state[c.RECORDS_KEPT])
 
     @property
     def records_without_key(self) -> int:
-        """Records that went because a compacted topic's records must have keys."""
+        """Number of records that were dropped because they have no key; in a compacted topic they must have one."""
         return int(self.state[c.RECORDS_WITHOUT_KEY])
 
     def begin(self, position: int, bytes_since_index: int, max_timestamp: int, max_timestamp_offset: int) -> None:
-        """Begin an empty `out`: note where in the segment it begins, and the state of the segment's indexes there."""
+        """Begin an empty `out`; record its position in the segment, and the state of the segment's indexes there."""
         state = self.state
         state[c.OUT_USED] = state[c.INDEX_ROWS] = 0
         state[c.OUT_POSITION] = position
@@ -98,9 +98,11 @@ class BatchFilter:
         state[c.MAX_TIMESTAMP], state[c.MAX_TIMESTAMP_OFFSET] = max_timestamp, max_timestamp_offset
 
     def index_state(self) -> tuple[list[tuple[int, int, int, int]], int, int, int]:
-        """Return rows for the indexes since `begin`, then bytes since the last row, largest timestamp, last offset of
-        its batch. A row is the last offset and position of a batch, the largest timestamp so far and the last offset of
-        its batch.
+        """Return the state of the indexes of the segment.
+
+        That is the index rows since `begin`, bytes since the last row, largest timestamp, and last offset of its batch.
+        A row is the last offset and position of a batch, the largest timestamp so far, and the last offset of its
+        batch.
         """
         state = self.state
         rows = self._rows[: state[c.INDEX_ROWS]].tolist()
@@ -112,12 +114,14 @@ class BatchFilter:
         )
 
     def filter(self, data: Any, pos: int, end: int) -> tuple[int, int]:
-        """Write what stays of the ordinary batches in data[pos:end] to `out`: DONE, SPECIAL or FULL, and where.
+        """Write the records that stay of the ordinary batches in data[pos:end] to `out`.
 
-        FULL: `out` is to be written out and begun anew; if it is empty, the batch needs a larger one (`grow`).
+        Return DONE, SPECIAL or FULL, and the position.
+        SPECIAL: the caller must handle the batch there (`filter_batch`), or it is damaged.
+        FULL: write `out` to the file and begin it anew; if it is empty, the batch needs a larger one (`grow`).
 
         Raises:
-            InvalidRecordError: a batch's records do not read as such.
+            InvalidRecordError: a batch's records cannot be parsed.
         """
         functions = self.offsets.functions
         self._reserve_flags(len(data))
@@ -132,7 +136,7 @@ class BatchFilter:
         return status, pos
 
     def grow(self, data: Any, pos: int) -> None:
-        """Make room in the empty `out` for the batch at `pos`, whatever stays of it."""
+        """Make room in the empty `out` for the batch at `pos`, even if all of it stays."""
         header = read_header(data, pos)
         self.out = bytearray(max(len(self.out), header.size + c.GROWTH * header.records_count))
 
@@ -147,13 +151,13 @@ class BatchFilter:
         set_horizon: bool = False,
         keep_header: bool = False,
     ) -> Written | None:
-        """Return what stays of the batch at `pos`, whatever it is; None when nothing does.
+        """Return the batch at `pos`, of any kind, with the records that stay; None when none does.
 
         Args:
-            discard: none of its records stays, as those of an aborted transaction.
-            keep_all: all stay, as markers do until their time has come.
-            set_horizon: as if it held a tombstone.
-            keep_header: should no record stay, the header does.
+            discard: drop all records, as those of an aborted transaction.
+            keep_all: keep all records, as markers whose time has not come.
+            set_horizon: set the delete horizon as if it held a tombstone.
+            keep_header: keep the header even if no record stays.
 
         Raises:
             RecordsError: the batch is damaged.
@@ -186,7 +190,7 @@ class BatchFilter:
         return Written(batch, read_header(batch))
 
     def filter_records(self, records: Sequence[Record], *, tombstones_stay: bool) -> list[Record]:
-        """Return those of the decoded records that stay."""
+        """Return the decoded records that stay."""
         latest = self.offsets.latest_offset
         kept = []
         for record in records:

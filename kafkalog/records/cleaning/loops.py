@@ -41,7 +41,7 @@ def loaded() -> bool:
 
 
 def load() -> Functions:
-    """Return the compiled loops, or the plain ones where those cannot be had, which is logged. Any thread may call."""
+    """Return the compiled loops, or the plain ones where compiling fails, which is logged. Any thread may call."""
     global _functions
     if _functions is None:
         try:
@@ -65,7 +65,7 @@ def load() -> Functions:
 
 
 def readable(data: Any, functions: Functions) -> Any:
-    """Give bytes to read as the functions take them: nothing is compiled for arrays that can be written to."""
+    """Return a read-only array of the bytes, as the functions take them: none is compiled for writable arrays."""
     view = memoryview(data).toreadonly()
     return np.frombuffer(view, np.uint8) if functions.compiled else view
 

@@ -23,13 +23,13 @@ _SECRET = (
 
 
 class OffsetMap:
-    """The latest offset of each key, by the key's hash. 24 bytes a slot, as in Kafka.
+    """The latest offset of each key, by the key's hash; 24 bytes a slot, as in Kafka.
 
     Args:
         memory: bytes it may take, ``log.cleaner.dedupe.buffer.size`` of one thread.
         load_factor: ``log.cleaner.io.buffer.load.factor``, the share of the slots that is used.
-        most_keys: how many keys there can be; less memory is taken for few.
-        start_offset: records before it are not taken.
+        most_keys: the most keys there can be; few keys take less memory.
+        start_offset: records before it are ignored.
 
     Raises:
         ValueError: not even one key fits.
@@ -49,7 +49,7 @@ class OffsetMap:
         """Slots that the memory has room for."""
         wanted = int(max(most_keys, 1) / load_factor) + 2 if load_factor > 0 else self.limit
         slots = min(self.limit, wanted)
-        # One stays empty, or a look-up of a key that is not there would not end.
+        # One slot stays empty, or the search for a missing key would not end.
         capacity = min(int(slots * load_factor), slots - 1)
         if capacity < 1:
             raise ValueError(
@@ -57,7 +57,7 @@ class OffsetMap:
                 "You can increase log.cleaner.dedupe.buffer.size or decrease log.cleaner.threads"
             )
         self.functions = functions or load()
-        # Pages that are never written are never taken.
+        # The system gives no memory for pages that are never written.
         self.cells = np.zeros(slots * c.CELL, np.int64)
         self.state = np.zeros(c.MAP_STATE, np.int64)
         self.state[:] = [*secret, slots, capacity, 0, -1, start_offset, 0, 0, 0]
@@ -72,12 +72,12 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """Share of the slots in use, of those that the memory has room for."""
+        """Used slots as a share of the slots that the memory has room for."""
         return self.entries / self.limit
 
     @property
     def latest_offset(self) -> int:
-        """Every record up to it, from the start offset on, is in the map; -1 while nothing is."""
+        """The map has every record from the start offset up to this one; -1 when empty."""
         return int(self.state[c.LATEST_OFFSET])
 
     @latest_offset.setter
@@ -86,11 +86,11 @@ class OffsetMap:
 
     @property
     def indexed_records(self) -> int:
-        """Records looked at."""
+        """Number of records read."""
         return int(self.state[c.INDEXED_RECORDS])
 
     def skip(self, records: int) -> None:
-        """Count records of markers and aborted transactions, which need not be looked at."""
+        """Count records of markers and aborted transactions, which are skipped without a look."""
         self.state[c.INDEXED_RECORDS] += records
 
     def get(self, key: bytes) -> int:
@@ -99,12 +99,12 @@ class OffsetMap:
         return int(self.cells[at + c.NEXT_OFFSET]) - 1
 
     def index(self, data: Any, pos: int, end: int) -> tuple[int, int]:
-        """Take the keys of the ordinary batches in data[pos:end]: DONE, SPECIAL or FULL, and at which position.
+        """Take the keys of the ordinary batches in data[pos:end]; return DONE, SPECIAL or FULL, and the position.
 
-        DONE: no whole batch is left there. SPECIAL: the batch there is for the caller (`index_batch`), or damaged.
+        DONE: no whole batch is left. SPECIAL: the caller must handle the batch there (`index_batch`), or it is damaged.
 
         Raises:
-            InvalidRecordError: a batch's records do not read as such.
+            InvalidRecordError: a batch's records cannot be parsed.
         """
         functions = self.functions
         status, pos = functions.index_batches(
@@ -116,7 +116,7 @@ class OffsetMap:
         return status, pos
 
     def index_batch(self, data: Any, pos: int, header: BatchHeader) -> bool:
-        """Take the keys of the batch at `pos`, whatever it is; return whether they fitted.
+        """Take the keys of the batch at `pos`, of any kind; return whether they fitted.
 
         Raises:
             RecordsError: the batch is damaged.

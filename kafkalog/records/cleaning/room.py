@@ -12,19 +12,19 @@ from kafkalog.records.errors import InvalidRecordError
 from kafkalog.records.kernels.abi import clean_layout as c
 
 ROOM_BYTES = 1 << 20
-"""Memory to decompress to, to begin with: enough for batches of the usual sizes, and for what stays of them."""
+"""Initial memory to decompress to: enough for batches of the usual sizes, and for the records that stay."""
 MOST_ROOM_BYTES = 32 << 20
-"""What is kept of it from one batch to the next; a larger batch gets memory of its own."""
+"""Memory that is kept from one batch to the next; a larger batch gets memory of its own."""
 
 
 class Room:
-    """Memory that one batch after another is decompressed to, with as much for what is written of it.
+    """Memory that one batch after another is decompressed to, with as much again for the rewritten batch.
 
-    It stays in the processor's caches that way, and its pages are not asked for anew.
+    It stays in the processor's caches that way, and its pages are not requested again.
     """
 
     def __init__(self) -> None:
-        # An array has no zeros written to pages that nothing uses.
+        # numpy does not write zeros to the pages of an empty array, so unused pages take no memory.
         self.array = np.empty(ROOM_BYTES, np.uint8)
         self._view = self.array.data
         self._rest = np.empty(0, np.uint8)
@@ -39,14 +39,14 @@ class Room:
         return self._view[:size]
 
     def expect(self, size: int, count: int) -> None:
-        """Be large enough for the kernels to do a batch of so many bytes and records, unless that is too large."""
+        """Grow so that the kernels can handle a batch of this many bytes and records, unless that is too large."""
         needed = 2 * (size + c.SLACK) + c.GROWTH * count
         if len(self.array) < needed <= MOST_ROOM_BYTES:
-            # More than this one needs, since the next one may be a little larger.
+            # Take more than this batch needs, since the next one may be a little larger.
             self.reserve(min(needed + needed // 4, MOST_ROOM_BYTES))
 
     def rest(self, size: int) -> Any:
-        """Return other memory, of at least so many bytes."""
+        """Return other memory than `reserve`, of at least so many bytes."""
         if size > len(self._rest):
             memory = np.empty(max(size, ROOM_BYTES), np.uint8)
             if size > MOST_ROOM_BYTES:
@@ -56,10 +56,13 @@ class Room:
 
 
 def uncompressed(data: Any, pos: int, header: BatchHeader, room: Room) -> tuple[Any, int, int]:
-    """Return a buffer with the batch's uncompressed records (`room`'s for some codecs), and their start and end."""
+    """Return a buffer with the batch's uncompressed records, and their start and end.
+
+    For some codecs the buffer is `room`'s.
+    """
     start, end = pos + HEADER_SIZE, pos + header.size
     if header.codec in (Codec.SNAPPY, Codec.ZSTD) and start < end:
-        # The others take memory of their own in any case.
+        # The other codecs' libraries allocate memory in any case.
         into: list[memoryview] = []
 
         def reserve(size: int) -> memoryview:

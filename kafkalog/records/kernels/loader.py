@@ -1,11 +1,11 @@
-"""Compile the kernels, or take them from numba's cache, when they are asked for; until then plain Python serves.
+"""Load the kernels on request, compiled or from numba's cache; until then plain Python does the work.
 
 Callers name the functions through this module (`loader.validate_records`), since `load` replaces them. Importing it
 imports neither numba nor numpy; `load` does, which takes about a second with the kernels in numba's cache and about
-five without. A broker needs no more than the check of what is produced, and `load_validation` takes that alone.
+five without. A broker needs only the check of produced batches, and `load_validation` loads that alone.
 
-The cache lies beside the package, in the user's cache directory where that is read-only, or where NUMBA_CACHE_DIR says;
-where none of these can be written, a temporary directory takes its place for the process. `python -m
+The cache lies beside the package, in the user's cache directory where that is read-only, or where NUMBA_CACHE_DIR says.
+Where none of these is writable, a temporary directory takes its place for the process. `python -m
 kafkalog.records.warm` fills it ahead, as when an image is built.
 """
 
@@ -42,12 +42,12 @@ _loaders: dict[str, threading.Thread] = {}
 
 
 def ready() -> bool:
-    """Return whether the compiled check of produced batches serves."""
+    """Return whether the compiled check of produced batches is in use."""
     return _validation_ready
 
 
 def load() -> None:
-    """Take the kernels from numba's cache, or compile them; return when they serve. Any thread may call it."""
+    """Take the kernels from numba's cache, or compile them; return when they are in use. Any thread may call it."""
     global _ready
     if _ready:
         return
@@ -62,7 +62,7 @@ def load() -> None:
 
 
 def load_validation() -> None:
-    """Load the check of produced batches alone: a broker's memory has no place for what it never calls."""
+    """Load only the check of produced batches: a broker's memory should not hold kernels that it never calls."""
     if _validation_ready:
         return
     with _lock:
@@ -78,17 +78,17 @@ def _serve_validation() -> None:
     global _validation_ready, validate_records
     from kafkalog.records.kernels.compiled import reading
 
-    # The entry point is what the dispatcher calls once it has looked at the arguments' types. It takes whatever has a
-    # buffer, and costs 0.2 us where dispatch over numpy arrays costs 0.7.
+    # The entry point is what numba's dispatcher calls after it has looked at the arguments' types. It takes any buffer,
+    # and costs 0.2 us where dispatch over numpy arrays costs 0.7.
     (compiled,) = reading.validate_records.overloads.values()
     validate_records = compiled.entry_point
     _validation_ready = True
 
 
 def load_cleaning() -> None:
-    """Take the kernels of log cleaning from numba's cache; compile those that are not there, in a subprocess.
+    """Take the kernels of log cleaning from numba's cache; compile missing ones in a subprocess.
 
-    They are apart from the others, for most brokers never need them. Raises what numba or the subprocess raises.
+    They are separate, since most brokers never need them. Raises what numba or the subprocess raises.
     """
     _prepare("cleaning", _cleaning_signatures)
     compile_cleaning()
@@ -101,7 +101,7 @@ def compile_cleaning() -> None:
 
 
 def load_upgrading() -> None:
-    """Load the kernel that makes sets of v0 and v1 batches of v2, as `load_cleaning` does."""
+    """Load the kernel that turns sets of v0 and v1 into batches of v2, as `load_cleaning` does."""
     _prepare("upgrading", _upgrading_signatures)
     compile_upgrading()
 
@@ -113,7 +113,7 @@ def compile_upgrading() -> None:
 
 
 def load_checking() -> None:
-    """Take the kernels that check logs from the cache, or compile them: the tools that look into files need them."""
+    """Take the kernels that check logs from the cache, or compile them; tools that read segment files need them."""
     with _lock:
         _compile(_checking_signatures)
 
@@ -125,9 +125,9 @@ def _compile(signatures: _Signatures) -> None:
 
 
 def load_in_background() -> threading.Thread:
-    """Call `load_validation` on a thread, and return the thread; what is not in the cache compiles in a subprocess.
+    """Call `load_validation` on a thread, and return the thread; missing kernels are compiled in a subprocess.
 
-    Meanwhile the plain functions serve. A failure is logged, and they go on serving.
+    Until then, and if that fails, the plain functions are used. A failure is logged.
     """
 
     def load() -> None:
@@ -138,7 +138,7 @@ def load_in_background() -> threading.Thread:
 
 
 def in_background(what: str, load: Callable[[], None]) -> threading.Thread:
-    """Call `load` on a thread, once for each `what`, and return the thread; a failure is logged."""
+    """Call `load` on a thread, once for each `what`, and return the thread; log a failure."""
     with _starting:
         if what not in _loaders:
             thread = threading.Thread(target=_load_quietly, args=(load,), name=f"load-{what}", daemon=True)
@@ -155,7 +155,7 @@ def _load_quietly(load: Callable[[], None]) -> None:
 
 
 def _prepare(what: str, signatures: _Signatures) -> None:
-    """Have the cache hold these kernels; what is not in it is compiled in a subprocess, `warm`'s `what`."""
+    """Make sure that the cache has these kernels; compile missing ones in a subprocess, as `warm`'s `what`."""
     with _lock, _writable_cache(signatures) as directory:
         if not all(_is_cached(kernel, signature) for kernel, signature in signatures()):
             _compile_in_subprocess(directory, what)
@@ -193,7 +193,7 @@ def _is_cached(kernel: Any, signature: Any) -> bool:
 
 def _compile_in_subprocess(directory: str | None, what: str) -> None:
     environment = dict(os.environ)
-    # The package must be found as here, wherever the process was started and whatever it was told to import from.
+    # The subprocess must import the same package as this process, whatever its directory and import path.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     if directory is not None:
         environment["NUMBA_CACHE_DIR"] = directory
@@ -213,7 +213,7 @@ _temporary: tempfile.TemporaryDirectory[str] | None = None
 
 @contextmanager
 def _writable_cache(kernels: Callable[[], Iterator[tuple[Any, Any]]] = _signatures) -> Iterator[str | None]:
-    """Have the kernels' modules imported with a cache that works; yields its directory where it is our own."""
+    """Import the kernels' modules with a cache that works; yield its directory where it is a temporary one."""
     global _temporary
     import numba
 
@@ -221,12 +221,12 @@ def _writable_cache(kernels: Callable[[], Iterator[tuple[Any, Any]]] = _signatur
         try:
             list(kernels())
         except (RuntimeError, OSError):
-            # numba found no place for a cache of functions of ours, and says so by refusing to wrap them.
+            # numba found no writable place for a cache, and refuses to wrap the functions.
             _temporary = tempfile.TemporaryDirectory(prefix="kafkalog-kernels-")
     if _temporary is None:
         yield None
         return
-    # Only for the time it takes to wrap them: the setting is the process's, and other users of numba have their own.
+    # Set it only while the functions are wrapped: it is global, and other users of numba have their own setting.
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, _temporary.name
     try:

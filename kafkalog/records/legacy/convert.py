@@ -1,10 +1,10 @@
-"""From one message format to another, in memory.
+"""Conversion between message formats, in memory.
 
-- `upgraded`: v0 and v1 to record batches v2, for readers of today: the kernels know v2 alone;
-- `down_convert`: v2 (and v1) to v1 or v0, for consumers that ask with Fetch 0 to 3 (Kafka's RecordsUtil).
+- `upgraded`: v0 and v1 to record batches v2, for today's readers: the kernels support v2 only.
+- `down_convert`: v2 (and v1) to v1 or v0, for consumers that use Fetch 0 to 3 (Kafka's RecordsUtil).
 
-What a format has no place for is lost on the way down: headers and producers, and in v0 timestamps. Control batches are
-left out. On the way up nothing is lost; that records of v0 have no timestamp type is told by a flag of our own.
+On the way down, fields that the older format lacks are lost: headers and producers, and in v0 timestamps. Control
+batches are left out. On the way up nothing is lost; a private flag marks records of v0, which have no timestamp type.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kafkalog.records.errors import CorruptRecordError, UnsupportedCompressionTy
 from kafkalog.records.legacy.message_set import decode_entry, encode_message_set, iter_entries
 
 RUN_RECORDS = 4096
-"""Messages without compression stand alone; so many of them share a batch of v2 at most."""
+"""The most messages without compression that share one batch of v2."""
 
 
 class Upgraded(NamedTuple):
-    """One record batch v2 of what were entries of v0 or v1."""
+    """One record batch v2, made of one or more entries of v0 or v1."""
 
     records: bytearray
     timestamp_type: int
     """-1 where the records are of v0, which has no timestamps."""
     behind: int
-    """The offset behind the last entry."""
+    """The offset after the last entry."""
 
 
 def upgraded(
@@ -54,17 +54,18 @@ def upgraded(
     check_crc: bool = True,
     max_size: int = DEFAULT_MAX_SIZE,
 ) -> Iterator[Upgraded]:
-    """The entries of v0 and v1 in `buf[pos:end]` as uncompressed batches of v2, offsets and timestamps as they are.
+    """Return the entries of v0 and v1 in `buf[pos:end]` as uncompressed batches of v2; offsets and timestamps are kept.
 
-    A wrapper makes one batch; messages that stand alone share one, where their timestamp types allow it. An incomplete
-    entry at the end is left out. Raises any `RecordsError`.
+    A wrapper makes one batch. Messages outside of wrappers share one, where their timestamp types allow it. An
+    incomplete entry at the end is left out. Raises any `RecordsError`.
     """
     run: list[Record] = []
     key: tuple[int, int] = (0, 0)
     for at, header in iter_entries(buf, pos, end):
         records = decode_entry(buf, at, header, check_crc=check_crc, max_size=max_size)
         kind = any_format.timestamp_type(header)
-        # Of LogAppendTime a batch has but one timestamp.
+        # With LogAppendTime a batch has one timestamp for all records, so messages with different ones need batches of
+        # their own.
         wanted = kind, header.max_timestamp if kind == LOG_APPEND_TIME else 0
         alone = header.records_count == 1
         if run and (not alone or wanted != key or len(run) >= RUN_RECORDS or not _follows(run, records[0])):
@@ -94,9 +95,9 @@ def _batch(records: list[Record], kind: int, behind: int) -> Upgraded:
 
 
 def without_private_flag(batches: Buffer) -> bytes:
-    """Copy batches of v2 that stand beside converted ones, so that `NO_TIMESTAMP_TYPE_FLAG` is of the latter alone.
+    """Copy batches of v2 and clear `NO_TIMESTAMP_TYPE_FLAG` in them, so that only converted batches have it.
 
-    A batch with a wrong CRC keeps it.
+    A batch with a wrong CRC is left as it is.
     """
     copy = bytearray(batches)
     for at, header in iter_headers(batches):
@@ -118,19 +119,20 @@ class Converted(NamedTuple):
 
     records: bytearray
     converted: int
-    """Records that were converted."""
+    """Number of records converted."""
     next_offset: int
-    """The offset behind the last batch that was looked at."""
+    """The offset after the last batch that was read."""
 
 
 def down_convert(
     buf: Buffer, magic: int, first_offset: int, *, limit: int, max_size: int = DEFAULT_MAX_SIZE
 ) -> Converted:
-    """The whole batches of `buf` with nothing above format `magic` (0 or 1), in at most `limit` bytes, or one batch.
+    """Convert the whole batches of `buf` to format `magic` (0 or 1) at most; return up to `limit` bytes, or one batch.
 
-    Codecs stay as they are. Of batches without compression records below `first_offset` are left out, as they
-    become messages of their own, which some consumers take as they come; so is a compressed batch that ends below it.
-    `UnsupportedCompressionTypeError` where the first batch is of zstd; one behind others ends the result.
+    Batches keep their codec. Without compression records become messages of their own, so records below `first_offset`
+    are left out: some consumers take every message they are given. A compressed batch that ends below it is left out
+    too. Raises `UnsupportedCompressionTypeError` where the first batch is compressed with zstd; the result ends before
+    a later one.
     """
     out = bytearray()
     count = 0

@@ -36,7 +36,7 @@ from kafkalog.records.errors import (
 
 SIZE_BYTES = 4
 HEADER_SIZES = (5, 6)
-"""Bytes of magic, attributes and CRC, by magic: the least that a size field can say."""
+"""Bytes of magic, attributes and CRC, by magic: the least value of a size field."""
 LEAST_BYTES = SIZE_BYTES + HEADER_SIZES[0]
 CODEC_MASK = 0x03
 
@@ -46,7 +46,7 @@ _CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 
 
 class StoredMessage(NamedTuple):
-    """A message as it lies in a log: ``position`` in the bytes given, ``size`` of all of it, its payload's place."""
+    """A message as a log stores it: its ``position`` in the given bytes, its whole ``size``, its payload's place."""
 
     position: int
     size: int
@@ -61,7 +61,7 @@ class StoredMessage(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message as it was sent, its offset and that of the one behind what it lies in."""
+    """A message as it was sent, its offset, and the offset after the stored message that holds it."""
 
     offset: int
     next_offset: int
@@ -69,9 +69,9 @@ class Message(NamedTuple):
 
 
 def read_message(buf: Buffer, pos: int = 0) -> StoredMessage | None:
-    """Return the message at `pos`; None where not all of it is there.
+    """Return the message at `pos`; None where it is incomplete.
 
-    `CorruptRecordError` for a size that cannot be, `UnsupportedMagicError`, `UnsupportedCompressionTypeError`. The
+    Raises `CorruptRecordError` for an impossible size, `UnsupportedMagicError`, `UnsupportedCompressionTypeError`. The
     checksum is not verified.
     """
     if len(buf) - pos < LEAST_BYTES:
@@ -114,7 +114,7 @@ def verify_message(buf: Buffer, message: StoredMessage) -> None:
 def iter_shallow(buf: Buffer, pos: int = 0) -> Iterator[StoredMessage]:
     """Yield every whole message from `pos` on, compressed ones as they are; leave out an incomplete one at the end.
 
-    Errors as `read_message`; checksums are not verified.
+    Raises what `read_message` raises; checksums are not verified.
     """
     while (message := read_message(buf, pos)) is not None:
         yield message
@@ -129,9 +129,10 @@ def iter_messages(
     check_crc: bool = True,
     max_size: int = compression.DEFAULT_MAX_SIZE,
 ) -> Iterator[Message]:
-    """Every message that was sent, of whole ones from `pos` on; `base` is the offset of the first byte of `buf`.
+    """Yield every message that was sent, from the whole ones from `pos` on.
 
-    Raises any `RecordsError`; `max_size` bounds what one compressed message may expand to.
+    `base` is the offset of the first byte of `buf`; `max_size` bounds what one compressed message may expand to. Raises
+    any `RecordsError`.
     """
     for stored in iter_shallow(buf, pos):
         if check_crc:
@@ -161,7 +162,7 @@ def _within(data: Buffer, offset: int) -> Iterator[StoredMessage]:
 
 
 def valid_end(buf: Buffer, pos: int = 0) -> int:
-    """The position behind the last message from `pos` on that is whole and right, as 0.7's recovery finds it."""
+    """Return the position after the last whole and valid message from `pos` on, as 0.7's recovery finds it."""
     try:
         for message in iter_shallow(buf, pos):
             verify_message(buf, message)
@@ -172,7 +173,7 @@ def valid_end(buf: Buffer, pos: int = 0) -> int:
 
 
 def encode_message(payload: Buffer, *, magic: int = 1, codec: int = Codec.NONE) -> bytes:
-    """One message; with a codec, `payload` is compressed already. Magic 0 has no codecs."""
+    """Encode one message; with a codec, `payload` must be compressed already. Magic 0 has no codecs."""
     if not 0 <= magic < len(HEADER_SIZES):
         raise UnsupportedMagicError(f"no message of Kafka 0.7 has magic {magic}")
     if not 0 <= codec < (len(_CODECS) if magic else 1):
@@ -185,7 +186,7 @@ def encode_message(payload: Buffer, *, magic: int = 1, codec: int = Codec.NONE) 
 
 
 def encode_messages(payloads: Sequence[Buffer], *, magic: int = 1, codec: int = Codec.NONE) -> bytes:
-    """A message set: a message a payload or, with a codec, one with all of them in it."""
+    """Encode a message set: one message for each payload or, with a codec, one with all of them in it."""
     data = b"".join([encode_message(payload, magic=magic) for payload in payloads])
     if not codec or not payloads:
         return data

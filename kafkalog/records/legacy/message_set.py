@@ -1,6 +1,6 @@
-"""Message sets of formats v0 (Kafka 0.8) and v1 (0.10, KIP-31 and KIP-32), which record batch v2 took the place of.
+"""Message sets of formats v0 (Kafka 0.8) and v1 (0.10, KIP-31 and KIP-32), which record batch v2 replaced.
 
-A set is entries one after another, each an offset, a length and a message. All integers are big-endian:
+A set is a sequence of entries, each an offset, a length and a message. All integers are big-endian:
 
 | at | field        | type   | meaning                                                              |
 |----|--------------|--------|----------------------------------------------------------------------|
@@ -15,14 +15,14 @@ A set is entries one after another, each an offset, a length and a message. All 
 |    | value length | int32  | -1 null                                                              |
 |    | value        |        |                                                                      |
 
-Without compression every message stands alone. With it, a message without a key is a wrapper: its value is a message
-set, compressed as one block, whose messages are not compressed again. Within a wrapper of v0 offsets are absolute, so
-that a leader must compress anew to assign them; within v1 they count from the first of the set, and the wrapper's is
-the last one's (producers leave it 0, as some wrote it whatever was within). The timestamp of a v1 wrapper is the
-largest within, or with LogAppendTime the one of all.
+Without compression every message is an entry of its own. With compression, a message without a key is a wrapper: its
+value is a message set, compressed as one block, whose messages are not compressed again. Within a wrapper of v0 offsets
+are absolute, so a leader must compress anew to assign them. Within v1 they count from the first of the set, and the
+wrapper's offset is the last one's; some producers leave it 0, whatever the set holds. The timestamp of a v1 wrapper is
+the largest within, or with LogAppendTime the one of all.
 
-The lz4 frames of v0 carry a wrong header checksum, computed over the frame's magic number too (KAFKA-3160): it is
-written so, and not looked at when read. zstd came after these formats and is not allowed in them (KIP-110).
+The lz4 frames of v0 carry a wrong header checksum, computed over the frame's magic number too (KAFKA-3160): this module
+writes it that way, and ignores it when reading. zstd came after these formats and is not allowed in them (KIP-110).
 
 `read_entry` gives an entry a `BatchHeader`, so that code that walks over a log need not tell formats apart:
 `any_format.py`.
@@ -55,12 +55,12 @@ from kafkalog.records.errors import (
 MAGIC_V0 = 0
 MAGIC_V1 = 1
 MIN_SIZES = (14, 22)
-"""The least that an entry's size field can say, by magic: no key, no value."""
+"""The least value of an entry's size field, by magic: no key, no value."""
 MIN_ENTRY_SIZE = LOG_OVERHEAD + MIN_SIZES[MAGIC_V0]
 ENTRY_OVERHEADS = (LOG_OVERHEAD + MIN_SIZES[0], LOG_OVERHEAD + MIN_SIZES[1])
 """Bytes of an entry without its key and value, by magic."""
 UNKNOWN_COUNT = -1
-"""Records in a wrapper, until it is decompressed."""
+"""Stands for the count of records in a wrapper that was not decompressed."""
 
 _CRC_AT = 12
 _ATTRIBUTES_AT = 17
@@ -80,12 +80,11 @@ _ENTRY = Struct(">qiI")
 
 
 def read_entry(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The entry at `pos` as a batch's header; of its bytes no more than the fixed ones need be there.
+    """Return the entry at `pos` as a batch's header; only the entry's fixed fields need be in the buffer.
 
-    `base_offset` is the entry's offset, so that of a wrapper the last offset within; `last_offset_delta` is 0,
-    `records_count` 1 or, of a wrapper, `UNKNOWN_COUNT`; both timestamps are the entry's, -1 in v0. `batch_length` is
-    the size field, as in a batch. `CorruptRecordError` for lengths that cannot be, `UnsupportedMagicError` for another
-    format.
+    `base_offset` is the entry's offset, for a wrapper the last offset within. `last_offset_delta` is 0. `records_count`
+    is 1, for a wrapper `UNKNOWN_COUNT`. Both timestamps are the entry's, -1 in v0. `batch_length` is the size field, as
+    in a batch. Raises `CorruptRecordError` for impossible lengths, `UnsupportedMagicError` for another format.
     """
     if pos < 0 or len(buf) - pos < MIN_ENTRY_SIZE:
         raise CorruptRecordError(f"{len(buf) - pos} bytes where a message of {MIN_ENTRY_SIZE} should be")
@@ -105,14 +104,14 @@ def read_entry(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def iter_entries(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header (`read_entry`) of every whole entry in `buf[pos:end]`; wrappers are not looked into.
+    """Yield position and header (`read_entry`) of every whole entry in `buf[pos:end]`; wrappers stay compressed.
 
-    An incomplete entry at the end is left out. Errors as `read_entry`; checksums are not verified.
+    An incomplete entry at the end is left out. Raises what `read_entry` raises; checksums are not verified.
     """
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos >= MIN_ENTRY_SIZE:
         size = LOG_OVERHEAD + _INT32.unpack_from(buf, pos + 8)[0]
-        # A length that cannot be is an error, one that reaches beyond the end is an incomplete entry.
+        # An impossible length is an error; a length beyond the end means an incomplete entry.
         if size > end - pos:
             return
         yield pos, read_entry(buf, pos)
@@ -132,7 +131,7 @@ def verify_entry(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def codec_of(header: BatchHeader) -> Codec:
-    """The codec of an entry. `UnsupportedCompressionTypeError` for zstd and codes that these formats do not have."""
+    """Return the codec of an entry; `UnsupportedCompressionTypeError` for zstd and codes that these formats lack."""
     code = header.attributes & CODEC_MASK
     if code >= len(_CODECS):
         name = "zstd" if code == Codec.ZSTD else f"compression type {code}"
@@ -149,10 +148,10 @@ def decode_entry(
     max_size: int = compression.DEFAULT_MAX_SIZE,
     same_magic: bool = False,
 ) -> list[Record]:
-    """The records of the whole entry at `pos`: itself, or those within where it is a wrapper, offsets absolute.
+    """Return the records of the whole entry at `pos`: itself, or those within a wrapper; offsets are absolute.
 
     Timestamps are -1 in v0. `check_crc` verifies the messages within, too. `same_magic` refuses a wrapper whose
-    messages are of another format than itself, as a leader does; readers do not mind. Raises any `RecordsError`;
+    messages are of another format than itself, as a leader does; readers accept it. Raises any `RecordsError`;
     `max_size` bounds the decompressed bytes.
     """
     if header is None:
@@ -175,14 +174,14 @@ def entries_within(
 ) -> tuple[Buffer, list[tuple[int, BatchHeader]]]:
     """Return the message set in the wrapper at `pos`, decompressed, and position and header of each of its entries.
 
-    Offsets are as they stand there. Nothing but lengths is checked; errors as `decode_entry`.
+    Offsets are as stored. Only lengths are checked. Raises what `decode_entry` raises.
     """
     data = wrapped_set(buf, pos, header, max_size=max_size)
     return data, list(iter_entries(data))
 
 
 def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE) -> Buffer:
-    """Return the message set in the wrapper at `pos`, decompressed. Errors as `decode_entry`."""
+    """Return the message set in the wrapper at `pos`, decompressed. Raise what `decode_entry` raises."""
     _, value = _key_and_value(buf, pos, header)
     if value is None:
         raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
@@ -252,10 +251,10 @@ def encode_message_set(
     level: int | None = None,
     log_append_time: int | None = None,
 ) -> bytearray:
-    """The records as entries of their own or, with a codec, as one wrapper; none of no records.
+    """Encode the records as entries of their own or, with a codec, as one wrapper; no records make no bytes.
 
     Offsets are absolute and must increase. `log_append_time` (ms, v1) becomes every timestamp and the timestamp type;
-    v0 has neither. Headers of records are left out, which these formats have no place for.
+    v0 has neither. Headers of records are left out, since these formats have none. Raises
     `UnsupportedCompressionTypeError` for zstd and unknown codecs, `InvalidRecordError` for offsets that do not
     increase.
     """
@@ -301,12 +300,12 @@ def append_entry(
 
 
 def set_offset(buf: bytearray | memoryview, pos: int, offset: int) -> None:
-    """Set an entry's offset in place; it is not under the checksum."""
+    """Set an entry's offset in place; the checksum does not cover it."""
     _INT64.pack_into(buf, pos, offset)
 
 
 def set_timestamp(buf: bytearray | memoryview, pos: int, timestamp: int, *, log_append_time: bool) -> None:
-    """Set timestamp and timestamp type of the whole v1 entry at `pos` in place, and its checksum."""
+    """Set timestamp, timestamp type and checksum of the whole v1 entry at `pos` in place."""
     (size,) = _INT32.unpack_from(buf, pos + 8)
     buf[pos + _ATTRIBUTES_AT] = buf[pos + _ATTRIBUTES_AT] & CODEC_MASK | (
         LOG_APPEND_TIME_FLAG if log_append_time else 0
@@ -335,12 +334,12 @@ def _decompress(codec: Codec, data: bytes, magic: int, max_size: int) -> Buffer:
     end = _lz4_descriptor_end(data)
     frame = bytearray(data)
     frame[end] = xxh32(frame[len(compression.LZ4_MAGIC) : end]) >> 8 & 0xFF
-    # The library wants bytes of its own making in no other form.
+    # The library verifies the header checksum, so the frame gets the right one first.
     return compression.decompress(codec, bytes(frame), max_size)
 
 
 def _lz4_descriptor_end(frame: Buffer) -> int:
-    """Where the header checksum of an lz4 frame stands, after the flags and what they say there is."""
+    """Return the position of the header checksum of an lz4 frame, after the flags and the fields that they announce."""
     if len(frame) < 7:
         raise CorruptRecordError("not an lz4 frame")
     end = 6 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
@@ -359,7 +358,7 @@ def _rotate(value: int, bits: int) -> int:
 
 
 def xxh32(data: bytes | bytearray) -> int:
-    """xxHash32 (seed 0) of fewer bytes than 16 or more, as lz4 frames have it; for the few bytes of their headers."""
+    """Compute xxHash32 (seed 0) of the few bytes of an lz4 frame's header."""
     first, second, third, fourth, fifth = _PRIMES
     at, size = 0, len(data)
     if size >= 16:

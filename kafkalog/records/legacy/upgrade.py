@@ -1,7 +1,7 @@
 """The messages of a compressed set of v0 or v1 as the records of one batch of v2, in one pass over the bytes.
 
 A wrapper of 31 KB can hold half a million messages, and making each one a record before it is written again takes
-seconds. What is not sound in every message is left to `message_set.decode_entry`, which tells what is wrong.
+seconds. A set with any defect is left to `message_set.decode_entry`, which raises the right error.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kafkalog.records.kernels.abi import upgrade_layout as u
 from kafkalog.records.kernels.plain import upgrading as plain
 
 COMPILED_FROM = 64 * 1024
-"""Sets of so many bytes are worth the compiled kernel; plain Python takes some 4 ms for them at most."""
+"""Sets of this many bytes use the compiled kernel; plain Python takes at most some 4 ms for smaller ones."""
 
 _fast: Any = None
 
 
 def load() -> None:
-    """Have the compiled kernel serve from now on."""
+    """Load the compiled kernel, which is used from now on."""
     global _fast
     if _fast is None:
         loader.load_upgrading()
@@ -31,7 +31,7 @@ def load() -> None:
 
 
 def load_in_background() -> None:
-    """Call `load` on a thread, the first time; plain Python serves meanwhile, and where the kernel cannot be loaded."""
+    """Call `load` on a thread, the first time. Plain Python does the work meanwhile, and for good if loading fails."""
     if _fast is None:
         loader.in_background("upgrading", load)
 
@@ -49,11 +49,15 @@ class Section(NamedTuple):
 
 
 def upgraded_section(wrapper: BatchHeader, data: Buffer, *, max_size: int) -> Section | None:
-    """Return the records of the message set `data`, which was in `wrapper`, with CreateTime.
+    """Return the message set `data` of `wrapper` as records of v2 with CreateTime; None if Python must read it.
 
-    None where a message is not whole, its checksum is wrong, it is compressed or of another format than the wrapper;
-    where there is none; where the wrapper of v1 has an offset, not 0, before the last one within; where timestamps lie
-    further apart than 64 bits tell; and where the records would take more than `max_size` bytes.
+    The result is None in these cases:
+
+    - a message is incomplete, compressed, of another format than the wrapper, or has a wrong checksum;
+    - the set is empty;
+    - the v1 wrapper's offset is not 0 and is less than the last one within;
+    - two timestamps differ by more than 64 bits can hold;
+    - the records would take more than `max_size` bytes.
     """
     magic = wrapper.magic
     body = bytearray()

@@ -14,4 +14,4 @@ LARGEST_VALUE = 8
 COUNTS = 9
 
 BAD_CRC = -1
-"""Not a status: the checksum of a batch is not that of its bytes."""
+"""No status of `abi.status`: the checksum of a batch is wrong."""

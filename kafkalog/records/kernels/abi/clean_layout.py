@@ -13,12 +13,11 @@ from kafkalog.records.kernels.abi import table
 DONE = 0
 """No whole batch is left."""
 SPECIAL = 1
-"""The batch at the position is Python's: of a codec that the loop does not do, of a transaction, of another magic, or
-damaged."""
+"""Python must handle the batch: its codec or magic is not supported here, it is of a transaction, or damaged."""
 FULL = 2
-"""Indexing: the map holds what it may hold. Filtering: the output has to be written out first."""
+"""Indexing: the map is full. Filtering: the output must be written out first."""
 BAD = 3
-"""The records do not read as records."""
+"""The bytes of the records cannot be parsed."""
 
 # An offset map's cells: the key's hash, and its latest offset + 1 (0: the cell is empty).
 HASH = 0
@@ -30,20 +29,20 @@ CELL_BYTES = 8 * CELL
 # An offset map's state.
 KEY = 0
 KEY_MORE = 1
-"""The secret that keys are hashed with."""
+"""The secret of the hash function."""
 SLOTS = 2
 CAPACITY = 3
-"""Keys taken before the map counts as full."""
+"""The number of keys that fills the map."""
 ENTRIES = 4
 LATEST_OFFSET = 5
-"""Every record up to it is in the map; -1 while there is none."""
+"""The map has every record up to this offset; -1 while it is empty."""
 START_OFFSET = 6
-"""Records before it are not taken."""
+"""Records before this offset are ignored."""
 INDEXED_RECORDS = 7
 TURN = 8
-"""Hashes that the kernel has put in its ring so far."""
+"""The number of hashes that the kernel has put into its ring so far."""
 WAITING = 9
-"""How many of them are not in the map yet: none between two calls."""
+"""The number of hashes in the ring that are not in the map yet; 0 between two calls."""
 MAP_STATE = 10
 
 # A filter's state.
@@ -51,7 +50,7 @@ NOW = 0
 DELETE_RETENTION = 1
 OUT_USED = 2
 OUT_POSITION = 3
-"""Where in the cleaned segment the output's first byte will lie."""
+"""Position of the output's first byte in the cleaned segment."""
 INDEX_INTERVAL = 4
 BYTES_SINCE_INDEX = 5
 MAX_TIMESTAMP = 6
@@ -69,15 +68,15 @@ ROW_TIMESTAMP = 2
 ROW_TIMESTAMP_OFFSET = 3
 ROW = 4
 
-# What `filter_section` goes by.
+# The arguments of `filter_section`.
 BY_MAP = 0
 KEEP_ALL = 1
 
 GROWTH = 20
-"""Bytes that a record grows by at most when its timestamp delta counts from another time."""
+"""The most bytes by which a record grows when its timestamp delta counts from another time."""
 
 SLACK = table.SLACK
-"""Bytes behind what is decompressed that may be written, too."""
+"""Bytes after decompressed data that may be overwritten."""
 
 HEADER_SIZE = batch.HEADER_SIZE
 LOG_OVERHEAD = batch.LOG_OVERHEAD

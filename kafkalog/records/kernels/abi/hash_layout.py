@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KEY_OFFSETS = 0
-"""Address of the keys' offsets (int32, one more than keys)."""
+"""Address of the keys' offsets (int32, one more than there are keys)."""
 KEY_DATA = 1
 """Address of their bytes."""
 KEY_VALID = 2

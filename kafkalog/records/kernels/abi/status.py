@@ -1,4 +1,4 @@
-"""Statuses that kernels answer (compiled code raises nothing), and the errors that they stand for."""
+"""Statuses that kernels return (compiled code raises nothing), and the errors that they stand for."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ _ERRORS: dict[int, tuple[type[RecordsError], str]] = {
 
 
 def error_for(status: int, index: int, what: str = "record") -> RecordsError:
-    """Return the error that `status` stands for, at the record (or batch) of that index."""
+    """Return the error that `status` stands for; `index` is that of the record (or batch)."""
     kind, text = _ERRORS[status]
     return kind(f"{what} {index}: {text}")

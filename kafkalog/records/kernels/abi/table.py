@@ -1,8 +1,8 @@
-"""Numbers of columns, and positions in the tables of batches and in the words that kernels read and fill.
+"""Columns of the table of batches, and positions in the words that kernels read and fill.
 
-A scan notes each batch as one row of int64. The row describes the batch whose bytes are
-`buf[POSITION:POSITION + SIZE]`. START and END bound its uncompressed records: a scan notes them as positions in `buf`,
-a decode takes them as addresses, since records that were compressed lie elsewhere.
+A scan writes one row of int64 for each batch. The row describes the batch whose bytes are `buf[POSITION:POSITION +
+SIZE]`. START and END bound its uncompressed records. A scan writes them as positions in `buf`; a decode needs
+addresses, since decompressed records lie in other memory.
 
 These numbers are part of the compiled kernels. If you change one, change the files of the kernels that use it too:
 otherwise numba's cache serves the old kernels.
@@ -31,12 +31,12 @@ HEADER_SIZE = batch.HEADER_SIZE
 MAGIC_AT = batch.MAGIC_AT
 MAGIC = batch.MAGIC
 ATTRIBUTES_AT = batch.ATTRIBUTES_AT
-"""Where the part of a batch begins that its CRC covers."""
+"""Position of the first byte of a batch that its CRC covers."""
 MIN_RECORD_SIZE = batch.MIN_RECORD_SIZE
 MAX_BASE_OFFSET = (1 << 63) - 1 - (1 << 31)
 """Beyond it the last offset of a batch, or the one after it, might not fit 64 bits."""
 
-# Columns that a decode is asked for, as bits.
+# Columns of a decode, as bits.
 KEY = 1
 VALUE = 2
 OFFSET = 4
@@ -76,10 +76,10 @@ HEADER_VALUE_NULLS = 8
 STATES = 9
 
 SLACK = 64
-"""Bytes that a kernel may write beyond the end of what it writes."""
+"""The most garbage bytes that a kernel may write after its output."""
 
-# What makes batches ready to be decoded goes by: the addresses of C functions (0 where there is none) and of the room
-# to decompress to, limits, and sums of the batches taken so far, of all and of the group that is decoded together.
+# Words of `unpack_batches`: addresses of C functions (0 where there is none) and of the room to decompress to, limits,
+# and sums: those of all batches taken so far, and those of the current group, which is decoded together.
 CRC_FUNCTION = 0
 LZ4_FUNCTION = 1
 ROOM = 2
@@ -97,9 +97,9 @@ GROUP_ROWS = 13
 UNPACKS = 14
 
 GROUP_BYTES = 256 * 1024
-"""Batches are checked, decompressed and decoded so many bytes at a time, while the cache still holds them."""
-# What an encode reads: the addresses of Arrow's buffers (0 where there is none), where their data ends, and the arrays'
-# offsets into them. The order is an array of int64 of our own.
+"""Bytes of batches that are checked, decompressed and decoded together, while the cache still holds them."""
+# Words of `encode_records`: the addresses of Arrow's buffers (0 where there is none), the ends of their data, and the
+# arrays' offsets into them. The order is an int64 array of this package, not Arrow's.
 IN_KEY_OFFSETS = 0
 IN_KEY_DATA = 1
 IN_KEY_END = 2

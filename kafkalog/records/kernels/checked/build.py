@@ -19,14 +19,14 @@ _CACHES = Path(__file__).parent / "__pycache__" / "kernels"
 
 @cache
 def checked(name: str) -> ModuleType:
-    """The module `compiled.<name>`, its kernels compiled with checks, or taken from the cache of those.
+    """Return the module `compiled.<name>` with checked kernels, compiled now or taken from their cache.
 
-    A kernel is called through `memory.call`.
+    Call a kernel through `memory.call`.
     """
     import numba
 
-    # numba would take the other build's kernels for these: their sources are the same files. The setting is the
-    # process's, and other users of numba have their own.
+    # numba would use the other build's cached kernels for these, since their source files are the same. The setting is
+    # global, and other users of numba have their own.
     config: Any = numba.config
     before, config.CACHE_DIR = config.CACHE_DIR, str(_cache_directory())
     try:
@@ -40,18 +40,18 @@ def checked(name: str) -> ModuleType:
 
 @cache
 def kernels(name: str) -> dict[str, Any]:
-    """The kernels of `compiled.<name>` by name: functions that call the checked ones."""
+    """Return the kernels of `compiled.<name>` by name, as functions that call the checked ones."""
     return {kernel.__name__: partial(memory.call, kernel) for kernel in checked(name).SIGNATURES}
 
 
 @cache
 def _cache_directory() -> Path:
-    """Where this state of the sources has its cache; those of other states are removed.
+    """Return the cache directory of this state of the sources; remove those of other states.
 
-    numba notices changes of a kernel's own file only, and these depend on the checks as well.
+    numba notices changes of a kernel's own file only, but these kernels depend on the checks as well.
     """
     digest = hashlib.sha256()
-    # The numbers of the formats come from the second folder.
+    # The numbers of the formats are defined in the second folder.
     for path in (*sorted(_KERNELS.rglob("*.py")), *sorted(_KERNELS.parent.glob("*.py"))):
         digest.update(path.read_bytes())
     directory = _CACHES / digest.hexdigest()[:16]

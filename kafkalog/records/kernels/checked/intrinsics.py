@@ -1,7 +1,7 @@
-"""The intrinsics of `kernels.compiled`, each behind a check of the memory that it touches, and its names for the rest.
+"""The intrinsics of `kernels.compiled`, each behind a check of the memory that it touches; other names are as there.
 
-An access that is refused raises `memory.OutOfBoundsError` from the kernel before anything is read or written. Arrays
-that a kernel indexes are checked by numba's own ``boundscheck``. Nothing is inlined by force: the checks make functions
+A refused access raises `memory.OutOfBoundsError` from the kernel before anything is read or written. Arrays that a
+kernel indexes are checked by numba's own ``boundscheck``. No function is forced inline: the checks make functions
 large, and compiling them takes long enough.
 """
 
@@ -34,12 +34,12 @@ provide()
 
 
 class _Access(NamedTuple):
-    """What an intrinsic touches: argument `base` plus argument `offset` times `scale`, and so many bytes from there."""
+    """The memory that an intrinsic touches: `size` bytes from argument `base` plus argument `offset` times `scale`."""
 
     base: int
     offset: int | None
     size: int = 0
-    """Bytes; 0 where argument `length` tells."""
+    """Bytes; 0 where argument `length` has the number."""
     scale: int = 1
     length: int = 0
     writes: bool = False
@@ -56,7 +56,7 @@ def _raise_if(context: Any, builder: Any, refused: Any, text: str) -> None:
 
 
 def _checked(name: str, *accesses: _Access) -> Any:
-    """The intrinsic of that name, after checks of its accesses."""
+    """Return the intrinsic of that name with checks of its accesses."""
     define: Callable[..., Any] = unchecked.DEFINITIONS[name]
 
     @wraps(define)
@@ -96,7 +96,7 @@ call_lz4 = _checked("call_lz4", _Access(1, None, length=3), _Access(2, None, len
 
 
 def _define_address(typing_context: Any, array: Any) -> Any:
-    """Where the first element of an array or buffer lies; from here on the kernel may use the array's memory."""
+    """Return the address of the first element of an array or buffer, and let the kernel use the array's memory."""
     signature, generate = unchecked.DEFINITIONS["address"](typing_context, array)
     writable = int(bool(array.mutable))
 

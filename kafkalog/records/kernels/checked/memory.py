@@ -2,7 +2,7 @@
 
 A table of int64 lists ranges of addresses. Python lends ranges before a call (`lend`); a kernel that takes an array
 adds the array's range when it asks for its address. Each checked intrinsic calls the function `ACCESS_SYMBOL`. It looks
-for one range that holds all the bytes of the access, and that may be written to if the access writes.
+for one range that holds all the bytes of the access, and that is writable if the access writes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kafkalog.records.kernels.compiled.intrinsics import load_64, store_64
 
 ACCESS_SYMBOL = "kafkalog_checked_access"
 ARRAY_SYMBOL = "kafkalog_checked_array"
-"""Names under which compiled code finds the two functions: addresses would be those of one process in numba's cache."""
+"""Names by which compiled code finds the two functions. Cached addresses would be wrong in another process."""
 
-# Words of the table: how many ranges there are, the access that was refused, then start, end and kind of each range.
+# Words of the table: the number of ranges, the access that was refused, then start, end and kind of each range.
 _COUNT, _ADDRESS, _SIZE, _WRITES, _RANGES = range(5)
 _START, _END, _WRITABLE, _RANGE = range(4)
 _MOST = 16384
@@ -38,7 +38,7 @@ class OutOfBoundsError(AssertionError):
 
 
 class Range(NamedTuple):
-    """Memory that is lent to kernels."""
+    """Memory that kernels may use."""
 
     address: int
     size: int
@@ -46,17 +46,17 @@ class Range(NamedTuple):
 
 
 def lend(key: Any, given: Range) -> None:
-    """Let kernels use a range from now on, in the place of what was lent under the same key."""
+    """Let kernels use a range from now on; it replaces what was lent under the same key."""
     _lent[key] = (given.address, given.address + given.size, given.writable)
 
 
 def take_back() -> None:
-    """Take all that was lent back."""
+    """Withdraw everything that was lent."""
     _lent.clear()
 
 
 def call(kernel: Callable[..., Any], *args: Any, also: tuple[Range, ...] = ()) -> Any:
-    """Call a checked kernel, which may use its arrays, what is lent, and the ranges in `also`.
+    """Call a checked kernel, which may use its arrays, the lent ranges, and the ranges in `also`.
 
     Raises:
         OutOfBoundsError: it tried to use other memory. It was stopped before it did.
@@ -77,7 +77,7 @@ def call(kernel: Callable[..., Any], *args: Any, also: tuple[Range, ...] = ()) -
 
 
 def _refuses(address: int, size: int, writes: int) -> int:
-    """1 where no range holds the access, which is noted; else 0."""
+    """Return 1 and write down the access where no range holds it; else 0."""
     if size == 0:
         return 0
     if size > 0:
@@ -94,7 +94,7 @@ def _refuses(address: int, size: int, writes: int) -> int:
 
 
 def _adds(address: int, size: int, writable: int) -> int:
-    """Add an array's range to the table, unless it is there; 1 where the table is full."""
+    """Add an array's range to the table, unless it is there; return 1 where the table is full."""
     count = load_64(_AT, _COUNT)
     at = _RANGES
     for _ in range(count):
@@ -112,11 +112,11 @@ def _adds(address: int, size: int, writable: int) -> int:
 
 
 _FUNCTIONS: list[Any] = []
-"""The compiled functions, which must live as long as what calls them."""
+"""The compiled functions, which must live as long as their callers."""
 
 
 def provide() -> None:
-    """Compile the two functions and give compiled code their names, once a process."""
+    """Compile the two functions and make them known to compiled code by their names, once a process."""
     if _FUNCTIONS:
         return
     for symbol, function in ((ACCESS_SYMBOL, _refuses), (ARRAY_SYMBOL, _adds)):

@@ -1,11 +1,11 @@
-"""The kernels of log cleaning that find which records stay, and write what is left of batches. Without the GIL.
+"""The kernels of log cleaning that select the records that stay, and write them. They run without the GIL.
 
-Ordinary batches (of no transaction, and not compressed or with lz4) are read, filtered and written here, many in one
-call; the others come one at a time through Python, which decompresses and compresses them. `plain/log_cleaning.py` is
-the twin in plain Python.
+Ordinary batches (of no transaction, and uncompressed or with lz4) are read, filtered and written here, many in one
+call; Python passes the others one at a time and decompresses and compresses them. `plain/log_cleaning.py` is the twin
+in plain Python.
 
 Records are looked up in groups. numba's cache notices changes of this file, but not of `cleaning_parts.py` and
-`unpacking.py`, from which it takes functions.
+`unpacking.py`, whose functions are used here.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT = types.Array(types.uint8, 1, "C")
 
 GROUP = 64
-"""Records whose cells are asked for before the first of them is read."""
-# A record of a group: the words of a cell, and what is to be known if it stays.
+"""Number of records whose cells are prefetched before the first one is read."""
+# A record of a group: the hash to look up, and the fields that are needed if the record stays.
 TIME = c.CELL
 TOMBSTONE = c.CELL + 1
 MEMBER = c.CELL + 2
@@ -51,7 +51,7 @@ STAYS = 0
 GOES = -1
 
 LZ4_HEADER = 0x04224D18_60_40_82
-"""Of a frame of independent blocks of 64 KiB, with neither checksums nor a size."""
+"""The header of a frame of independent blocks of 64 KiB, with neither checksums nor a size."""
 LZ4_BLOCK = 64 << 10
 LZ4_STORED = 1 << 31
 LZ4_FRAME_BYTES = 7 + 4
@@ -71,7 +71,7 @@ def varint_size(value: Any) -> Any:
 
 @njit(**INLINE)
 def put_varint(out: Any, at: Any, value: Any) -> Any:
-    """Write the varint of `value` at out + at; the position after it."""
+    """Write the varint of `value` at out + at; return the position after it."""
     raw = (value << 1) ^ (value >> 63)
     while raw & ~0x7F:
         store_8(out, at, (raw & 0x7F) | 0x80)
@@ -93,10 +93,10 @@ def mark(
     base: Any, at: Any, end: Any, count: Any, base_offset: Any, last: Any, mode: Any, tombstones_stay: Any,
     cells: Any, m: Any, f: Any, flags: Any, group: Any,
 ) -> Any:  # fmt: skip
-    """Note in `flags` which of the `count` records at `at` stay: DONE or BAD, how many, tombstones among them.
+    """Write to `flags` which of the `count` records at `at` stay; return DONE or BAD and what stays.
 
-    Also the largest timestamp delta of those that stay. The records are looked at in groups: first each key is hashed
-    and its cell asked for, then the cells are read.
+    That is the number of records that stay, the number of tombstones among them, and their largest timestamp delta. The
+    records are looked up in groups: first each key is hashed and its cell prefetched, then the cells are read.
     """
     slots, latest = m[c.SLOTS], m[c.LATEST_OFFSET]
     kept = tombstones = unkeyed = 0
@@ -112,7 +112,7 @@ def mark(
             previous = delta
             at = stop
             offset = base_offset + delta
-            # What is looked up is at or after an offset; the others stay or go as they are.
+            # Only records at or after the start offset are looked up; the others stay or go without it.
             wanted = STAYS
             place = member * MEMBER
             if mode == c.BY_MAP and offset <= latest:
@@ -156,7 +156,7 @@ def mark(
 
 @njit(**INNER)
 def write_kept(base: Any, at: Any, end: Any, count: Any, flags: Any, shift: Any, out: Any) -> Any:
-    """Copy the records that stay to `out`, runs of them at once; the address after them.
+    """Copy the records that stay to `out`, several at once where they are adjacent; return the address after them.
 
     Where `shift` is not 0, it is added to each timestamp delta.
     """
@@ -185,7 +185,7 @@ def write_kept(base: Any, at: Any, end: Any, count: Any, flags: Any, shift: Any,
 
 @njit(**INLINE)
 def keeps_state(owners: Any, producer_id: Any, last_offset: Any) -> Any:
-    """Whether the batch is the last of its producer: `owners` are pairs of id and last offset, by id."""
+    """Return whether the batch is the last of its producer; `owners` are pairs of id and last offset, sorted by id."""
     low, high = 0, owners.shape[0] >> 1
     while low < high:
         middle = (low + high) >> 1
@@ -198,7 +198,7 @@ def keeps_state(owners: Any, producer_id: Any, last_offset: Any) -> Any:
 
 @njit(**INLINE)
 def note(f: Any, rows: Any, position: Any, size: Any, last_offset: Any, max_timestamp: Any) -> Any:
-    """Take a batch that was written into account: timestamps, and a row for the indexes where one is due."""
+    """Update timestamps and indexes for a batch that was written; add a row for the indexes where one is due."""
     if max_timestamp > f[c.MAX_TIMESTAMP]:
         f[c.MAX_TIMESTAMP] = max_timestamp
         f[c.MAX_TIMESTAMP_OFFSET] = last_offset
@@ -218,7 +218,7 @@ def seal(
     base: Any, out: Any, size: Any, attributes: Any, base_timestamp: Any, max_timestamp: Any, count: Any,
     crc_function: Any,
 ) -> Any:  # fmt: skip
-    """Write the header of a batch of `size` bytes at `out`: that at `base`, but for what is given, and its CRC."""
+    """Write the header of a batch of `size` bytes at `out`: the one at `base` with the given changes and its CRC."""
     copy(out, base, c.HEADER_SIZE)
     put_integer(out, 8, size - c.LOG_OVERHEAD, 4)
     put_integer(out, c.ATTRIBUTES_AT, attributes, 2)
@@ -230,9 +230,9 @@ def seal(
 
 @njit(**INNER)
 def pack_lz4(source: Any, size: Any, target: Any, lz4: Any) -> Any:
-    """Write the lz4 frame of `size` bytes to `target`, as `compression.compress` does; its size.
+    """Write `size` bytes as an lz4 frame to `target`, as `compression.compress` does; return the frame's size.
 
-    Needs room for `LZ4_FRAME_BYTES`, and for the bytes and `LZ4_BLOCK_BYTES` more for each block.
+    `target` needs `LZ4_FRAME_BYTES`, the bytes themselves and `LZ4_BLOCK_BYTES` more for each block.
     """
     # Magic, flags, blocks of 64 KiB, and the header's checksum.
     put_integer(target, 0, LZ4_HEADER, 7)
@@ -259,12 +259,12 @@ def filter_batches(
     data: Any, pos: Any, end: Any, cells: Any, m: Any, f: Any, owners: Any, flags: Any, out: Any, rows: Any,
     room: Any, crc_function: Any, lz4: Any, lz4_compress: Any,
 ) -> Any:  # fmt: skip
-    """Write what stays of the ordinary batches in data[pos:end] to `out`: how it ended, and at which position.
+    """Write the records that stay of the ordinary batches in data[pos:end] to `out`; return status and position.
 
-    FULL asks for room: for a batch of which everything stays and grows, and for a row of `rows`. `flags` has a byte
-    for each byte of `data`, so for each record. Batches compressed with lz4 are decompressed to `room`, and what stays
-    of one is written behind that, to be compressed again; one that does not fit is Python's, as is one with more
-    records than `flags` has bytes.
+    FULL means that there is no room for a batch that keeps all its records and grows, or for a row of `rows`. `flags`
+    has a byte for each byte of `data`, so for each record. Batches with lz4 are decompressed to `room`, and their
+    records that stay are written after that, to be compressed again. A batch that does not fit there is left to Python,
+    as is one with more records than `flags` has bytes.
     """
     base, table, marks = address(data), address(cells), address(flags)
     target, space = address(out), address(room)
@@ -354,7 +354,7 @@ def filter_section(
     data: Any, start: Any, end: Any, count: Any, base_offset: Any, last: Any, mode: Any, tombstones_stay: Any,
     cells: Any, m: Any, f: Any, flags: Any,
 ) -> Any:  # fmt: skip
-    """`mark` of data[start:end], the records of one batch, uncompressed."""
+    """Call `mark` for data[start:end], the uncompressed records of one batch."""
     if start < 0 or end > len(data) or count > len(flags):
         return c.BAD, 0, 0, 0
     memory = np.empty(GROUP * MEMBER, np.int64)
@@ -366,9 +366,10 @@ def filter_section(
 
 @njit(**OPTIONS)
 def write_section(data: Any, start: Any, end: Any, count: Any, flags: Any, shift: Any, out: Any) -> Any:
-    """Write what `filter_section` left of data[start:end] to `out`, which has room for it; bytes written.
+    """Write the records that `filter_section` kept of data[start:end] to `out`; return the bytes written.
 
-    0 where it has no such room: for end - start bytes, and `GROWTH` more for each record where there is a shift.
+    Return 0 where `out` is too small: it needs end - start bytes, and `GROWTH` more for each record where there is a
+    shift.
     """
     if len(out) < end - start + (c.GROWTH * count if shift else 0):
         return 0
@@ -383,4 +384,4 @@ SIGNATURES: dict[Any, Any] = {
     filter_section: types.UniTuple(INT, 4)(BYTES, INT, INT, INT, INT, INT, INT, INT, WORDS, WORDS, WORDS, OUT),
     write_section: INT(BYTES, INT, INT, INT, OUT, INT, OUT),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

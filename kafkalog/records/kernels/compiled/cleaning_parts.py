@@ -1,14 +1,14 @@
-"""What both kernels of log cleaning need: records and their keys, the offset map's cells, the batches they do.
+"""Functions of both kernels of log cleaning: records and their keys, the offset map's cells, ordinary batches.
 
-Keys are hashed with SipHash-2-4 to 128 bits under a secret of the process, and equal hashes are taken for equal keys,
-as Kafka takes equal MD5 sums: n keys hold two of one hash with a chance of n * n / 2**129, and without the secret
-nobody can make two on purpose. The map is a table of cells (hash, offset + 1) with linear probing. A look-up in a large
-map waits for memory much longer than hashing the key takes, so the kernels ask for many cells ahead (`fetch_ahead`).
+Keys are hashed with SipHash-2-4 to 128 bits under a secret of the process. Keys with equal hashes count as equal, as
+Kafka treats equal MD5 sums. Among n keys two have one hash with a probability of n * n / 2**129, and without the secret
+nobody can construct two on purpose. The map is a table of cells (hash, offset + 1) with linear probing. A look-up in a
+large map waits for memory much longer than hashing the key takes, so the kernels prefetch many cells (`fetch_ahead`).
 
 Each byte is read only after its position was compared with its section's end. `plain/log_cleaning.py` is the twin.
 
-numba's cache notices changes of a kernel's own file only. If you change this file, or what it takes from
-`unpacking.py`, change `key_indexing.py` and `batch_filtering.py` too.
+numba's cache notices changes of a kernel's own file only. If you change this file, or a function of `unpacking.py` that
+it uses, change `key_indexing.py` and `batch_filtering.py` too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOW_63 = 0x7FFFFFFFFFFFFFFF
 
 @njit(**INLINE)
 def varint(base: Any, at: Any, end: Any) -> Any:
-    """The varint or varlong at `at` and the position after it, or 0 and FAILED."""
+    """Read the varint or varlong at `at`; return it and the position after it, or 0 and FAILED."""
     if at < end:
         raw = byte(base, at)
         if raw < 0x80:
@@ -55,9 +55,9 @@ def varint(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INLINE)
 def record_at(base: Any, at: Any, end: Any) -> Any:
-    """The record at `at`: where it ends (FAILED: it is no record), timestamp and offset delta, where its key begins.
+    """Parse the record at `at`: return its end (FAILED if invalid), timestamp and offset delta, position of its key.
 
-    Also the lengths of key and value, -1 for null.
+    Return also the lengths of key and value, -1 for null.
     """
     length, at = varint(base, at, end)
     if at < 0 or length < c.MIN_RECORD_LENGTH or length > end - at:
@@ -100,7 +100,7 @@ def sip_round(a: Any, b: Any, c_: Any, d: Any) -> Any:
 
 @njit(**INNER)
 def hash_key(base: Any, length: Any, key: Any, key_more: Any) -> Any:
-    """SipHash-2-4 of 128 bits (Aumasson and Bernstein) of `length` bytes, as two words."""
+    """Hash `length` bytes with SipHash-2-4 of 128 bits (Aumasson and Bernstein); return two words."""
     v0 = key ^ 0x736F6D6570736575
     v1 = key_more ^ 0x646F72616E646F6D ^ 0xEE
     v2 = key ^ 0x6C7967656E657261
@@ -135,7 +135,7 @@ def hash_key(base: Any, length: Any, key: Any, key_more: Any) -> Any:
 
 @njit(**INLINE)
 def find(cells: Any, slots: Any, first: Any, more: Any) -> Any:
-    """Index of the first word of the hash's cell, or of the empty one where it would stand."""
+    """Return the index of the first word of the hash's cell, or of the empty one that it would take."""
     slot = (((first >> 32) & 0xFFFFFFFF) * slots) >> 32
     while True:
         at = slot * c.CELL
@@ -150,19 +150,19 @@ def find(cells: Any, slots: Any, first: Any, more: Any) -> Any:
 
 @njit(**INLINE)
 def fetch_ahead(cells: Any, slots: Any, first: Any) -> Any:
-    """Have the cell where the look-up of a hash begins brought from memory, which takes longer than the hash did."""
+    """Prefetch the cell where the look-up of a hash begins; that takes longer than computing the hash."""
     at = cells + ((((first >> 32) & 0xFFFFFFFF) * slots) >> 32) * c.CELL_BYTES
     prefetch(at, 0)
-    # A cell may lie in two of the processor's lines.
+    # A cell may span two of the processor's cache lines.
     prefetch(at, c.CELL_BYTES - 8)
 
 
 @njit(**INLINE)
 def ordinary(base: Any, pos: Any, end: Any, crc_function: Any, codecs: Any) -> Any:
-    """Size of the batch at `pos` where the kernels do it, 0 where it is not whole, FAILED where it is Python's.
+    """Return the size of the batch at `pos`, 0 where it is incomplete, FAILED where Python must handle it.
 
-    `codecs` has a bit for each codec that the caller reads.
-    Of a batch that is not in whole there, Python learns when it has read more, or that there is no more.
+    `codecs` has a bit for each codec that the caller supports. Python decides about an incomplete batch when it has
+    read more, or has reached the end.
     """
     if end - pos < c.HEADER_SIZE:
         return 0
@@ -184,7 +184,7 @@ def ordinary(base: Any, pos: Any, end: Any, crc_function: Any, codecs: Any) -> A
 
 @njit(**INNER)
 def unpack(codec: Any, source: Any, end: Any, target: Any, limit: Any, lz4: Any) -> Any:
-    """Decompress lz4 or snappy to `target`; the size, at most `limit`, or FAILED where Python is to see about it."""
+    """Decompress lz4 or snappy to `target`; return the size, at most `limit`, or FAILED where Python must do it."""
     if codec == SNAPPY:
         return unpack_snappy(source, end, target, limit)
     block_max = lz4_block_max(source, end) if lz4 else 0

@@ -1,10 +1,10 @@
-"""What the compiled kernels share: how they are compiled, and loads, stores, copies and calls at addresses.
+"""Intrinsics of the compiled kernels: loads, stores, copies and calls at addresses; and the options of compilation.
 
 Importing this module imports numba.
 
-The kernels' inner loops take addresses instead of arrays: an array argument costs reference counting in each
-call, and numba's own indexing a comparison against negative indices for each byte. None of these check anything;
-what calls them does.
+The kernels' inner loops take addresses instead of arrays: an array argument costs reference counting in each call, and
+numba's own indexing a comparison against negative indices for each byte. The intrinsics check nothing; their callers
+must.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numba
 import numba.core.cgutils
 import numba.extending
 
-# Of what type things are is for numba to infer; its own hints, where a version has them, describe the Python side.
+# numba infers the types here; its own annotations, where a version has them, describe the Python side.
 ir: Any = llvmlite.ir
 cgutils: Any = numba.core.cgutils
 njit: Callable[..., Callable[[Callable[..., Any]], Any]] = numba.njit
@@ -30,18 +30,18 @@ INTS = types.Array(types.int32, 1, "C")
 TABLE = types.Array(types.int64, 2, "C")
 
 INNER: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
-"""How functions are compiled that kernels call."""
+"""Options of functions that kernels call."""
 INLINE: dict[str, Any] = {**INNER, "forceinline": True}
 OPTIONS: dict[str, Any] = {**INNER, "cache": True}
-"""How kernels are compiled that Python calls."""
+"""Options of kernels that Python calls."""
 
 
 DEFINITIONS: dict[str, Callable[..., Any]] = {}
-"""What each intrinsic is made of, by its name: the checked build makes another of it."""
+"""The definition of each intrinsic, by its name; the checked build makes another intrinsic of it."""
 
 
 def intrinsic(define: Callable[..., Any]) -> Any:
-    """Make an intrinsic of a function of the types of its arguments, and keep that function."""
+    """Make an intrinsic of a function of its arguments' types, and keep that function."""
     DEFINITIONS[define.__name__] = define
     make: Callable[[Callable[..., Any]], Any] = numba.extending.intrinsic
     return make(define)
@@ -53,7 +53,7 @@ def _pointer(builder: Any, base: Any, at: Any, kind: Any) -> Any:
 
 @intrinsic
 def address(typing_context: Any, array: Any) -> Any:
-    """Where the first element of a contiguous array or buffer lies."""
+    """Return the address of the first element of a contiguous array or buffer."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -64,7 +64,7 @@ def address(typing_context: Any, array: Any) -> Any:
 
 @intrinsic
 def byte(typing_context: Any, base: Any, at: Any) -> Any:
-    """The unsigned byte at base + at."""
+    """Load the unsigned byte at base + at."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.load(_pointer(builder, args[0], args[1], ir.IntType(8))), ir.IntType(64))
@@ -74,7 +74,7 @@ def byte(typing_context: Any, base: Any, at: Any) -> Any:
 
 @intrinsic
 def big_endian_64(typing_context: Any, base: Any, at: Any) -> Any:
-    """The big-endian int64 at base + at, aligned or not."""
+    """Load the big-endian int64 at base + at, aligned or not."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(64)), align=1)
@@ -85,7 +85,7 @@ def big_endian_64(typing_context: Any, base: Any, at: Any) -> Any:
 
 @intrinsic
 def little_endian_32(typing_context: Any, base: Any, at: Any) -> Any:
-    """The little-endian uint32 at base + at, aligned or not."""
+    """Load the little-endian uint32 at base + at, aligned or not."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value = builder.load(_pointer(builder, args[0], args[1], ir.IntType(32)), align=1)
@@ -96,7 +96,7 @@ def little_endian_32(typing_context: Any, base: Any, at: Any) -> Any:
 
 @intrinsic
 def load_32(typing_context: Any, base: Any, index: Any) -> Any:
-    """Element `index` of the int32 array at `base`."""
+    """Load element `index` of the int32 array at `base`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         at = builder.shl(args[1], ir.Constant(ir.IntType(64), 2))
@@ -108,7 +108,7 @@ def load_32(typing_context: Any, base: Any, index: Any) -> Any:
 
 @intrinsic
 def load_64(typing_context: Any, base: Any, index: Any) -> Any:
-    """Element `index` of the int64 array at `base`."""
+    """Load element `index` of the int64 array at `base`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         at = builder.shl(args[1], ir.Constant(ir.IntType(64), 3))
@@ -119,13 +119,13 @@ def load_64(typing_context: Any, base: Any, index: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, base: Any, at: Any) -> Any:
-    """Have the processor bring what lies at base + at to its caches; whether that is there does not matter."""
+    """Bring the memory at base + at to the processor's caches; the address need not be valid."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         pointer, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, word, word, word])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        # To read, of the highest locality, data.
+        # Arguments: read access, highest locality, data cache.
         builder.call(function, [_pointer(builder, args[0], args[1], ir.IntType(8)), *map(word, (0, 3, 1))])
         return context.get_dummy_value()
 
@@ -134,7 +134,7 @@ def prefetch(typing_context: Any, base: Any, at: Any) -> Any:
 
 @intrinsic
 def store_8(typing_context: Any, base: Any, at: Any, value: Any) -> Any:
-    """The low byte of `value` to base + at."""
+    """Store the low byte of `value` at base + at."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.IntType(8)
@@ -146,7 +146,7 @@ def store_8(typing_context: Any, base: Any, at: Any, value: Any) -> Any:
 
 @intrinsic
 def store_32(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
-    """`value` to element `index` of the int32 array at `base`."""
+    """Store `value` to element `index` of the int32 array at `base`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.IntType(32)
@@ -159,7 +159,7 @@ def store_32(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
 
 @intrinsic
 def store_64(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
-    """`value` to element `index` of the int64 array at `base`."""
+    """Store `value` to element `index` of the int64 array at `base`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         at = builder.shl(args[1], ir.Constant(ir.IntType(64), 3))
@@ -170,7 +170,7 @@ def store_64(typing_context: Any, base: Any, index: Any, value: Any) -> Any:
 
 
 def _copying(kind: Any) -> Callable[..., Any]:
-    """Code that copies one value of that kind, aligned or not."""
+    """Return code that copies one value of that type, aligned or not."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         value = builder.load(_pointer(builder, args[1], args[2], kind), align=1)
@@ -182,25 +182,25 @@ def _copying(kind: Any) -> Callable[..., Any]:
 
 @intrinsic
 def copy_block(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
-    """32 bytes from source + at to target + at."""
+    """Copy 32 bytes from source + at to target + at."""
     return types.void(types.int64, types.int64, types.int64), _copying(ir.VectorType(ir.IntType(8), 32))
 
 
 @intrinsic
 def copy_8(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
-    """8 bytes from source + at to target + at."""
+    """Copy 8 bytes from source + at to target + at."""
     return types.void(types.int64, types.int64, types.int64), _copying(ir.IntType(64))
 
 
 @intrinsic
 def copy_16(typing_context: Any, target: Any, source: Any, at: Any) -> Any:
-    """16 bytes from source + at to target + at."""
+    """Copy 16 bytes from source + at to target + at."""
     return types.void(types.int64, types.int64, types.int64), _copying(ir.VectorType(ir.IntType(8), 16))
 
 
 @intrinsic
 def copy(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
-    """`length` bytes from one address to another."""
+    """Copy `length` bytes from one address to another."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.IntType(8).as_pointer()
@@ -212,7 +212,7 @@ def copy(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
 
 @intrinsic
 def call_crc32c(typing_context: Any, function: Any, data: Any, length: Any) -> Any:
-    """CRC-32C of `length` bytes, by a C function (`native.crc32c_address`)."""
+    """Compute CRC-32C of `length` bytes, by a C function (`native.crc32c_address`)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, ones = ir.IntType(32), ir.Constant(ir.IntType(32), 0xFFFFFFFF)
@@ -226,7 +226,7 @@ def call_crc32c(typing_context: Any, function: Any, data: Any, length: Any) -> A
 
 @intrinsic
 def call_lz4(typing_context: Any, function: Any, source: Any, target: Any, length: Any, room: Any) -> Any:
-    """Bytes that an lz4 block expands to, negative where it is damaged, by `native.lz4_address`."""
+    """Decompress an lz4 block by `native.lz4_address`; return its size, negative where it is damaged."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word, pointer = ir.IntType(32), ir.IntType(8).as_pointer()

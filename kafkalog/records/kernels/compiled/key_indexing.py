@@ -1,10 +1,10 @@
-"""The kernels that take the keys of a log into the offset map of log cleaning. Without the GIL.
+"""The kernels that take the keys of a log into the offset map of log cleaning. They run without the GIL.
 
-Ordinary batches (of no transaction, and not compressed or with lz4 or snappy) are read here, many in one call; the
-others come one at a time through Python, which decompresses them. `plain/log_cleaning.py` is the twin in plain Python.
+Ordinary batches (of no transaction, and uncompressed or with lz4 or snappy) are read here, many in one call; Python
+passes the others one at a time and decompresses them. `plain/log_cleaning.py` is the twin in plain Python.
 
 Hashes wait in a ring while their cells come from memory. numba's cache notices changes of this file, but not of
-`cleaning_parts.py` and `unpacking.py`, from which it takes functions.
+`cleaning_parts.py` and `unpacking.py`, whose functions are used here.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 OUT = types.Array(types.uint8, 1, "C")
 
 RING = 16
-"""Hashes that wait while their cells come from memory: by the time the first one's turn comes, it is there."""
+"""Number of hashes that wait while their cells come from memory: enough that a cell has arrived by its turn."""
 RING_MASK = RING - 1
 
 
 @njit(**INLINE)
 def put_oldest(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
-    """Note the hash and offset that stand in the ring's place for `turn` in the map."""
+    """Put the hash and offset in the ring's slot of `turn` into the map."""
     place = (turn & RING_MASK) * c.CELL
     first, more = load_64(ring, place), load_64(ring, place + c.HASH_MORE)
     cell = find(cells, m[c.SLOTS], first, more)
@@ -55,7 +55,7 @@ def put_oldest(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
 
 @njit(**INLINE)
 def drain(ring: Any, turn: Any, cells: Any, m: Any) -> Any:
-    """Put what waits in the ring, of which `turn` is the next turn, into the map."""
+    """Put all that waits in the ring into the map; `turn` is the ring's next turn."""
     waiting = m[c.WAITING]
     for at in range(turn - waiting, turn):
         put_oldest(ring, at, cells, m)
@@ -68,8 +68,8 @@ def index_section(
 ) -> Any:
     """Take the keys of the `count` records at `at` into the map: DONE, FULL or BAD.
 
-    Where the map has room for all of them in any case, they wait in the ring while their cells come from memory; up to
-    a ring of them still do afterwards (`drain`). None does where it is FULL.
+    Where the map certainly has room for all of them, they wait in the ring while their cells come from memory; up to a
+    ring of them still wait at the end (`drain`). With FULL none waits.
     """
     slots, capacity, start = m[c.SLOTS], m[c.CAPACITY], m[c.START_OFFSET]
     turn = m[c.TURN]
@@ -117,7 +117,7 @@ def index_section(
 
 @njit(**OPTIONS)
 def index_records(data: Any, start: Any, end: Any, count: Any, base_offset: Any, last: Any, cells: Any, m: Any) -> Any:
-    """`index_section` of data[start:end], which are the records of one batch, uncompressed."""
+    """Call `index_section` for data[start:end], the uncompressed records of one batch."""
     if start < 0 or end > len(data):
         return c.BAD
     base, table = address(data), address(cells)
@@ -130,9 +130,9 @@ def index_records(data: Any, start: Any, end: Any, count: Any, base_offset: Any,
 
 @njit(**OPTIONS)
 def index_batches(data: Any, pos: Any, end: Any, cells: Any, m: Any, room: Any, crc_function: Any, lz4: Any) -> Any:
-    """Take the keys of the ordinary batches in data[pos:end] into the map: how it ended, and at which position.
+    """Take the keys of the ordinary batches in data[pos:end] into the map; return the status and the position.
 
-    Those that are compressed with lz4 or snappy are decompressed to `room`, if they fit there.
+    Batches with lz4 or snappy are decompressed to `room`, if they fit there.
     """
     base, table, space = address(data), address(cells), address(room)
     if pos < 0 or end > len(data):
@@ -171,4 +171,4 @@ SIGNATURES: dict[Any, Any] = {
     index_records: INT(BYTES, INT, INT, INT, INT, INT, WORDS, WORDS),
     index_batches: types.UniTuple(INT, 2)(BYTES, INT, INT, WORDS, WORDS, OUT, INT, INT),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

@@ -1,7 +1,7 @@
-"""The kernel that checks what a log holds, and counts it: CRC and every record of batches v2, without the GIL.
+"""The kernel that checks and counts what a log holds: CRC and every record of batches v2, without the GIL.
 
-Unlike the check of produced batches it takes what compaction leaves: offset deltas with gaps, batches of no records.
-`plain/log_checking.py` is the twin in plain Python. Everything compiled stands in this file, since numba's cache
+Unlike the check of produced batches it accepts what compaction leaves: offset deltas with gaps, batches without
+records. `plain/log_checking.py` is the twin in plain Python. All compiled code is in this file, since numba's cache
 notices changes of a kernel's own file only.
 """
 
@@ -22,7 +22,7 @@ BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 
 @njit(**INLINE)
 def varint(base: Any, at: Any, end: Any, bits: Any) -> Any:
-    """The varint of up to `bits` bits at `at` and the position after it, or 0 and a negative status."""
+    """Read the varint of up to `bits` bits at `at`; return it and the position after it, or 0 and a negative status."""
     if at < end:
         part = byte(base, at)
         if part < 0x80:
@@ -45,7 +45,7 @@ def varint(base: Any, at: Any, end: Any, bits: Any) -> Any:
 
 @njit(**INLINE)
 def span(base: Any, at: Any, end: Any) -> Any:
-    """Length (-1 for null) of the length-prefixed bytes at `at` and where they begin, or 0 and a negative status."""
+    """Read the length (-1 for null) of the bytes at `at`; return it and their position, or 0 and a negative status."""
     length, at = varint(base, at, end, 32)
     if at < 0:
         return 0, at
@@ -58,7 +58,7 @@ def span(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INNER)
 def check_headers(base: Any, at: Any, end: Any, counts: Any) -> Any:
-    """0 or a status of the headers that must fill a record from `at` to its end; adds to `counts`."""
+    """Check the headers that must fill a record from `at` to its end, and count them; return 0 or a status."""
     count, at = varint(base, at, end, 32)
     if at < 0:
         return -at
@@ -83,7 +83,7 @@ def check_headers(base: Any, at: Any, end: Any, counts: Any) -> Any:
 
 @njit(**INNER)
 def check_section(base: Any, at: Any, end: Any, count: Any, last_delta: Any, counts: Any) -> Any:
-    """Check the `count` records that fill base[at:end]: a status and the index of the record it is about."""
+    """Check the `count` records that fill base[at:end]; return a status and the index of the record it is about."""
     previous = np.int64(-1)
     for index in range(count):
         if at >= end:
@@ -138,7 +138,7 @@ def check_section(base: Any, at: Any, end: Any, count: Any, last_delta: Any, cou
 
 @njit(**OPTIONS)
 def check_records(data: Any, start: Any, end: Any, count: Any, last_delta: Any, counts: Any) -> Any:
-    """`check_section` of data[start:end]: status and index of the record."""
+    """Call `check_section` for data[start:end]; return status and index of the record."""
     if start < 0 or end > len(data):
         return s.TRUNCATED, 0
     return check_section(address(data), start, end, count, last_delta, counts)
@@ -148,8 +148,8 @@ def check_records(data: Any, start: Any, end: Any, count: Any, last_delta: Any, 
 def check_batches(data: Any, table: Any, first: Any, crc_function: Any, records: Any, counts: Any) -> Any:
     """Check the batches from row `first` of `table` on, whose bytes are in `data`, until one is wrong.
 
-    The row, a status (`BAD_CRC` for its checksum) and the index of the record; the number of rows where all are right.
-    Records that are compressed are left out, and without `records` all are. `counts` gets those of right batches.
+    Return its row, a status (`BAD_CRC` for its checksum) and the index of the record; the number of rows where all are
+    right. Compressed records are not checked; without `records` none are. `counts` gets those of valid batches.
     """
     base = address(data)
     before = np.zeros(c.COUNTS, np.int64)
@@ -179,4 +179,4 @@ SIGNATURES: dict[Any, Any] = {
     check_records: types.UniTuple(INT, 2)(BYTES, INT, INT, INT, INT, WORDS),
     check_batches: types.UniTuple(INT, 3)(BYTES, TABLE, INT, INT, types.boolean, WORDS),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

@@ -1,7 +1,7 @@
 """Addresses of the C functions that kernels call: the checksum and lz4, as their wheels export them (crc32c, lz4.h).
 
-Where a wheel exports none (another processor, another build), or one that fails a test, the address is 0, and Python
-calls the wheel instead.
+Where a wheel exports no such function (another processor, another build), or the function fails a test, the address is
+0, and Python calls the wheel instead.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 _CHECK = b"123456789"
 _CHECK_CRC = 0xE3069283
-"""CRC-32C of these digits, by which implementations are told apart."""
+"""CRC-32C of these digits, which tells implementations apart."""
 _CHECK_BLOCK = b"\x90" + _CHECK
-"""The block of lz4 that holds these digits: nine literals."""
+"""An lz4 block of these digits: nine literals."""
 
 
 @cache
@@ -44,7 +44,7 @@ def lz4_address() -> int:
 def lz4_compress_address() -> int:
     """Return the address of ``int LZ4_compress_default(const char *source, char *target, int length, int room)``.
 
-    It answers 0 where the room is too small.
+    The C function returns 0 where the room is too small.
     """
     function = _lz4("LZ4_compress_default")
     return 0 if function is None or _called(function, _CHECK, 64) != _CHECK_BLOCK else _address(function)
@@ -74,7 +74,7 @@ def _lz4(name: str) -> Any:
 
 
 def _called(function: Any, source: bytes, room: int) -> bytes:
-    """What a function of lz4's makes of `source`; empty where it fails."""
+    """Call an lz4 function with `source`; return its output, empty where it fails."""
     target = ctypes.create_string_buffer(room)
     size = function(source, target, len(source), room)
     return target.raw[: max(size, 0)]

@@ -1,11 +1,11 @@
 """The kernels that read: loops over the records of batches v2.
 
-The format is that of `batch.py`, the answers are those of `abi/status.py`; `plain/reading.py` and `batch.decode_batch`
-are the twins in plain Python.
+`batch.py` specifies the format, `abi/status.py` the statuses; `plain/reading.py` and `batch.decode_batch` are the twins
+in plain Python.
 
-Each byte is read only after its position was compared with its record's end, and each record's end with its
-section's. Lengths are compared with what is left, never added to a position first, so no sum overflows. Everything
-compiled stands in this file, since numba's cache notices changes of a kernel's own file only.
+Each byte is read only after its position was compared with its record's end, and each record's end with its section's.
+Lengths are compared with the remaining bytes, never added to a position first, so no sum overflows. All compiled code
+is in this file, since numba's cache notices changes of a kernel's own file only.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from .intrinsics import (
     types,
 )
 
-# Typed as bytes, so that its entry point takes whatever has a buffer of bytes: `loader`.
+# The type is bytes, so that the kernel's entry point takes any buffer of bytes: `loader`.
 BUFFER = types.Bytes(types.uint8, 1, "C")
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 
 MILLIS_MAX = 9223372036854775
-"""The largest number of milliseconds whose microseconds fit 64 bits; larger ones are taken for this."""
+"""The largest number of milliseconds whose microseconds fit 64 bits; larger ones are cut to it."""
 SHORT_FIELDS = 16
-"""Bytes that the fields up to the key take at most where each has a short varint, and some more."""
+"""Upper bound of the bytes of the fields up to the key if each is a short varint."""
 COPY_INLINE = 512
 """Copies of more bytes than this are left to the C library."""
 
 
 @njit(**INNER)
 def varint_slow(base: Any, at: Any, end: Any, bits: Any) -> Any:
-    """A varint of up to `bits` bits, byte by byte; answers of `varint`."""
+    """Read a varint of up to `bits` bits, byte by byte; return what `varint` returns."""
     raw = np.uint64(0)
     shift = 0
     while shift < bits:
@@ -61,7 +61,7 @@ def varint_slow(base: Any, at: Any, end: Any, bits: Any) -> Any:
         at += 1
         raw |= np.uint64(part & 0x7F) << np.uint64(shift)
         if part < 0x80:
-            # What the tenth byte may hold beyond 64 bits was shifted out.
+            # The tenth byte may hold bits beyond 64, which were shifted out.
             if (bits == 64 and shift == 63 and part > 1) or (bits == 32 and raw >> np.uint64(32)):
                 return 0, -s.BAD_VARINT
             return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), at
@@ -71,7 +71,7 @@ def varint_slow(base: Any, at: Any, end: Any, bits: Any) -> Any:
 
 @njit(**INLINE)
 def varint(base: Any, at: Any, end: Any) -> Any:
-    """The 32-bit varint at `at` and the position after it, or 0 and a negative status."""
+    """Read the 32-bit varint at `at`; return it and the position after it, or 0 and a negative status."""
     if at + 3 <= end:
         raw = byte(base, at)
         if raw < 0x80:
@@ -89,7 +89,7 @@ def varint(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INLINE)
 def varlong(base: Any, at: Any, end: Any) -> Any:
-    """The 64-bit varlong at `at` and the position after it, or 0 and a negative status."""
+    """Read the 64-bit varlong at `at`; return it and the position after it, or 0 and a negative status."""
     if at + 3 <= end:
         raw = byte(base, at)
         if raw < 0x80:
@@ -107,7 +107,7 @@ def varlong(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INLINE)
 def span(base: Any, at: Any, end: Any) -> Any:
-    """Length (-1 for null) of the length-prefixed bytes at `at` and where they begin, or 0 and a negative status."""
+    """Read the length (-1 for null) of the bytes at `at`; return it and their position, or 0 and a negative status."""
     length, at = varint(base, at, end)
     if at < 0:
         return 0, at
@@ -120,7 +120,7 @@ def span(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INLINE)
 def enter_record(base: Any, at: Any, end: Any) -> Any:
-    """Where the record at `at` ends and where its timestamp delta begins, or 0 and a negative status."""
+    """Return the end of the record at `at` and the position of its timestamp delta, or 0 and a negative status."""
     if at >= end:
         return 0, -s.TOO_FEW
     length, at = varint(base, at, end)
@@ -135,7 +135,7 @@ def enter_record(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INLINE)
 def short_varint(base: Any, at: Any) -> Any:
-    """The varint at `at` if it has at most three bytes, the position after it, and whether it has more."""
+    """Read a varint of at most three bytes at `at`; return it, the position after it, and whether it is longer."""
     raw = byte(base, at)
     if raw < 0x80:
         return (raw >> 1) ^ -(raw & 1), at + 1, 0
@@ -150,11 +150,11 @@ def short_varint(base: Any, at: Any) -> Any:
 
 @njit(**INLINE)
 def plain_record(base: Any, at: Any, end: Any) -> Any:
-    """The record at `at` if it is whole, has no headers and no long varints: nearly all are like that.
+    """Parse the record at `at` if it is whole, without headers and without long varints, as nearly all records are.
 
-    Where it ends (0: look at it field by field), its timestamp delta and offset delta, length and position of its key
-    and of its value. One look at how much is left of the section does for all fields up to the key, which have 13 bytes
-    at most; and that the value ends where the record's last byte is says that no field ran past the record's end.
+    Return its end (0: parse it field by field), its timestamp delta and offset delta, length and position of its key
+    and of its value. One comparison with the section's end serves all fields up to the key, which have at most 13
+    bytes. If the value ends at the record's last byte, no field went beyond the record's end.
     """
     if end - at < SHORT_FIELDS:
         return 0, 0, 0, 0, 0, 0, 0
@@ -175,9 +175,9 @@ def plain_record(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INNER)
 def walk_headers(base: Any, at: Any, end: Any) -> Any:
-    """Walk the headers at `at`, which must fill their record to `end`: 0 or a status, and how many there are.
+    """Walk the headers at `at`, which must fill their record to `end`; return 0 or a status, and their number.
 
-    Also the bytes of their keys and of their values.
+    Return also the bytes of their keys and of their values.
     """
     count, at = varint(base, at, end)
     if at < 0:
@@ -208,7 +208,7 @@ def walk_headers(base: Any, at: Any, end: Any) -> Any:
 def validate_records(data: Any, start: Any, end: Any, count: Any, require_keys: Any) -> Any:
     """Check the `count` records that fill `data[start:end]`, with offset deltas 0..count-1.
 
-    Status, index of the record it is about, least and most timestamp delta.
+    Return a status, the index of the record it is about, the least and the largest timestamp delta.
     """
     base = address(data)
     least = np.int64(0)
@@ -258,7 +258,8 @@ def validate_records(data: Any, start: Any, end: Any, count: Any, require_keys: 
 def scan_batches(data: Any, pos: Any, next_offset: Any, end_offset: Any, table: Any) -> Any:
     """Fill a row of `table` for each whole batch in `data[pos:]` that begins below `end_offset`, until it is full.
 
-    Offsets must not go below `next_offset` nor back. Status, rows filled, position and offset that come next.
+    Offsets must not be below `next_offset` nor go back. Return a status, the number of rows, next position and next
+    offset.
     """
     base = address(data)
     end = len(data)
@@ -301,9 +302,10 @@ def scan_batches(data: Any, pos: Any, next_offset: Any, end_offset: Any, table: 
 
 @njit(**OPTIONS)
 def count_headers(table: Any, totals: Any) -> Any:
-    """Headers of the records of the batches in `table`: how many, bytes of keys, bytes of values, into `totals`.
+    """Add up the headers of the records of the batches in `table`: number, bytes of keys, bytes of values.
 
-    START..END of each row are addresses. Answers status, row of the table, index of the record.
+    `totals` gets the sums. START..END of each row are addresses.
+    Return a status, row of the table, index of the record.
     """
     base = 0
     totals[:] = 0
@@ -334,7 +336,7 @@ def count_headers(table: Any, totals: Any) -> Any:
 
 @njit(**INLINE)
 def micros(base: Any, delta: Any) -> Any:
-    """(base + delta) ms in microseconds, kept within 64 bits."""
+    """Return (base + delta) ms in microseconds, kept within 64 bits."""
     total = base + delta
     if (base ^ total) & (delta ^ total) < 0:
         total = MILLIS_MAX if base >= 0 else -MILLIS_MAX
@@ -343,9 +345,9 @@ def micros(base: Any, delta: Any) -> Any:
 
 @njit(**INLINE)
 def copy_bytes(target: Any, source: Any, length: Any, limit: Any) -> Any:
-    """Copy `length` bytes, or up to 31 more where the source does not end at `limit` before.
+    """Copy `length` bytes, or up to 31 more if the source reaches that far before `limit`.
 
-    The target has room for them (`table.SLACK`).
+    The target must have room for them (`table.SLACK`).
     """
     if length <= COPY_INLINE and source + length + 32 <= limit:
         at = 0
@@ -393,9 +395,9 @@ def fill_headers(base: Any, at: Any, end: Any, limit: Any, out: Any, state: Any)
 def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns: Any, state: Any) -> Any:
     """Append the records of offsets start..end_offset-1 of the batches in `table` to columns in Arrow's layout.
 
-    START..END of each row are the addresses of the batch's records, wherever they lie. `wanted` are the columns' bits,
-    `columns` their addresses, `state` what they hold (`abi/table.py`). The columns have room for every record of the
-    batches and `table.SLACK` bytes more. Answers status, row of the table, index of the record.
+    START..END of each row are the addresses of the batch's records, in any memory. `wanted` are the columns' bits,
+    `columns` their addresses, `state` their sizes (`abi/table.py`). The columns must have room for every record of the
+    batches and `table.SLACK` bytes more. Return a status, row of the table, index of the record.
     """
     base = 0
     out = address(columns)
@@ -409,7 +411,7 @@ def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns
         limit = end
         base_offset, last = table[batch, t.BASE_OFFSET], table[batch, t.LAST_OFFSET_DELTA]
         log_append = (table[batch, t.ATTRIBUTES] >> 3) & 1
-        # -1 for what has none: NO_TIMESTAMP_TYPE_FLAG.
+        # -1 where there is no timestamp type: NO_TIMESTAMP_TYPE_FLAG.
         timestamp_type = log_append - ((table[batch, t.ATTRIBUTES] >> 14) & 1)
         base_timestamp = table[batch, t.MAX_TIMESTAMP] if log_append else table[batch, t.BASE_TIMESTAMP]
         previous = -1
@@ -437,7 +439,7 @@ def decode_batches(table: Any, start: Any, end_offset: Any, wanted: Any, columns
                     return -value_at, batch, index
                 headers_at = value_at + max(value_length, 0)
                 no_headers = headers_at == record_end - 1 and byte(base, headers_at) == 0
-                # Headers that are wanted were checked when they were counted.
+                # `count_headers` has checked the headers already if they are wanted.
                 if not no_headers and not wanted & t.HEADERS:
                     status, _, _, _ = walk_headers(base, headers_at, record_end)
                     if status != s.OK:
@@ -493,4 +495,4 @@ SIGNATURES: dict[Any, Any] = {
     count_headers: types.UniTuple(INT, 3)(TABLE, WORDS),
     decode_batches: types.UniTuple(INT, 3)(TABLE, INT, INT, INT, WORDS, WORDS),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

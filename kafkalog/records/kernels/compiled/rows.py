@@ -1,6 +1,6 @@
 """The kernels that hash keys and sort rows by their group; `arrow/grouping.py` calls them.
 
-Everything compiled stands in this file, since numba's cache notices no changes of others.
+All compiled code is in this file, since numba's cache notices no changes of others.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MASK = 0xFFFFFFFF
 
 @njit(**INLINE)
 def murmur2(data: Any, length: Any) -> Any:
-    """MurmurHash2 with 32 bits of the bytes at `data`, as ``org.apache.kafka.common.utils.Utils`` has it; unsigned."""
+    """Compute MurmurHash2 (32 bits, unsigned) of the bytes at `data`, as Kafka's ``Utils.murmur2`` does."""
     h = (_SEED ^ length) & _MASK
     at = 0
     while at + 4 <= length:
@@ -49,7 +49,7 @@ def murmur2(data: Any, length: Any) -> Any:
 
 @njit(**OPTIONS)
 def hash_keys(words: Any, out: Any) -> Any:
-    """Put each key's hash without its sign bit into `out`, -1 for a null; how many are null."""
+    """Write each key's hash without its sign bit to `out`, -1 for a null; return the number of nulls."""
     nulls = 0
     offsets, data, valid, skip = (
         words[layout.KEY_OFFSETS],
@@ -70,16 +70,17 @@ def hash_keys(words: Any, out: Any) -> Any:
 
 @njit(**OPTIONS)
 def group_rows(groups: Any, ends: Any, order: Any) -> Any:
-    """Put the rows' numbers into `order`, those of a group together and as they were; `ends` gets where each ends.
+    """Write the rows' numbers to `order`, sorted by group and otherwise in order; write each group's end to `ends`.
 
-    `groups` has each row's group, which must be below the length of `ends`, which must be zeros. Answers the rows.
+    `groups` has each row's group, which must be below the length of `ends`; `ends` must be zeros. Return the number of
+    rows.
     """
     for row in range(len(groups)):
         ends[groups[row]] += 1
     total = 0
     for group in range(len(ends)):
         count = ends[group]
-        # Where the group begins; it is where it ends when all its rows are placed.
+        # Where the group begins; it becomes the group's end as its rows are placed.
         ends[group] = total
         total += count
     for row in range(len(groups)):
@@ -93,4 +94,4 @@ SIGNATURES: dict[Any, Any] = {
     hash_keys: types.int64(WORDS, INTS),
     group_rows: types.int64(INTS, WORDS, WORDS),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

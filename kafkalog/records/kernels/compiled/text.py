@@ -1,6 +1,6 @@
-"""The kernel that looks at values that are JSON text; `arrow/json_text.py` calls it.
+"""The kernel that checks values of JSON text; `arrow/json_text.py` calls it.
 
-Everything compiled stands in this file, since numba's cache notices no changes of others.
+All compiled code is in this file, since numba's cache notices no changes of others.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from .intrinsics import (
 )
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
-_SQUARE, _CURLY = 0x5B, 0x7B  # the closing ones are two more
+_SQUARE, _CURLY = 0x5B, 0x7B  # closing brackets are these plus two
 
 
 @njit(**OPTIONS)
 def first_not_enclosed(offsets: Any, data: Any, skip: Any, count: Any) -> Any:
-    """Number of the first value that is not enclosed (`json_text.first_not_enclosed`), or `count`.
+    """Return the index of the first value that is not enclosed (`json_text.first_not_enclosed`), or `count`.
 
     `offsets` (int32) and `data` are addresses; the values are those from number `skip` on.
     """
@@ -51,4 +51,4 @@ def first_not_enclosed(offsets: Any, data: Any, skip: Any, count: Any) -> Any:
 
 
 SIGNATURES: dict[Any, Any] = {first_not_enclosed: INT(INT, INT, INT, INT)}
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

@@ -1,12 +1,13 @@
-"""The kernel that makes batches ready to be decoded: checks their CRC and decompresses them, many in one call.
+"""The kernel that prepares batches for decoding: it checks their CRC and decompresses them, many in one call.
 
-Batches of 16 KiB cost as much Python as decoding them, so the common ones are done here: those that are not compressed,
-lz4 in plain frames, and snappy. What the kernel does not know, or finds wrong, it leaves to Python, which does that
-batch again, by `compression.py`, and says what is wrong; so nothing here has to tell one fault from another.
+In Python, preparing batches of 16 KiB would take as long as decoding them, so the common ones are done here:
+uncompressed ones, lz4 in plain frames, and snappy. A batch that the kernel does not support, or finds wrong, is left to
+Python, which handles it anew (`compression.py`) and raises the right error; so this code need not tell one fault from
+another.
 
 The checksum and lz4 are C functions of the wheels `crc32c` and `lz4`, called by their addresses (`native.py`). snappy's
-library exports none: its blocks are decoded here. Everything compiled stands in this file, since numba's cache notices
-no changes of others. The kernels of log cleaning take functions from here: change their files when you change these.
+library exports none: its blocks are decoded here. All compiled code is in this file, since numba's cache notices no
+changes of others. The kernels of log cleaning use functions of this file: change their files when you change these.
 """
 
 from __future__ import annotations
@@ -42,20 +43,20 @@ LZ4 = int(Codec.LZ4)
 COPY_INLINE = 256
 """Literals of more bytes than this are left to the C library."""
 FAR = 64
-"""Bytes that may be read after a tag where so many are left; no short literal and no copy has more."""
+"""The most bytes after a tag of a short literal or a copy. Where that many are left, they are read without a check."""
 LONG_LITERAL_MASK, LONG_LITERAL = 0xF3, 0xF0
-"""Tags of literals whose length comes in bytes of its own."""
+"""Tags of literals whose length is stored in the bytes after the tag."""
 COPY_BYTES = 0, 1, 2, 4
 """Bytes after the tag of a copy, by its kind."""
 
 FAILED = -1
-"""Not a size: Python is to look at the batch."""
+"""Instead of a size: Python must handle the batch."""
 
 LZ4_FRAME = int.from_bytes(LZ4_MAGIC, "little")
 LZ4_FLAGS = 0x60
 """Version 1, independent blocks, and neither checksums nor a size."""
 LZ4_CHECKS = 0x82, 0xFB, 0x51, 0x73
-"""Of headers with these flags, by block size (64 KiB, 256 KiB, 1 MiB, 4 MiB): the second byte of the xxHash32."""
+"""The second byte of the xxHash32 of headers with these flags, by block size (64 KiB, 256 KiB, 1 MiB, 4 MiB)."""
 
 XERIAL = int.from_bytes(XERIAL_MAGIC, "big", signed=True)
 XERIAL_SIZE = len(XERIAL_HEADER)
@@ -63,15 +64,15 @@ XERIAL_SIZE = len(XERIAL_HEADER)
 
 @njit(**INLINE)
 def big_endian_32(base: Any, at: Any) -> Any:
-    """The big-endian uint32 at base + at, aligned or not."""
+    """Load the big-endian uint32 at base + at, aligned or not."""
     return byte(base, at) << 24 | byte(base, at + 1) << 16 | byte(base, at + 2) << 8 | byte(base, at + 3)
 
 
 @njit(**INLINE)
 def copy_back(target: Any, distance: Any, length: Any) -> Any:
-    """`length` (64 at most) bytes to `target` from `distance` before it, which may be less than the length.
+    """Copy `length` bytes (64 at most) to `target` from `distance` before it, which may be less than the length.
 
-    Writes at most 31 bytes more.
+    It writes at most 31 bytes more.
     """
     source = target - distance
     if distance >= 32:
@@ -85,7 +86,8 @@ def copy_back(target: Any, distance: Any, length: Any) -> Any:
         for at in range(0, length, 8):
             copy_8(target, source, at)
     else:
-        # Byte by byte the pattern repeats itself; then whole repetitions of it that are eight bytes and more.
+        # Byte by byte the pattern repeats itself; once it is long enough, whole repetitions of eight bytes and more are
+        # copied.
         for at in range(8):
             store_8(target, at, byte(source, at))
         back = target - distance * ((7 + distance) // distance)
@@ -95,7 +97,7 @@ def copy_back(target: Any, distance: Any, length: Any) -> Any:
 
 @njit(**INNER)
 def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
-    """Decompress a raw block to `target`; the size, at most `limit`. Up to SLACK bytes after it may be written."""
+    """Decompress a raw block to `target`; return the size, at most `limit`. Up to SLACK bytes more may be written."""
     size = shift = 0
     while True:
         if source >= end or shift > 28:
@@ -114,7 +116,7 @@ def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
         left = end - source - 1
         kind = tag & 3
         if left >= FAR and kind != 3 and tag & LONG_LITERAL_MASK != LONG_LITERAL:
-            # Nearly every element, without a branch on its kind: which comes next cannot be foretold.
+            # Nearly all elements come here. There is no branch on their kind, since the processor cannot predict it.
             word = little_endian_32(source, 1)
             near = kind & 1
             length = ((tag >> 2) & (0x3F >> 3 * near)) + 1 + 3 * near
@@ -167,7 +169,7 @@ def unpack_snappy_block(source: Any, end: Any, target: Any, limit: Any) -> Any:
 
 @njit(**INNER)
 def unpack_snappy(source: Any, end: Any, target: Any, limit: Any) -> Any:
-    """Decompress blocks in xerial framing, or one raw block, to `target`; the size, at most `limit`."""
+    """Decompress blocks in xerial framing, or one raw block, to `target`; return the size, at most `limit`."""
     if end - source < XERIAL_SIZE or big_endian_64(source, 0) != XERIAL:
         return unpack_snappy_block(source, end, target, limit)
     if big_endian_32(source, 12) > 1:
@@ -191,7 +193,7 @@ def unpack_snappy(source: Any, end: Any, target: Any, limit: Any) -> Any:
 
 @njit(**INLINE)
 def lz4_block_max(source: Any, end: Any) -> Any:
-    """The most that a block of a plain lz4 frame expands to; 0 where there is no such frame."""
+    """Return the most bytes that a block of a plain lz4 frame expands to; 0 where it is no such frame."""
     if end - source < 11 or little_endian_32(source, 0) != LZ4_FRAME or byte(source, 4) != LZ4_FLAGS:
         return 0
     kind = (byte(source, 5) >> 4) - 4
@@ -202,8 +204,8 @@ def lz4_block_max(source: Any, end: Any) -> Any:
 
 @njit(**INNER)
 def unpack_lz4(function: Any, source: Any, end: Any, block_max: Any, target: Any, limit: Any) -> Any:
-    """Decompress a plain lz4 frame to `target`; the size, at most `limit`."""
-    # There is not even the slack. No C function is told of a room below 0.
+    """Decompress a plain lz4 frame to `target`; return the size, at most `limit`."""
+    # Not even the slack is there. The C function must not get a negative size of the room.
     if limit < 0:
         return FAILED
     source += 7
@@ -234,10 +236,10 @@ def unpack_lz4(function: Any, source: Any, end: Any, block_max: Any, target: Any
 
 @njit(**OPTIONS)
 def unpack_batches(table: Any, index: Any, origin: Any, words: Any) -> Any:
-    """Check and decompress the batches from `index` on, until a group is full; the first one that was not done.
+    """Check and decompress the batches from `index` on, until a group is full; return the first one that was not done.
 
-    Rows whose records are compressed get new addresses, in the room that `words` names; `words` also has the limits and
-    the sums so far (`abi/table.py`). A batch that is not done has changed nothing.
+    Rows of compressed batches get new addresses, in the room that `words` names; `words` also has the limits and the
+    sums so far (`abi/table.py`). A batch that is not done has changed nothing.
     """
     base, capacity = words[t.ROOM], words[t.ROOM_SIZE]
     checksum, lz4 = words[t.CRC_FUNCTION], words[t.LZ4_FUNCTION]
@@ -260,7 +262,7 @@ def unpack_batches(table: Any, index: Any, origin: Any, words: Any) -> Any:
         target = row[t.START]
         if codec and packed:
             target = base + words[t.ROOM_USED]
-            # What lies behind what is decompressed may be written too.
+            # Bytes after the decompressed ones may be overwritten too.
             limit = min(capacity - words[t.ROOM_USED] - t.SLACK, most_unpacked)
             if codec == SNAPPY:
                 size = unpack_snappy(row[t.START], row[t.END], target, limit)
@@ -289,4 +291,4 @@ def unpack_batches(table: Any, index: Any, origin: Any, words: Any) -> Any:
 
 
 SIGNATURES: dict[Any, Any] = {unpack_batches: INT(TABLE, INT, INT, WORDS)}
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

@@ -1,10 +1,10 @@
-"""The kernel that makes the messages of a set of v0 or v1 records of v2, in one pass.
+"""The kernel that turns the messages of a set of v0 or v1 into records of v2, in one pass.
 
-`plain/upgrading.py` is the twin in plain Python. Everything compiled stands in this file, since numba's
-cache notices no changes of others.
+`plain/upgrading.py` is the twin in plain Python. All compiled code is in this file, since numba's cache notices no
+changes of others.
 
-A record of v2 never takes more bytes than the message that it was: the fields around key and value are at least 26
-bytes of v0 and 34 of v1, and at most 23 and 32 of v2. So a target as large as the set is large enough.
+A record of v2 never takes more bytes than its message did: the fields around key and value are at least 26 bytes of v0
+and 34 of v1, and at most 23 and 32 of v2. So a target as large as the set is large enough.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ COPY_INLINE = 16
 
 
 def _crc_tables() -> Any:
-    """Eight tables of CRC-32 (zlib's polynomial), to take eight bytes at a time."""
+    """Return eight tables of CRC-32 (zlib's polynomial), to process eight bytes at a time."""
     tables = np.zeros((8, 256), np.uint32)
     for value in range(256):
         crc = value
@@ -59,20 +59,20 @@ CRC = _crc_tables()
 
 @njit(**INLINE)
 def unsigned_32(base: Any, at: Any) -> Any:
-    """The big-endian uint32 at base + at."""
+    """Load the big-endian uint32 at base + at."""
     raw = little_endian_32(base, at)
     return (raw & 0xFF) << 24 | (raw & 0xFF00) << 8 | (raw >> 8 & 0xFF00) | raw >> 24
 
 
 @njit(**INLINE)
 def big_endian_32(base: Any, at: Any) -> Any:
-    """The big-endian int32 at base + at."""
+    """Load the big-endian int32 at base + at."""
     return (unsigned_32(base, at) ^ 0x80000000) - 0x80000000
 
 
 @njit(**INLINE)
 def crc32(base: Any, at: Any, end: Any) -> Any:
-    """CRC-32 of base[at:end]."""
+    """Compute CRC-32 of base[at:end]."""
     crc = np.uint64(0xFFFFFFFF)
     low = np.uint64(0xFF)
     while end - at >= 8:
@@ -97,7 +97,7 @@ def crc32(base: Any, at: Any, end: Any) -> Any:
 
 @njit(**INLINE)
 def varint_size(value: Any) -> Any:
-    """How many bytes the zig-zag varint of `value` takes."""
+    """Return the size of the zig-zag varint of `value`."""
     raw = np.uint64(value << 1 ^ value >> 63)
     size = 1
     while raw >= np.uint64(0x80):
@@ -108,7 +108,7 @@ def varint_size(value: Any) -> Any:
 
 @njit(**INLINE)
 def put_varint(out: Any, at: Any, value: Any) -> Any:
-    """Write the zig-zag varint of `value` at `at`; the position after it."""
+    """Write the zig-zag varint of `value` at `at`; return the position after it."""
     raw = np.uint64(value << 1 ^ value >> 63)
     while raw >= np.uint64(0x80):
         store_8(out, at, np.int64(raw & np.uint64(0x7F) | np.uint64(0x80)))
@@ -120,7 +120,7 @@ def put_varint(out: Any, at: Any, value: Any) -> Any:
 
 @njit(**INNER)
 def put_field(out: Any, at: Any, source: Any, length: Any) -> Any:
-    """Write a length (-1 for null) and so many bytes from address `source`; the position after them."""
+    """Write a length (-1 for null) and that many bytes from address `source`; return the position after them."""
     at = put_varint(out, at, length)
     if length > COPY_INLINE:
         copy(out + at, source, length)
@@ -132,17 +132,17 @@ def put_field(out: Any, at: Any, source: Any, length: Any) -> Any:
 
 @njit(**OPTIONS)
 def upgrade_messages(data: Any, magic: Any, max_size: Any, target: Any, words: Any) -> Any:
-    """Write the messages in `data`, of format `magic`, to `target` as records of v2 that count from 0.
+    """Write the messages in `data`, of format `magic`, to `target` as records of v2 with offsets from 0.
 
-    `target` has as many bytes as `data`. Fills `words` (`abi/upgrade_layout.py`) with what the records are. Answers
-    whether all messages are sound; where one is not, what was written is worth nothing.
+    `target` has as many bytes as `data`. `words` gets counts and timestamps of the records (`abi/upgrade_layout.py`).
+    Return whether all messages are valid; if not, the output must not be used.
     """
     base, out, end = address(data), address(target), len(data)
     head = 26 if magic else 18
     at = written = count = null_keys = offset = np.int64(0)
     first = timestamp = earliest = latest = np.int64(-1)
     while at < end:
-        # The least message: its head, and a value of length -1.
+        # The shortest message: its fixed fields, and a value of length -1.
         if end - at < head + 8 or written > max_size:
             return False
         offset = big_endian_64(base, at)
@@ -199,4 +199,4 @@ def upgrade_messages(data: Any, magic: Any, max_size: Any, target: Any, words: A
 SIGNATURES: dict[Any, Any] = {
     upgrade_messages: types.boolean(BYTES, INT, INT, OUT, WORDS),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

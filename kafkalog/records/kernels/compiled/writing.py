@@ -1,7 +1,7 @@
 """The kernel that encodes rows of Arrow's buffers as the records of a batch v2.
 
-`batch.encode_batch` is the twin in plain Python. Everything compiled stands in this file, since numba's cache notices
-no changes of others.
+`batch.encode_batch` is the twin in plain Python. All compiled code is in this file, since numba's cache notices no
+changes of others.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def zigzag(value: Any) -> Any:
 
 @njit(**INLINE)
 def varint_size(value: Any) -> Any:
-    """Bytes of the varint of `value`."""
+    """Return the size of the varint of `value`."""
     raw = zigzag(value)
     size = 1
-    # Arithmetic shifts would keep the sign of what uses all 64 bits.
+    # An arithmetic shift would keep the sign of values that use all 64 bits.
     raw = (raw >> 7) & 0x01FFFFFFFFFFFFFF
     while raw:
         raw >>= 7
@@ -53,7 +53,7 @@ def varint_size(value: Any) -> Any:
 
 @njit(**INLINE)
 def put_varint(out: Any, at: Any, value: Any) -> Any:
-    """Write the varint of `value` at out + at; the position after it."""
+    """Write the varint of `value` at out + at; return the position after it."""
     raw = zigzag(value)
     while raw & ~0x7F:
         store_8(out, at, (raw & 0x7F) | 0x80)
@@ -65,7 +65,7 @@ def put_varint(out: Any, at: Any, value: Any) -> Any:
 
 @njit(**INLINE)
 def put_bytes(out: Any, at: Any, source: Any, length: Any, limit: Any) -> Any:
-    """Write `length` (-1 for null) and that many bytes; the position after them. 31 bytes more may be overwritten."""
+    """Write `length` (-1 for null) and that many bytes; return the position after them. It may write 31 bytes more."""
     at = put_varint(out, at, length)
     if length <= COPY_INLINE and source + length + 32 <= limit:
         done = 0
@@ -84,7 +84,7 @@ def is_valid(bitmap: Any, index: Any) -> Any:
 
 @njit(**INLINE)
 def cell(offsets: Any, valid: Any, index: Any) -> Any:
-    """Where an element of an Arrow array begins in its data, and its length (-1 for null)."""
+    """Return where an element of an Arrow array begins in its data, and its length (-1 for null)."""
     if offsets == 0 or not is_valid(valid, index):
         return 0, -1
     begin = load_32(offsets, index)
@@ -93,7 +93,7 @@ def cell(offsets: Any, valid: Any, index: Any) -> Any:
 
 @njit(**INLINE)
 def header_range(inputs: Any, row: Any) -> Any:
-    """First and last + 1 of the row's headers."""
+    """Return the first and last + 1 of the row's headers."""
     offsets = load_64(inputs, t.IN_HEADERS_OFFSETS)
     index = row + load_64(inputs, t.IN_HEADERS_SKIP)
     if offsets == 0 or not is_valid(load_64(inputs, t.IN_HEADERS_VALID), index):
@@ -103,7 +103,7 @@ def header_range(inputs: Any, row: Any) -> Any:
 
 @njit(**INNER)
 def headers_size(inputs: Any, first: Any, last: Any) -> Any:
-    """Bytes of the headers first..last-1, their count included."""
+    """Return the bytes of the headers first..last-1, their count included."""
     size = varint_size(last - first)
     key_skip, value_skip = load_64(inputs, t.IN_HEADER_KEY_SKIP), load_64(inputs, t.IN_HEADER_VALUE_SKIP)
     for index in range(first, last):
@@ -118,7 +118,7 @@ def headers_size(inputs: Any, first: Any, last: Any) -> Any:
 
 @njit(**INNER)
 def put_headers(inputs: Any, first: Any, last: Any, out: Any, at: Any) -> Any:
-    """Write the headers first..last-1 after their count; the position after them."""
+    """Write the headers first..last-1 after their count; return the position after them."""
     at = put_varint(out, at, last - first)
     key_skip, value_skip = load_64(inputs, t.IN_HEADER_KEY_SKIP), load_64(inputs, t.IN_HEADER_VALUE_SKIP)
     for index in range(first, last):
@@ -135,10 +135,10 @@ def put_headers(inputs: Any, first: Any, last: Any, out: Any, at: Any) -> Any:
 def encode_records(words: Any, row: Any, rows: Any, timestamp: Any, data: Any, start: Any, end: Any) -> Any:
     """Write rows row..rows-1 as records with offset deltas from 0 into `data[start:end]`, while they fit.
 
-    `words` holds what to read (`table.IN_...`); `timestamp` (ms) is every record's where there is no column of them.
-    Where there is an order (`table.IN_ORDER`), rows are counted in it, and it says where in the columns each is.
-    The buffer has `table.SLACK` bytes after `end`. A timestamp whose delta would not fit 64 bits ends the batch.
-    Answers the row that comes next, where the records end, and the first and the largest timestamp.
+    `words` holds the addresses to read (`table.IN_...`); `timestamp` (ms) is that of all records where there is no such
+    column. Where there is an order (`table.IN_ORDER`), rows are its elements, which are row numbers of the columns. The
+    buffer needs `table.SLACK` bytes after `end`. A timestamp whose delta would not fit 64 bits ends the batch. Return
+    the next row, the end of the records, and the first and the largest timestamp.
     """
     out = address(data)
     inputs = address(words)
@@ -191,4 +191,4 @@ def encode_records(words: Any, row: Any, rows: Any, timestamp: Any, data: Any, s
 SIGNATURES: dict[Any, Any] = {
     encode_records: types.UniTuple(INT, 4)(WORDS, INT, INT, INT, OUT, INT, INT),
 }
-"""What to compile, and for which types; nothing else is ever compiled."""
+"""The kernels to compile, and their types; no others are ever compiled."""

@@ -1,4 +1,4 @@
-"""The checking kernel's twin in plain Python: for small logs, and what the compiled one is tested against."""
+"""The checking kernel's twin in plain Python: for small logs, and as the oracle of the compiled one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkalog.records.kernels.plain.reading import Fields, _StopError
 
 
 def check_records(data: Buffer, start: int, end: int, count: int, last_delta: int, counts: Any) -> tuple[int, int]:
-    """Status and index of the record it is about; adds to `counts` as `compiled/log_checking.py` does."""
+    """Return a status and the index of the record it is about; add to `counts` as `compiled/log_checking.py` does."""
     at, previous = start, -1
     for index in range(count):
         try:

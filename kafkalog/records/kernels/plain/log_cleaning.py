@@ -1,9 +1,8 @@
-"""The kernels of log cleaning in plain Python: what runs where the compiled ones cannot be had, and what these are
-tested against.
+"""The kernels of log cleaning in plain Python: used where the compiled ones are missing, and as their oracle.
 
-Written from the format (`batch.py`) and Kafka's rules, not from the compiled twin, and for clearness rather than speed.
-Signatures, arrays and answers are the same; see `compiled/key_indexing.py` and
-`compiled/batch_filtering.py` for what each does. But compressed batches are always left to the caller.
+They are written from the format (`batch.py`) and Kafka's rules, not from the compiled twin, and for clarity rather than
+speed. Signatures, arrays and results are the same; see `compiled/key_indexing.py` and `compiled/batch_filtering.py` for
+what each does. But compressed batches are always left to the caller.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def _signed(word: int) -> int:
 
 
 def hash_bytes(data: bytes, key: int, key_more: int) -> tuple[int, int]:
-    """SipHash-2-4 of 128 bits, as two signed words; `key` and `key_more` are the secret's."""
+    """Hash bytes with SipHash-2-4 of 128 bits; return two signed words. `key` and `key_more` are the secret's."""
     key, key_more = key & _MASK, key_more & _MASK
     v = [
         key ^ 0x736F6D6570736575,
@@ -78,7 +77,7 @@ class _Record(NamedTuple):
 
 
 def _records(data: Any, at: int, end: int, count: int, last: int) -> Iterator[_Record]:
-    """The records of data[at:end]; CorruptRecordError or ValueError where they are not so many, or out of order."""
+    """Return the records of data[at:end]; raise CorruptRecordError or ValueError if their number or order is wrong."""
     previous = -1
     for _ in range(count):
         start = at
@@ -105,7 +104,7 @@ def _records(data: Any, at: int, end: int, count: int, last: int) -> Iterator[_R
 
 
 def find_key(cells: Any, m: Any, key: bytes) -> tuple[int, int, int]:
-    """Where in the cells the key's stands or would stand, and its hash."""
+    """Return the index of the key's cell, or of the empty one that it would take, and the key's hash."""
     first, more = hash_bytes(key, int(m[c.KEY]), int(m[c.KEY_MORE]))
     slots = int(m[c.SLOTS])
     slot = ((first >> 32) & 0xFFFFFFFF) * slots >> 32
@@ -117,7 +116,7 @@ def find_key(cells: Any, m: Any, key: bytes) -> tuple[int, int, int]:
 
 
 def put_key(cells: Any, m: Any, key: bytes, offset: int) -> bool:
-    """Note that `key` is at `offset`; False where the map is full."""
+    """Store `offset` as the latest one of `key`; return False where the map is full."""
     if m[c.ENTRIES] >= m[c.CAPACITY]:
         return False
     at, first, more = find_key(cells, m, key)
@@ -142,7 +141,7 @@ def index_records(data: Any, start: int, end: int, count: int, base_offset: int,
 
 
 def _ordinary(data: Any, pos: int, end: int) -> tuple[int, BatchHeader | None]:
-    """How a loop over batches ends here, or the header of the batch to do."""
+    """Return how a loop over batches ends here, or the header of the next ordinary batch."""
     if end - pos < HEADER_SIZE:
         return c.DONE, None
     try:

@@ -1,8 +1,7 @@
-"""The kernels in plain Python: what runs until the compiled ones are there, and what these are tested
-against.
+"""The reading kernels in plain Python: used until the compiled ones are loaded, and as their oracle.
 
-Written from the format (`batch.py`), not from the compiled twin, and for clearness rather than speed.
-Signatures and answers are the same; see `compiled/reading.py` for what each does.
+They are written from the format (`batch.py`), not from the compiled twin, and for clarity rather than speed. Signatures
+and results are the same; see `compiled/reading.py` for what each does.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def _varint(data: Buffer, at: int, end: int, bits: int = 32) -> tuple[int, int]:
 
 
 def _span(data: Buffer, at: int, end: int) -> tuple[int, int, int]:
-    """Start, end (start - 1 for null) of a length-prefixed field, and where the next begins."""
+    """Return start and end (start - 1 for null) of a length-prefixed field, and where the next field begins."""
     length, at = _varint(data, at, end)
     if length < -1:
         raise _StopError(s.BAD_LENGTH)
@@ -45,9 +44,7 @@ def _span(data: Buffer, at: int, end: int) -> tuple[int, int, int]:
 
 
 class Fields:
-    """One record's fields, as positions in the buffer: `key` and the like are (start, end), end < start for
-    null.
-    """
+    """One record's fields, as positions in the buffer: `key` and others are (start, end), with end < start for null."""
 
     __slots__ = ("headers", "key", "next", "offset_delta", "timestamp_delta", "value")
 
@@ -85,8 +82,9 @@ class Fields:
 
 
 def validate_records(data: Buffer, start: int, end: int, count: int, require_keys: bool) -> tuple[int, int, int, int]:
-    """Check the `count` records in `data[start:end]`: (status, index of the record, least and most timestamp
-    delta).
+    """Check the `count` records in `data[start:end]`.
+
+    Return a status, the index of the record it is about, the least and the largest timestamp delta.
     """
     at = start
     deltas = []

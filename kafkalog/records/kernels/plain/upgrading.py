@@ -1,4 +1,4 @@
-"""The upgrading kernel's twin in plain Python: for small sets, and what the compiled one is tested against."""
+"""The upgrading kernel's twin in plain Python: for small sets, and as the oracle of the compiled one."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kafkalog.records.kernels.abi import upgrade_layout as u
 from kafkalog.records.legacy.message_set import MIN_SIZES
 from kafkalog.records.varint import append_varint
 
-# A message up to the length of its key.
+# The shortest message, up to the length of its key.
 _HEADS = (Struct(">qiIbbi"), Struct(">qiIbbqi"))
 _INT32 = Struct(">i")
 _ONE_BYTE = 64
-"""Lengths below it, and numbers below it that are not negative, take a byte as a varint."""
+"""Lengths below it, and other non-negative numbers below it, take one byte as a varint."""
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def upgrade_messages(data: Buffer, magic: int, max_size: int, body: bytearray, words: list[int]) -> bool:
-    """Append the messages in `data` to `body` and fill `words` as the compiled kernel does; whether all are sound."""
+    """Append the messages in `data` to `body` and fill `words` as the compiled kernel does; return if all are valid."""
     head, least = _HEADS[magic], MIN_SIZES[magic]
     unpack, size_at, crc32 = head.unpack_from, _INT32.unpack_from, zlib.crc32
     base = timestamp = earliest = latest = NO_TIMESTAMP
@@ -55,7 +55,7 @@ def upgrade_messages(data: Buffer, magic: int, max_size: int, body: bytearray, w
                 null_keys += 1
                 record.append(1)
             else:
-                # The value's length must be there, too.
+                # The value's length must be in the message, too.
                 if key_size > after - at - 4:
                     return False
                 append_varint(record, key_size)
