@@ -4,9 +4,9 @@ The machinery:
 
 - `main`          parses the words and runs one command
 - `entry_points`  finds the commands of the installed packages
-- `command`       what a package announces of a command
+- `command`       the entry of a command in a package's table
 
-The clients' commands, and what they are made of:
+The clients' commands and their parts:
 
 - `commands`      the table of them, which pyproject.toml announces as an entry point
 - `topics`        `kafkalog topics`
@@ -14,9 +14,9 @@ The clients' commands, and what they are made of:
 - `groups`        `kafkalog groups`: a module for each of its commands
 - `transactions`  `kafkalog transactions`
 - `produce`       `kafkalog produce`
-- `consume`       `kafkalog consume`; `sources` gets its records
+- `consume`       `kafkalog consume`; `sources` reads its records
 - `perf`          `kafkalog perf`
-- `shared`        what the commands of all packages share: options, messages, signals, records as text
+- `shared`        parts of all packages' commands: options, messages, signals, records as text
 """
 
 from __future__ import annotations

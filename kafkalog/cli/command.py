@@ -1,4 +1,4 @@
-"""What a package announces of each of its commands."""
+"""The entry of a command in the table that a package announces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Command:
         position: where ``kafkalog --help`` lists it; commands with the same position are sorted by name.
     """
 
-    # Neither a dataclass nor a named tuple: importing what makes those takes longer than reading the whole table.
+    # This is neither a dataclass nor a named tuple: importing their modules takes longer than reading the whole table.
     __slots__ = ("module", "name", "position", "summary")
 
     def __init__(self, name: str, summary: str, module: str, position: int = 1000) -> None:

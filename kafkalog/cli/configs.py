@@ -43,11 +43,11 @@ SHORT = {
     "client": "clients",
     "ip": "ips",
 }
-"""Options that give type and name in one, and the type."""
+"""Options that give type and name in one, and their type."""
 DEFAULTS = {"broker_defaults": "brokers", "user_defaults": "users", "client_defaults": "clients", "ip_defaults": "ips"}
-"""Options that name the default of a type, and the type."""
+"""Options that name the default of a type, and their type."""
 DEFAULT = object()
-"""What stands for the default of a type among names."""
+"""The name that stands for the default of a type."""
 OF_BROKERS = ("brokers", "broker-loggers")
 SOURCES = {
     "TOPIC": "DYNAMIC_TOPIC_CONFIG",
@@ -59,7 +59,7 @@ SOURCES = {
     "CLIENT_METRICS": "DYNAMIC_CLIENT_METRICS_CONFIG",
     "GROUP": "DYNAMIC_GROUP_CONFIG",
 }
-"""What Kafka's tools call the sources of a value."""
+"""Kafka's names of the sources of a value."""
 _OUTSIDE_BRACKETS = r"(?=[^\]]*(?:\[|$))"
 _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -74,15 +74,15 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     describe = _add(commands, "describe", "show configurations")
-    describe.add_argument("--all", action="store_true", help="also what was not set by a command")
+    describe.add_argument("--all", action="store_true", help="also values that no command has set")
     describe.add_argument("--json", action="store_true", help="one object a line for each configuration")
     describe.set_defaults(run=run_describe)
     alter = _add(commands, "alter", "change configurations")
     alter.add_argument(
-        "--add-config", metavar="K=V,…", help="set these; a value with commas stands in brackets: k=[a,b]"
+        "--add-config", metavar="K=V,…", help="set these; write a value with commas in brackets: k=[a,b]"
     )
-    alter.add_argument("--add-config-file", metavar="FILE", help="set what a properties file has")
-    alter.add_argument("--delete-config", metavar="K,…", help="back to the default")
+    alter.add_argument("--add-config-file", metavar="FILE", help="set the properties of a file")
+    alter.add_argument("--delete-config", metavar="K,…", help="reset these to the default")
     alter.set_defaults(run=run_alter)
 
 
@@ -95,14 +95,14 @@ def _add(
         action="append",
         default=[],
         choices=tuple(SHORT.values()),
-        help="what has the configuration; users and clients go together",
+        help="the type of the entity; users and clients may be combined",
     )
     parser.add_argument(
         "--entity-name",
         action="append",
         default=[],
         metavar="NAME",
-        help="which one: a topic, a broker's id, a group, a user, a client id, an address",
+        help="its name: a topic, a broker's id, a group, a user, a client id, an address",
     )
     parser.add_argument(
         "--entity-default",
@@ -129,7 +129,7 @@ def _add(
 
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
-    """Print the configurations of the entities that are named, of all of the type where none is."""
+    """Print the configurations of the named entities; without a name, those of all entities of the type."""
     from kafkalog.client.admin import Admin, ConfigResource
 
     config = admin_config(arguments)
@@ -200,7 +200,7 @@ def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str,
 
 
 def parse_configs(text: str) -> dict[str, str]:
-    """Return the properties of ``k=v,k=[a,b]``. UsageError for what is none."""
+    """Parse the properties of ``k=v,k=[a,b]``. Raises UsageError."""
     found = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text) if text else ():
         words = re.split("=" + _OUTSIDE_BRACKETS, pair)
@@ -223,9 +223,10 @@ def _properties(file: str) -> dict[str, str]:
 
 
 def _entities(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
-    """Types and names of what the options name: ``""`` is the default of the type, None means all of the type.
+    """Parse the entity types and names of the options.
 
-    There is one, or a user and a client id.
+    The name ``""`` is the default of the type, None means all of the type. There is one pair, or a user and a client
+    id.
     """
     named: list[tuple[str, object]] = [
         (kind, getattr(arguments, option)) for option, kind in SHORT.items() if getattr(arguments, option) is not None
@@ -241,7 +242,7 @@ def _entities(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
         raise UsageError("at least one entity type must be specified: --entity-type, or --topic, --broker, --group, …")
     kinds = [kind for kind, _ in found]
     if len(found) > 1 and sorted(kinds) != ["clients", "users"]:
-        raise UsageError("one entity alone can be named, or a user and a client id")
+        raise UsageError("name only one entity, or a user and a client id")
     return [(kind, _checked_name(kind, name)) for kind, name in found]
 
 
@@ -265,7 +266,7 @@ def _type(kind: str) -> ResourceType:
 
 
 def _dynamic(resource: ConfigResource) -> ConfigSource:
-    """Where what was set for this resource by a command comes from."""
+    """Return the source of values that a command has set for this resource."""
     from kafkalog.client.admin import ConfigSource, ResourceType
 
     if resource.type is ResourceType.BROKER and not resource.name:

@@ -1,7 +1,7 @@
 """``kafkalog consume``: print the records of topics, as kafka-console-consumer.sh does, alone or as a group's member.
 
-A member commits its positions, as Java's console consumer does, but never more than was printed: what a later run
-prints again is at most what this one printed after its last commit.
+A member commits its positions, as Java's console consumer does, but only for printed records. A later run prints again
+at most the records that this one printed after its last commit.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topic", metavar="TOPIC", help="the topic to read")
     which.add_argument(
-        "--include", "--whitelist", metavar="REGEX", help="read all topics whose names match, those of later too"
+        "--include", "--whitelist", metavar="REGEX", help="read all topics whose names match, later ones too"
     )
     parser.add_argument("--group", metavar="GROUP", help="read as a member of this consumer group")
-    parser.add_argument("--partition", type=natural, metavar="N", help="read this partition alone")
+    parser.add_argument("--partition", type=natural, metavar="N", help="read only this partition")
     parser.add_argument(
         "--offset", metavar="OFFSET", help="start there: a number, earliest or latest; needs --partition"
     )
-    parser.add_argument("--from-beginning", action="store_true", help="start with the first record there is")
-    parser.add_argument("--max-messages", type=natural, metavar="N", help="stop after so many records")
-    parser.add_argument("--timeout-ms", type=natural, metavar="MS", help="stop when nothing comes for so long")
+    parser.add_argument("--from-beginning", action="store_true", help="start with the first record")
+    parser.add_argument("--max-messages", type=natural, metavar="N", help="stop after N records")
+    parser.add_argument("--timeout-ms", type=natural, metavar="MS", help="stop when no record comes for this long")
     parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
     )
@@ -101,7 +101,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run_consume(arguments: argparse.Namespace) -> int:
-    """Print records until told to stop, and their number to standard error."""
+    """Print records until a signal or a limit ends it, and print their number to standard error."""
     from kafkalog.client.config import ClientConfig
     from kafkalog.client.consumer import ConsumerConfig, Whitelist
 
@@ -112,7 +112,7 @@ def run_consume(arguments: argparse.Namespace) -> int:
     )
     properties.setdefault("client.id", "console-consumer")
     for key in ("key.deserializer", "value.deserializer"):
-        # Java's: what is printed here is bytes.
+        # Properties files for Java's consumer name deserializers; this command prints bytes.
         properties.pop(key, None)
     if arguments.isolation_level is not None:
         properties["isolation.level"] = arguments.isolation_level
@@ -145,7 +145,7 @@ def _formatter_properties(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _offset(arguments: argparse.Namespace) -> int | str | None:
-    """Where --offset says to begin: an offset, ``earliest``, ``latest``, or None."""
+    """Return the start that --offset names: an offset, ``earliest``, ``latest``, or None."""
     text: str | None = arguments.offset
     if text is None:
         return None
@@ -161,7 +161,7 @@ def _offset(arguments: argparse.Namespace) -> int | str | None:
 
 
 def _warn(properties: dict[str, str], config: ConsumerConfig | None, client: ClientConfig) -> None:
-    """Tell of properties that have no effect. ConfigError for wrong values, also of those that only members heed."""
+    """Warn of properties without effect. Raise ConfigError for wrong values, even of those that only members use."""
     from kafkalog.client.consumer import ConsumerConfig
 
     if config is not None:
@@ -174,7 +174,7 @@ def _warn(properties: dict[str, str], config: ConsumerConfig | None, client: Cli
 
 
 def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bool:
-    """Return whether to read as a member of a group; its properties are set then. UsageError for what excludes that."""
+    """Return whether to read as a member of a group, and set its properties. UsageError for contradictory options."""
     given = properties.get("group.id")
     if "" in (arguments.group, given):
         raise UsageError("--group: the name of a group must not be empty")
@@ -195,7 +195,7 @@ def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bo
 
 @dataclass
 class Printed:
-    """How many records have been printed."""
+    """The number of records printed."""
 
     count: int = 0
 
@@ -207,7 +207,7 @@ def _print_all(
     printed: Printed,
     interruption: Interruption,
 ) -> None:
-    # Buffered whatever PYTHONUNBUFFERED says: an unbuffered write may end before all is written.
+    # Always buffered, whatever PYTHONUNBUFFERED says: an unbuffered write may write only part of its data.
     output = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115
     most: int | None = arguments.max_messages
     silence = None if arguments.timeout_ms is None else arguments.timeout_ms / 1000

@@ -44,7 +44,7 @@ def find_commands() -> list[Command]:
             table: Iterable[Command] = getattr(import_module(module), attribute)
             commands = {command.name: command for command in table}
         except Exception as error:
-            # Whatever is wrong with another package, this one's commands work.
+            # The other packages' commands must work whatever is wrong with this one.
             print(f"kafkalog: the commands of {name} ({value}) cannot be loaded: {error}", file=sys.stderr)
             continue
         found = commands | found
@@ -59,14 +59,14 @@ def find_commands() -> list[Command]:
 def read_entry_points(path: Iterable[str]) -> dict[str, str]:
     """Return the entry points of the group by name, from the distributions in the directories of ``path``.
 
-    Of two with the same name, the first on ``path`` counts, as with modules.
+    If two have the same name, the first on ``path`` counts, as with modules.
     """
     found: dict[str, str] = {}
     for directory in path:
         try:
             entries = os.listdir(directory or ".")
         except OSError:
-            # Not there, or an archive; distributions in archives are not searched.
+            # The directory is missing, or is an archive; distributions in archives are not searched.
             continue
         for entry in entries:
             if entry.endswith(_METADATA):

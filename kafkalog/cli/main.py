@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Report unknown options with the usage of the command; argparse would print the usage of ``kafkalog``."""
+    """Reports unknown options with the usage of the command; argparse would print the usage of ``kafkalog``."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         found, rest = super().parse_known_args(args, namespace)
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        # A broken pipe is no failure to report: the reader of our output closed it, having read enough.
+        # A broken pipe is no failure to report: the reader of our output has read enough and closed it.
         if not isinstance(error, BrokenPipeError):
             print(f"kafkalog: {error}", file=sys.stderr)
         # Python closes standard output at exit and would report the same error again.

@@ -1,4 +1,4 @@
-"""``kafkalog perf``: how fast records are produced and consumed, as kafka-*-perf-test.sh measure and print it."""
+"""``kafkalog perf``: measure producing and consuming; the output is that of kafka-*-perf-test.sh."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ MIB = 1024 * 1024
 WINDOW_S = 5.0
 PORTION = 500
 PORTION_BYTES = 64 * 1024
-"""Records are sent in portions of at most so many records and bytes: what they wait for each other is below the
-millisecond that latencies are counted in."""
+"""The most records and bytes that are sent together: few enough that waiting for each other takes them less than the
+millisecond in which latencies are counted."""
 PORTION_S = 0.001
-"""With --throughput, a portion is what that asks for in this time."""
+"""With --throughput, the records of this time are sent together."""
 POOL_BYTES = 4 * MIB
 POLL_S = 0.1
 POLL_RECORDS = 10_000
@@ -86,7 +86,7 @@ def _add_produce(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     payload.add_argument("--payload-file", type=Path, metavar="FILE", help="send random pieces of this file")
     payload.add_argument("--payload-monotonic", action="store_true", help="send 0, 1, 2, …")
     parser.add_argument(
-        "--payload-delimiter", default="\\n", metavar="TEXT", help="what separates the pieces of the file (\\n)"
+        "--payload-delimiter", default="\\n", metavar="TEXT", help="separates the pieces of the file (\\n)"
     )
     parser.add_argument(
         "--producer-props", nargs="+", default=[], metavar="KEY=VALUE", help="properties of the producer"
@@ -100,14 +100,16 @@ def _add_produce(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add_consume(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "consume", "measure consuming: records and bytes per second")
     add_bootstrap(parser)
-    parser.add_argument("--messages", type=positive, required=True, metavar="N", help="records to read at least")
-    parser.add_argument("--from-latest", action="store_true", help="read what comes from now on, not what is there")
+    parser.add_argument(
+        "--messages", type=positive, required=True, metavar="N", help="the least number of records to read"
+    )
+    parser.add_argument("--from-latest", action="store_true", help="read only records that come from now on")
     parser.add_argument(
         "--fetch-size", type=positive, default=MIB, metavar="BYTES", help="bytes of a partition to fetch at a time"
     )
     parser.add_argument("--socket-buffer-size", type=positive, default=2 * MIB, metavar="BYTES", help="receive buffer")
     parser.add_argument(
-        "--timeout", type=natural, default=10_000, metavar="MS", help="give up when nothing comes for so long"
+        "--timeout", type=natural, default=10_000, metavar="MS", help="give up when no record comes for this long"
     )
     parser.add_argument("--show-detailed-stats", action="store_true", help="print a line every interval, no total")
     parser.add_argument("--reporting-interval", type=positive, default=5000, metavar="MS", help="the interval")
@@ -123,7 +125,7 @@ def _add_consume(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run_produce(arguments: argparse.Namespace) -> int:
-    """Send records and print what that took; 1 where some were not delivered."""
+    """Send records and print the time that it took; return 1 if some were not delivered."""
     from kafkalog.client.producer import Producer, ProducerConfig
 
     more = key_values(arguments.producer_props, "--producer-props")
@@ -163,7 +165,7 @@ def _send_all(
 
 
 def _portions(arguments: argparse.Namespace) -> Iterator[list[bytes]]:
-    """Yield the values to send, a portion at a time. UsageError where the payload file has none."""
+    """Yield portions of values to send. UsageError if the payload file has none."""
     if arguments.payload_file is not None:
         pool, size = _pieces(arguments.payload_file, arguments.payload_delimiter)
     elif arguments.record_size is not None:
@@ -178,7 +180,7 @@ def _portions(arguments: argparse.Namespace) -> Iterator[list[bytes]]:
 
 
 def _take(pool: Sequence[bytes], total: int, portion: int) -> Iterator[list[bytes]]:
-    """Portions of values of the pool (or of the numbers from 0 on, where it is empty), `total` in all."""
+    """Yield portions of values of the pool (or of the numbers from 0 on, if it is empty), `total` in all."""
     from random import Random
 
     chance = Random(0)
@@ -191,7 +193,7 @@ def _take(pool: Sequence[bytes], total: int, portion: int) -> Iterator[list[byte
 
 
 def _random_values(size: int) -> list[bytes]:
-    """Values of `size` random letters, as many as a pool of some size has."""
+    """Return a pool of values of `size` random letters."""
     from random import Random
 
     count = max(1, min(10_000, POOL_BYTES // max(size, 1)))
@@ -201,7 +203,7 @@ def _random_values(size: int) -> list[bytes]:
 
 
 def _pieces(file: Path, delimiter: str) -> tuple[list[bytes], int]:
-    """Return the pieces of a file, and how long they are on average."""
+    """Return the pieces of a file, and their average length."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -228,11 +230,11 @@ class ProduceStats:
         self.begin()
 
     def begin(self) -> None:
-        """Time runs from now."""
+        """Start the clock."""
         self._begun = self._window_begun = time.monotonic()
 
     def callback(self, sent: float, size: int) -> _Callback:
-        """What to call when the records sent at ``sent`` (``time.monotonic``), of ``size`` bytes, are delivered."""
+        """Return the delivery callback of records sent at ``sent`` (``time.monotonic``), which have ``size`` bytes."""
         return lambda future: self._delivered(future, sent, size)
 
     def _delivered(self, future: BatchFuture, sent: float, size: int) -> None:
@@ -271,7 +273,7 @@ class ProduceStats:
         self._window_begun = now
 
     def print_total(self) -> None:
-        """Print the line about all of it."""
+        """Print the line about the whole run."""
         now = time.monotonic()
         with self._lock:
             self._close_window(now)
@@ -288,14 +290,14 @@ class ProduceStats:
 
 
 def _summary(latencies: Counter[int]) -> tuple[int, float, float]:
-    """How many there are, their average, and the largest."""
+    """Return the count, average and maximum of the latencies."""
     count = latencies.total()
     total = sum(latency * times for latency, times in latencies.items())
     return count, total / max(count, 1), float(max(latencies, default=0))
 
 
 def _percentiles(latencies: Counter[int], shares: Sequence[float]) -> list[int]:
-    """Return the latency at each share of all, in their order."""
+    """Return the latency at each share of all, in the order of the shares."""
     total = latencies.total()
     found = []
     for share in shares:
@@ -315,7 +317,7 @@ def _percentiles(latencies: Counter[int], shares: Sequence[float]) -> list[int]:
 
 @reporting
 def run_consume(arguments: argparse.Namespace) -> int:
-    """Read records and print what that took; 1 where there were fewer than asked for."""
+    """Read records and print the time that it took; return 1 if there were fewer than requested."""
     from kafkalog.client.cluster import Cluster
     from kafkalog.client.config import ClientConfig
     from kafkalog.client.fetch.simple_consumer import SimpleConsumer
@@ -326,7 +328,7 @@ def run_consume(arguments: argparse.Namespace) -> int:
     properties["max.partition.fetch.bytes"] = str(arguments.fetch_size)
     properties["receive.buffer.bytes"] = str(arguments.socket_buffer_size)
     properties["auto.offset.reset"] = "latest" if arguments.from_latest else "earliest"
-    # As Kafka's tool does.
+    # Kafka's tool does the same.
     properties["check.crcs"] = "false"
     config = ClientConfig.from_dict(properties)
     warn_unknown(config.unknown)
@@ -375,12 +377,12 @@ def _measure(arguments: argparse.Namespace, consumer: SimpleConsumer) -> int:
 
 
 def _rates(count: int, size: int, new_count: int, new_size: int, elapsed: float) -> str:
-    """The columns from data.consumed.in.MB on. Without a group there is no rebalancing, and all time is fetching."""
+    """Return the columns from data.consumed.in.MB on. Without a group there is no rebalancing: all time is fetching."""
     rates = f"{new_size / MIB / elapsed:.4f}", f"{new_count / elapsed:.4f}"
     return f"{size / MIB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {elapsed * 1000:.0f}, {rates[0]}, {rates[1]}"
 
 
 def _date(seconds: float) -> str:
-    """yyyy-MM-dd HH:mm:ss:SSS"""
+    """Format a time as yyyy-MM-dd HH:mm:ss:SSS."""
     millis = int(seconds * 1000)
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(millis // 1000)) + f":{millis % 1000:03d}"

@@ -42,8 +42,8 @@ With --producer-property transactional.id=ID all of the input is one transaction
 """
 
 READ_SIZE = 1 << 20
-TOLD_ERRORS = 5
-"""So many failures are printed; more are counted."""
+MAX_PRINTED_ERRORS = 5
+"""The most failures that are printed; further ones are counted."""
 
 _OPTIONS = {
     "request_required_acks": "acks",
@@ -97,7 +97,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run_produce(arguments: argparse.Namespace) -> int:
-    """Send every line; 1 where some were not delivered, 130 or 143 where SIGINT or SIGTERM came."""
+    """Send every line; return 1 if some were not delivered, 130 or 143 after SIGINT or SIGTERM."""
     from kafkalog.client.producer import ProducerConfig
 
     reader = LineReader.from_properties(_reader_properties(arguments))
@@ -109,10 +109,10 @@ def run_produce(arguments: argparse.Namespace) -> int:
         try:
             _produce(arguments, config, reader, outcome, interruption)
         except InterruptedCommand:
-            # A second time, or while the last records were delivered.
-            outcome.tell_unknown()
+            # A second signal, or one that came while the last records were delivered.
+            outcome.report_unknown()
         finally:
-            # Also where the transaction has failed: what its records met says why.
+            # Report even if the transaction has failed: the records' errors say why.
             failed = outcome.report()
     return interruption.exit_code or failed
 
@@ -124,7 +124,7 @@ def _produce(
     outcome: Deliveries,
     interruption: Interruption,
 ) -> None:
-    """Send every line there is, or those before a signal; in a transaction, then commit or abort it."""
+    """Send all lines, or those before a signal; in a transaction, then commit or abort it."""
     from kafkalog.client.producer import Producer
 
     with Producer(config) as producer:
@@ -134,13 +134,13 @@ def _produce(
         try:
             _send_all(arguments, producer, reader, outcome, interruption, config.max_request_size)
         except InterruptedCommand:
-            # What was read before is still delivered.
+            # Lines that were read before the signal are still delivered.
             pass
         except LineError as error:
             complain(error)
             outcome.stopped = True
         cut_short = bool(interruption.exit_code) or outcome.stopped
-        # What is cut short is aborted when the producer is closed.
+        # Closing the producer aborts a transaction that was cut short.
         if config.transactional_id is not None and not cut_short:
             producer.commit_transaction()
     if config.transactional_id is not None and cut_short:
@@ -165,14 +165,14 @@ def _producer_properties(arguments: argparse.Namespace) -> dict[str, str]:
         more["compression.type"] = arguments.compression_codec
     properties = client_properties(arguments, arguments.producer_config, more)
     for key in ("key.serializer", "value.serializer"):
-        # Every properties file for Java's producer has them; lines are bytes.
+        # Properties files for Java's producer always name serializers; here lines are bytes.
         properties.pop(key, None)
     properties.setdefault("client.id", "console-producer")
     return properties
 
 
 class Deliveries:
-    """What became of the records."""
+    """Counts of delivered and failed records."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
@@ -183,14 +183,14 @@ class Deliveries:
         self.stopped = False
 
     def note(self, future: DeliveryFuture) -> None:
-        """Take down how a delivery ended; called on the producer's thread."""
+        """Count how a delivery ended; called on the producer's thread."""
         self._known += 1
         error = future.exception()
         if error is not None:
             self._count(error, 1)
 
     def note_many(self, future: BatchFuture) -> None:
-        """Take down how several deliveries ended."""
+        """Count how several deliveries ended."""
         self._known += future.count
         failures = future.failures()
         if failures:
@@ -199,23 +199,23 @@ class Deliveries:
     def _count(self, error: Exception, count: int) -> None:
         self._failed += count
         self._told += 1
-        if self._told <= TOLD_ERRORS:
+        if self._told <= MAX_PRINTED_ERRORS:
             complain(f"sending to {self._topic}: {error}")
 
-    def tell_unknown(self) -> None:
-        """Print of how many it is not known what became of them."""
+    def report_unknown(self) -> None:
+        """Report how many records may not have been delivered."""
         if self.sent > self._known:
             complain(f"{self.sent - self._known} records may not have been delivered")
 
     def report(self) -> int:
-        """Print how many failed; the exit code."""
+        """Print how many failed; return the exit code."""
         if self._failed:
             complain(f"{self._failed} records were not delivered")
         return int(bool(self._failed) or self.stopped)
 
 
 class LineError(ValueError):
-    """A line that is no record."""
+    """A line that is not a valid record."""
 
 
 def _send_all(
@@ -227,10 +227,10 @@ def _send_all(
     max_size: int,
 ) -> None:
     topic = arguments.topic
-    # Nothing is read before it is known that it can be sent.
+    # Read no line before the topic is known to exist: a line that was read must be sent.
     producer.partitions_for(topic)
     for lines in _lines(sys.stdin.fileno(), max_size):
-        # What has been read is sent, all of it.
+        # A signal waits until all lines that were read are sent.
         with interruption.held():
             if reader.plain and not arguments.sync and max(map(len, lines)) < max_size - 100:
                 outcome.sent += len(lines)
@@ -247,7 +247,7 @@ def _send_all(
 
 
 def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
-    """Lines as they come in, many at a time, without their ends. LineError for one longer than a record may be."""
+    """Yield lines as they arrive, many at a time, without their ends. LineError for one longer than a record may be."""
     prompt = os.isatty(descriptor)
     rest: list[bytes] = []
     kept = count = 0
@@ -277,7 +277,7 @@ def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
 
 @dataclass
 class LineReader:
-    """Lines to records; properties as those of Kafka's LineMessageReader."""
+    """Converts lines to records, with the properties of Kafka's LineMessageReader."""
 
     parse_key: bool = False
     parse_headers: bool = False
@@ -291,7 +291,7 @@ class LineReader:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> LineReader:
-        """Raises UsageError for properties that are not known, empty or not distinct."""
+        """Make a reader. Raises UsageError for properties that are unknown, empty or not distinct."""
         reader = cls()
         for key, value in properties.items():
             name = key.replace(".", "_")
@@ -323,11 +323,11 @@ class LineReader:
 
     @property
     def plain(self) -> bool:
-        """Whether every line is a value as it stands."""
+        """Whether every line is a value without key and headers."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
-        """Value, key and headers of a line. LineError where a separator is missing."""
+        """Return value, key and headers of a line. LineError if a separator is missing."""
         self.line_number += 1
         headers, rest = self._cut(self.parse_headers, line, self.headers_delimiter, "headers delimiter")
         key, value = self._cut(self.parse_key, rest, self.key_separator, "key separator")

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig
 
 TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
-"""What the options call the types of entities, and what the protocol does."""
+"""The types of entities: the options' names and the protocol's."""
 Entities = Sequence[tuple[str, str | None]]
-"""Types and names as the options give them: ``""`` is the default of the type, None stands for all of it."""
+"""Types and names from the options: ``""`` is the default of the type, None means all of it."""
 
 
 def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None:
-    """Print the quotas of the entities that are named, in the words of kafka-configs.sh."""
+    """Print the quotas of the named entities, as kafka-configs.sh does."""
     from kafkalog.client.admin.quotas import ANY, QuotaAdmin, entity_text
 
     wanted = {TYPES[kind]: ANY if name is None else name or None for kind, name in entities}

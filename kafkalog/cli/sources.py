@@ -1,4 +1,4 @@
-"""Where `kafkalog consume` gets its records: a topic's partitions, or a consumer group's assignments."""
+"""Sources of records for `kafkalog consume`: a topic's partitions, or a consumer group's assignments."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Where records come from."""
+    """A source of records."""
 
     def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
-        """At most so many records, waiting for the first up to ``timeout`` seconds."""
+        """Return at most N records; wait up to ``timeout`` seconds for the first."""
 
     def printed(self) -> None:
-        """All that `poll` has returned, perhaps nothing, has been printed; called after every poll."""
+        """Note that everything returned by `poll` was printed, even if that was nothing; called after every poll."""
 
 
 class Member:
-    """Reads as a member of a group, and commits its positions, where that is automatic.
+    """Reads as a member of a group, and commits its positions if automatic commits are on.
 
-    Also those of partitions that brought nothing: a group that began at their ends begins there again. A signal may end
-    a poll when the consumer has counted records that nobody has got: so positions are taken down between polls.
+    It also commits positions in partitions without records: a group that began at their ends begins there again. A
+    signal may end a poll when the consumer has counted records that it has not returned; so positions are recorded
+    between polls.
     """
 
     def __init__(self, consumer: Consumer, interval: float | None) -> None:
@@ -59,7 +60,7 @@ class Member:
             self._consumer.commit_async(self._offsets())
 
     def _take_down(self, partitions: Iterable[TopicPartition]) -> None:
-        """Note where the consumer is in these partitions, without those of which it is not known yet."""
+        """Record the consumer's positions in these partitions, except positions that are not known yet."""
         from kafkalog.client.errors import ClientTimeoutError
 
         for tp in partitions:
@@ -71,11 +72,11 @@ class Member:
         offsets = self._offsets()
         if self._interval is not None and offsets:
             self._consumer.commit(offsets)
-        # Not before: a signal amid the commit leaves it to be made once more.
+        # Clear it afterwards only: a signal during the commit means that it must be made again.
         self._positions.clear()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Others have these partitions from now on."""
+        """Forget these partitions, which other members own from now on."""
         for tp in partitions:
             self._positions.pop(tp, None)
 
@@ -103,7 +104,7 @@ def member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[So
             group.forget(partitions)
 
     interval = config.auto_commit_interval if config.enable_auto_commit else None
-    # The consumer itself would commit what it has handed out, printed or not.
+    # The consumer itself would commit all records that it has returned, printed or not.
     with Consumer(replace(config, enable_auto_commit=False)) as consumer:
         group = Member(consumer, interval)
         if arguments.include is not None:
@@ -114,13 +115,13 @@ def member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[So
             yield group
             group.end()
         except InterruptedCommand:
-            # Between printing and counting nothing is interrupted.
+            # No signal interrupts between printing and counting.
             group.end()
             raise
 
 
 class Reader:
-    """Reads a topic's partitions, those that are added, too."""
+    """Reads a topic's partitions, including those that are added later."""
 
     def __init__(self, cluster: Cluster, consumer: SimpleConsumer, arguments: argparse.Namespace) -> None:
         self._cluster, self._consumer, self._arguments = cluster, consumer, arguments
@@ -134,7 +135,7 @@ class Reader:
         return self._consumer.poll(timeout, limit)
 
     def printed(self) -> None:
-        """There is no group to tell."""
+        """Do nothing: there is no group to commit to."""
 
 
 @contextmanager
@@ -166,7 +167,7 @@ def _assign(
         elif offset == "latest":
             consumer.seek_to_end(tp)
         else:
-            # The end of now, not of when the first record comes.
+            # The end as it is now, not as it is when the first record comes.
             consumer.position(tp)
 
 

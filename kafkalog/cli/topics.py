@@ -79,7 +79,7 @@ def _add_create(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting of the topic; may be repeated"
     )
-    parser.add_argument("--if-not-exists", action="store_true", help="do nothing where there is such a topic")
+    parser.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists")
     parser.set_defaults(run=run_create)
 
 
@@ -93,7 +93,7 @@ def _add_describe(commands: argparse._SubParsersAction[argparse.ArgumentParser])
     parser = _add(commands, "describe", "describe topics and their partitions", topic=False)
     parser.add_argument("--topic-id", metavar="ID", help="the topic's id, in place of its name")
     parser.add_argument("--exclude-internal", action="store_true", help="leave out the cluster's own topics")
-    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    parser.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
     only = parser.add_argument_group("show only")
     only.add_argument("--under-replicated-partitions", action="store_true", help="partitions with replicas out of sync")
     only.add_argument("--unavailable-partitions", action="store_true", help="partitions without a live leader")
@@ -110,24 +110,31 @@ def _add_describe(commands: argparse._SubParsersAction[argparse.ArgumentParser])
 def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "alter", "add partitions to topics, or change their settings", topic=True)
     parser.add_argument(
-        "--partitions", type=positive, metavar="N", help="partitions in all; keys may change partition by that"
+        "--partitions",
+        type=positive,
+        metavar="N",
+        help="the new number of partitions; keys may move to other partitions",
     )
     parser.add_argument(
-        "--replica-assignment", metavar="ID:ID,ID:ID,…", help="the brokers of all partitions, those of now included"
+        "--replica-assignment", metavar="ID:ID,ID:ID,…", help="the brokers of all partitions, existing ones included"
     )
     parser.add_argument(
         "--config", action="append", default=[], metavar="KEY=VALUE", help="set a setting; may be repeated"
     )
     parser.add_argument(
-        "--delete-config", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"
+        "--delete-config",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="reset a setting to the default; may be repeated",
     )
-    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    parser.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
     parser.set_defaults(run=run_alter)
 
 
 def _add_delete(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "delete", "delete topics with all that is in them", topic=True)
-    parser.add_argument("--if-exists", action="store_true", help="do nothing where there is no such topic")
+    parser.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
     parser.set_defaults(run=run_delete)
 
 
@@ -176,7 +183,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 @reporting
 def run_alter(arguments: argparse.Namespace) -> int:
-    """Add partitions, change settings."""
+    """Add partitions and change configurations."""
     from kafkalog.client.admin import ConfigChange, ConfigOperation, ConfigResource
 
     assignments = _assignments(arguments.replica_assignment)
@@ -236,7 +243,7 @@ def _matching(admin: Admin, expression: str | None, *, internal: bool = True) ->
 
 
 def _existing(admin: Admin, arguments: argparse.Namespace) -> list[str]:
-    """Return the topics that --topic names. UnknownTopicOrPartitionError where there is none, unless --if-exists."""
+    """Return the topics that --topic names. UnknownTopicOrPartitionError if there is none, unless --if-exists."""
     from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 
     names = _matching(admin, arguments.topic, internal=not getattr(arguments, "exclude_internal", False))

@@ -1,4 +1,4 @@
-"""``kafkalog transactions``: look at transactions and end those that hang, as kafka-transactions.sh does."""
+"""``kafkalog transactions``: list and describe transactions, and abort hanging ones, as kafka-transactions.sh does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ examples:
   kafkalog transactions abort --bootstrap-server localhost:9092 --topic words --partition 0 --start-offset 42
 """
 NONE = "None"
-"""What a column shows where there is no value."""
+"""Shown in a column without a value."""
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -85,20 +85,20 @@ def _add_abort(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     older = parser.add_argument_group("in place of --start-offset, for brokers before Kafka 3.0")
     older.add_argument("--producer-id", type=natural, metavar="ID")
     older.add_argument("--producer-epoch", type=natural, metavar="N")
-    older.add_argument("--coordinator-epoch", type=int, metavar="N", help="below 0 where the producer had no marker")
+    older.add_argument("--coordinator-epoch", type=int, metavar="N", help="below 0 if the producer had no marker")
 
 
 def _add_find_hanging(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "find-hanging", "find transactions that no coordinator will end", run_find_hanging)
-    parser.add_argument("--topic", metavar="TOPIC", help="where to look; this or --broker-id")
+    parser.add_argument("--topic", metavar="TOPIC", help="the topic to search; this or --broker-id")
     parser.add_argument("--partition", type=natural, metavar="N", help="one partition of the topic")
-    parser.add_argument("--broker-id", type=natural, metavar="N", help="look at the replicas of this broker")
+    parser.add_argument("--broker-id", type=natural, metavar="N", help="search the replicas of this broker")
     parser.add_argument(
         "--max-transaction-timeout",
         type=natural,
         default=15,
         metavar="MINUTES",
-        help="the brokers' transaction.max.timeout.ms (default: %(default)s); what is younger does not hang",
+        help="the brokers' transaction.max.timeout.ms (default: %(default)s); younger ones do not count as hanging",
     )
 
 
@@ -185,7 +185,7 @@ def run_producers(arguments: argparse.Namespace) -> int:
 
 @reporting
 def run_abort(arguments: argparse.Namespace) -> int:
-    """Abort one transaction; 1 where there is none."""
+    """Abort one transaction; return 1 if it does not exist."""
     from kafkalog.client.types import TopicPartition
 
     tp = TopicPartition(arguments.topic, arguments.partition)
@@ -214,7 +214,7 @@ def run_abort(arguments: argparse.Namespace) -> int:
 
 @reporting
 def run_find_hanging(arguments: argparse.Namespace) -> int:
-    """Print a row for each transaction that hangs."""
+    """Print a row for each hanging transaction."""
     if arguments.topic is None and arguments.broker_id is None:
         raise UsageError("find-hanging needs --topic or --broker-id, to limit the search")
     if arguments.partition is not None and arguments.topic is None:
@@ -259,7 +259,7 @@ def run_find_hanging(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace, heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows as a table, or each as an object whose keys are the heads with a small first letter."""
+    """Print rows as a table, or each as an object whose keys are the headings with a lower-case first letter."""
     if arguments.json:
         for row in rows:
             print(json.dumps({_key(head): value for head, value in zip(heads, row, strict=True)}))

@@ -69,8 +69,12 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--without-spark", action="store_true", help="run the tasks in threads of this process: for small loads"
     )
-    how.add_argument("--min-splits", type=_positive, metavar="N", help="tasks at least (default: one a core)")
-    how.add_argument("--max-records-per-split", type=_positive, metavar="N", help="offsets of a task at most (4000000)")
+    how.add_argument(
+        "--min-splits", type=_positive, metavar="N", help="the least number of tasks (default: one a core)"
+    )
+    how.add_argument(
+        "--max-records-per-split", type=_positive, metavar="N", help="the most offsets of a task (4000000)"
+    )
     how.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     how.add_argument(
         "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a client property; repeatable"
@@ -93,7 +97,7 @@ def _add_how(group: Any) -> None:
     )
     group.add_argument("--compression-level", type=int, metavar="N", help="of zstd (3)")
     group.add_argument(
-        "--stale-after", type=float, metavar="S", help="seconds after which a silent run is taken for dead (600)"
+        "--stale-after", type=float, metavar="S", help="seconds after which a silent run is considered dead (600)"
     )
 
 

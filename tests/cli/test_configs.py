@@ -163,7 +163,7 @@ def test_what_is_refused(broker_address: str, topic: str) -> None:
     assert "nothing to alter" in failure("alter", broker_address, "--topic", topic, check=2)
     assert "entity type" in failure("describe", broker_address, check=2)
     assert "integer broker id" in failure("describe", broker_address, "--broker", "one", check=2)
-    assert "one entity alone" in failure("describe", broker_address, "--topic", topic, "--broker", "0", check=2)
+    assert "only one entity" in failure("describe", broker_address, "--topic", topic, "--broker", "0", check=2)
     assert "entity name" in failure("alter", broker_address, "--entity-type", "topics", "--add-config", "a=b", check=2)
 
 

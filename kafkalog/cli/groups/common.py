@@ -1,4 +1,4 @@
-"""What the commands on groups share: which groups, which partitions, and how tables are printed."""
+"""Parts of the commands on groups: selecting groups and partitions, and printing tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalog.client.types import TopicPartition
 
 MISSING = "-"
-"""What a column shows where there is no value."""
+"""Shown in a column without a value."""
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
-    """Return the client that the options describe. Raises UsageError, ConfigError."""
+    """Return the admin client that the options describe. Raises UsageError, ConfigError."""
     from kafkalog.client.admin.groups import GroupAdmin
 
     return GroupAdmin(admin_config(arguments))
@@ -60,7 +60,7 @@ def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartitio
 
 
 def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the high watermarks, without those of partitions that have no leader or are no more."""
+    """Return the high watermarks, without partitions that have no leader or do not exist."""
     from kafkalog.client.offsets import LATEST, list_offsets
 
     topics = admin.cluster.metadata({tp.topic for tp in partitions}, refresh=True).topics
@@ -73,7 +73,7 @@ def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[
 
 
 def parse_topic(word: str) -> tuple[str, list[int]]:
-    """A topic and the partitions of it that are named: ``words:0,2``; no partition means all. Raises UsageError."""
+    """Parse ``topic[:partitions]``, such as ``words:0,2``; no partitions mean all. Raises UsageError."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, []
@@ -87,7 +87,7 @@ def parse_topic(word: str) -> tuple[str, list[int]]:
 
 
 class Column(NamedTuple):
-    """A column: its heading, the least width of Kafka's tool, and what JSON calls it."""
+    """A column: its heading, its least width in Kafka's tool, and its key in JSON."""
 
     heading: str
     width: int
@@ -95,7 +95,7 @@ class Column(NamedTuple):
 
 
 def show(columns: Sequence[Column], rows: Collection[Sequence[Any]], *, as_json: bool) -> None:
-    """Print rows as a table with an empty line after it, or as JSON; None where there is no value."""
+    """Print rows as a table with an empty line after it, or as JSON; None means no value."""
     if as_json:
         for row in rows:
             print_json(dict(zip((column.key for column in columns), row, strict=True)))
@@ -106,7 +106,7 @@ def show(columns: Sequence[Column], rows: Collection[Sequence[Any]], *, as_json:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Lines of a table, each column as wide as its longest value; the last one is not filled up."""
+    """Return the lines of a table; each column is as wide as its longest value, and the last one is not padded."""
     texts = [[column.heading for column in columns], *([_text(value) for value in row] for row in rows)]
     return aligned(texts, [column.width for column in columns], " ")
 

@@ -24,7 +24,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_delete(arguments: argparse.Namespace) -> int:
-    """Delete, and tell of each group that was not deleted."""
+    """Delete groups, and report each group that was not deleted."""
     with open_admin(arguments) as admin:
         outcomes = admin.delete_groups(selected(admin, arguments))
     deleted = [name for name, error in outcomes.items() if error is None]

@@ -1,4 +1,4 @@
-"""``kafkalog groups delete-offsets``: have a group forget what it committed."""
+"""``kafkalog groups delete-offsets``: delete committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_delete_offsets(arguments: argparse.Namespace) -> int:
-    """Delete, and print what became of each partition."""
+    """Delete the offsets, and print the result for each partition."""
     with open_admin(arguments) as admin:
         outcomes = admin.delete_offsets(arguments.group, partitions_of(admin, arguments.topic))
     rows = [

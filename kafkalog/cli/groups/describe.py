@@ -52,13 +52,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
-    """Print a table for each group; 1 where one of them does not exist."""
+    """Print a table for each group; return 1 if one of them does not exist."""
     from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
 
     with open_admin(arguments) as admin:
         described = dict(sorted(admin.describe_groups(selected(admin, arguments)).items()))
         there = {name: each for name, each in described.items() if each.state != DEAD}
-        # An object of JSON has all there is.
+        # An object of JSON has all columns.
         wide = arguments.json, arguments.verbose or arguments.json
         if arguments.members:
             tables = {name: _members(group, *wide) for name, group in there.items()}
@@ -82,11 +82,11 @@ def run_describe(arguments: argparse.Namespace) -> int:
 
 
 _Table: TypeAlias = tuple[list[Column], list[tuple[Any, ...]]]
-"""Columns and rows; the group's name is to be put before each row."""
+"""Columns and rows; the group's name is added before each row."""
 
 
 def _all_lags(admin: GroupAdmin, groups: Mapping[str, GroupDescription]) -> dict[str, list[PartitionLag]]:
-    """Where each group is. What all of them read and the ends of the logs are asked for once."""
+    """Return the lags of all groups; end offsets that several of them need are requested once."""
     from kafkalog.client.lag import lags
 
     committed = admin.offsets(groups)

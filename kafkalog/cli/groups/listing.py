@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print the names of groups, one a line, sorted; with their types and states where asked."""
+    """Print the names of groups, one a line, sorted; with their types and states if the options say so."""
     from kafkalog.client.admin.group_descriptions import is_of_consumers
 
     states = _known(arguments.state, STATES, "--state")
@@ -68,7 +68,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def _known(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
-    """Return the words of a list in their proper case. UsageError for one that is not known."""
+    """Return the words of a list in their proper case. UsageError for an unknown one."""
     proper = {each.lower(): each for each in known}
     words = [each.strip() for each in (text or "").split(",") if each.strip()]
     for word in words:

@@ -26,9 +26,9 @@ def write_plans(plans: Plans, *, with_group: bool) -> str:
 
 
 def read_plans(lines: Iterable[str], groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Plans from lines; those without a group are of the only one of ``groups``.
+    """Parse plans from lines; lines without a group belong to the only one of ``groups``.
 
-    Raises ValueError, with the line's number, for what is no plan.
+    Raises ValueError, with the line's number, for an invalid line.
     """
     names = list(groups)
     found: dict[str, dict[TopicPartition, int]] = {}

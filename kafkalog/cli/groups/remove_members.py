@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_remove_members(arguments: argparse.Namespace) -> int:
-    """Remove, and print a line about each member."""
+    """Remove members, and print a line about each."""
     from kafkalog.client.admin.group_descriptions import MemberToRemove
 
     members = [MemberToRemove(instance_id=each) for each in arguments.instance_id]

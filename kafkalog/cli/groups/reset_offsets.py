@@ -1,4 +1,4 @@
-"""``kafkalog groups reset-offsets``: move what a group has committed, by a rule."""
+"""``kafkalog groups reset-offsets``: set the committed offsets of a group, by a rule."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rule = parser.add_argument_group("to where").add_mutually_exclusive_group(required=True)
     rule.add_argument("--to-earliest", action="store_true", help="the first offset of each partition")
     rule.add_argument("--to-latest", action="store_true", help="the end of each partition")
-    rule.add_argument("--to-current", action="store_true", help="what is committed, the end where nothing is")
+    rule.add_argument("--to-current", action="store_true", help="the committed offset, or the end if there is none")
     rule.add_argument("--to-offset", type=natural, metavar="OFFSET", help="this offset")
-    rule.add_argument("--shift-by", type=int, metavar="N", help="so many offsets on, or back where N is negative")
+    rule.add_argument("--shift-by", type=int, metavar="N", help="N offsets forward, or back if N is negative")
     rule.add_argument(
         "--to-datetime", metavar="TIME", help="the first record at or after YYYY-MM-DDThh:mm:ss.sss (UTC)"
     )
     rule.add_argument("--by-duration", metavar="DURATION", help="the first record of the last PnDTnHnMnS")
-    rule.add_argument("--from-file", metavar="FILE", help="what a plan says that --export wrote")
+    rule.add_argument("--from-file", metavar="FILE", help="the offsets of a plan that --export wrote")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--dry-run", action="store_true", help="show the new offsets, commit nothing (the default)")
     how.add_argument("--execute", action="store_true", help="commit the new offsets")
@@ -75,7 +75,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run_reset_offsets(arguments: argparse.Namespace) -> int:
-    """Plan, commit where asked, and print the new offsets."""
+    """Plan, commit if --execute is given, and print the new offsets."""
     from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
 
     if not (arguments.topic or arguments.all_topics or arguments.from_file):
@@ -104,7 +104,7 @@ def run_reset_offsets(arguments: argparse.Namespace) -> int:
                 plans[name] = plan.offsets
     except Exception:
         if arguments.execute and plans:
-            # Those were committed before.
+            # The plans made so far are committed, so print them.
             _print(plans, arguments)
         raise
     _print(plans, arguments)
@@ -137,7 +137,7 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
 
 
 def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], arguments: argparse.Namespace) -> Plan | None:
-    """Return the new offsets of a group, or None after printing why there can be none."""
+    """Return the new offsets of a group; None after printing why there are none."""
     from kafkalog.client.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
     from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 
@@ -156,7 +156,7 @@ def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], argument
     ends = list_offsets(admin.cluster, dict.fromkeys(partitions, LATEST))
     at_time = {}
     if isinstance(rule, ToTimestamp):
-        # Below 0 are the timestamps that stand for the ends of a log.
+        # Timestamps below 0 stand for the ends of a log.
         wanted = dict.fromkeys(partitions, max(rule.timestamp, 0))
         at_time = {tp: found.offset for tp, found in list_offsets(admin.cluster, wanted).items()}
     logs = {tp: LogRange(starts[tp].offset, ends[tp].offset) for tp in partitions}

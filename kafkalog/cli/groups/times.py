@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def timestamp_of(text: str) -> int:
-    """Ms since 1970 of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC unless it ends with a zone (``Z``, ``+01:00``).
+    """Return ms since 1970 of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC unless it ends with a zone (``Z``, ``+01:00``).
 
     Seconds and their fraction may be left out. Raises ValueError.
     """

@@ -1,4 +1,4 @@
-"""What commands share, those of the broker and of Spark included.
+"""Parts that the commands of all packages share, those of the broker and of Spark included.
 
 - `client_options`  options that become client properties, and errors as messages
 - `client_log`      the client's log lines as messages of a command

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 CLIENT = "kafkalog"
 OUTAGES = "kafkalog.client.network.outage"
-"""Also tells, at INFO, that an outage is over."""
+"""This logger also reports, at INFO, the end of an outage."""
 
 
 class _Complaints(logging.Handler):
-    """Hands the text of each log record on."""
+    """Passes the text of each log record on."""
 
     def __init__(self, complain: Callable[[object], None]) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class _Complaints(logging.Handler):
 
 @contextmanager
 def client_log(complain: Callable[[object], None]) -> Iterator[None]:
-    """Pass the client's warnings, and notes of brokers that answer again, to ``complain`` until the block ends."""
+    """Pass the client's warnings, and messages that brokers answer again, to ``complain`` until the block ends."""
     client, outages = logging.getLogger(CLIENT), logging.getLogger(OUTAGES)
     handler = _Complaints(complain)
     before = outages.level

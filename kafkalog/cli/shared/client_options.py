@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: options that become client properties, and error messages."""
+"""Parts of the commands that use a cluster: options that become client properties, and error messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 def add_action(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """Add an administrator's command, with the options that name the cluster; ``epilog`` is printed as it stands."""
+    """Add an administrator's command, with the options that name the cluster; ``epilog`` is printed unchanged."""
     parser = commands.add_parser(
         name,
         help=purpose,
@@ -43,7 +43,7 @@ def add_action(
     add_bootstrap(parser)
     parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     parser.add_argument(
-        "--timeout", type=positive, metavar="MS", help="ms to go on trying while brokers do not answer (default: 60000)"
+        "--timeout", type=positive, metavar="MS", help="ms to keep trying while brokers do not answer (default: 60000)"
     )
     return parser
 
@@ -54,14 +54,17 @@ def examples_of(examples: str, command: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], least: Sequence[int], gap: str) -> Iterator[str]:
-    """Lines of a table: each column as wide as its longest value and no less than ``least``, the last not filled up."""
+    """Yield the lines of a table: each column has the width of its longest value, and at least ``least``.
+
+    The last column is not padded.
+    """
     widths = [max(width, *(len(row[number]) for row in rows)) for number, width in enumerate(least)]
     for row in rows:
         yield gap.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """Return the properties of KEY=VALUE words. UsageError names the ``option`` they were given to."""
+    """Parse the properties of KEY=VALUE words. UsageError names the ``option`` that they belong to."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -74,9 +77,9 @@ def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
 def client_properties(
     arguments: argparse.Namespace, file: str | None, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Client properties: those of ``file``, then ``more``, then ``--bootstrap-server``.
+    """Return client properties: those of ``file``, then ``more``, then ``--bootstrap-server``.
 
-    UsageError where the file cannot be read.
+    UsageError if the file cannot be read.
     """
     from kafkalog.java_properties import PropertiesError, load_properties
 
@@ -103,7 +106,7 @@ def admin_config(arguments: argparse.Namespace) -> ClientConfig:
 
 def warn_unknown(unknown: Iterable[str]) -> None:
     """Warn of unknown properties, because a misspelt one has no effect."""
-    # Java's own, which every properties file for its clients has.
+    # Java's class names, which every properties file for its clients has.
     for key in sorted(set(unknown) - {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}):
         complain(f"the property {key} is not known and has no effect")
 
@@ -114,7 +117,7 @@ def complain(message: object) -> None:
 
 
 def print_json(row: Mapping[str, Any]) -> None:
-    """One line of JSON."""
+    """Print one line of JSON."""
     print(json.dumps(row, separators=(",", ":"), ensure_ascii=False))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Formatter:
-    """Records to text; properties as those of Kafka's DefaultMessageFormatter."""
+    """Converts records to text, with the properties of Kafka's DefaultMessageFormatter."""
 
     print_timestamp: bool = False
     print_partition: bool = False
@@ -29,7 +29,7 @@ class Formatter:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> Formatter:
-        """Raises UsageError for properties that are not known."""
+        """Make a formatter. Raises UsageError for unknown properties."""
         formatter = cls()
         for key, value in properties.items():
             name = key.replace(".", "_")
@@ -40,7 +40,7 @@ class Formatter:
         return formatter
 
     def write(self, records: list[ConsumerRecord], output: BinaryIO, *, skip_errors: bool = False) -> None:
-        """Write records; with ``skip_errors`` go on after one that cannot be written."""
+        """Write records; with ``skip_errors`` continue after one that cannot be written."""
         end = self.line_separator
         columns = self._columns()
         if not columns:

@@ -1,4 +1,4 @@
-"""Signals that end a command, also while it waits for input, but not between printing records and counting them."""
+"""Signals that end a command, also while it waits for input, but not between printing and counting records."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _wakeup: tuple[int, int] | None = None
 
 
 def read_interruptibly(descriptor: int, size: int) -> bytes:
-    """`os.read`, which Python's signal handlers interrupt without fail; the main thread's only.
+    """Call `os.read` so that signal handlers always interrupt it; for the main thread only.
 
     A signal that comes just before the system call begins does not interrupt it: its handler runs once the read
-    returns, which for a terminal may be never. So the wait is for a pipe as well, to which the interpreter writes
+    returns, which for a terminal may be never. So this waits for a pipe as well, to which the interpreter writes
     whenever a signal comes.
     """
     wakeup = _wakeup_pipe()
@@ -47,11 +47,11 @@ class InterruptedCommand(BaseException):
 
 
 class Interruption:
-    """SIGINT and SIGTERM end the command, but not between printing records and counting them.
+    """SIGINT and SIGTERM end the command, but not between printing and counting records.
 
-    The first signal then waits for that; a second one does not, nor for the end to be made in good order. What comes
-    within `SAME_S` of the first is no second one: `timeout` of the GNU tools sends its signal to the command and to its
-    process group.
+    The first signal then waits for the end of that block. A second one ends the command at once, even during its
+    clean-up. Further signals within `SAME_S` of the first do not count: `timeout` of the GNU tools sends its signal to
+    the command and to its process group.
     """
 
     def __init__(self) -> None:
