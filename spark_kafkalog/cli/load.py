@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spark_kafkalog.load import arguments as load_arguments
     from spark_kafkalog.load import command
 
-    # SIGTERM ends the run as an exception does, so that its staging directory is removed.
+    # SIGTERM ends the run by an exception, so that its staging directory is removed.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with ExitStack() as stack:
 

@@ -82,7 +82,10 @@ class Figures:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run it; 0 when every acknowledged record is in the Parquet files once, 1 otherwise, 2 for unusable input."""
+    """Run the quickstart and return its exit code.
+
+    0: every acknowledged record is in the Parquet files once; 1: not so; 2: the input cannot be used.
+    """
     from spark_kafkalog.cli.local_broker import BrokerStartError, LocalBroker
     from spark_kafkalog.cli.requirements import missing_requirement
     from spark_kafkalog.cli.sample_input import NoInputError, choose_input
@@ -125,7 +128,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def own_directory(parent: Path) -> Path:
-    """A fresh directory for this run below ``parent``, named for the time; another run may begin in the same second."""
+    """Create a fresh directory for this run below ``parent``, named for the time.
+
+    Another run may begin in the same second.
+    """
     parent.mkdir(parents=True, exist_ok=True)
     first = directory = parent.resolve() / time.strftime("%Y%m%d-%H%M%S")
     attempt = 1
@@ -185,7 +191,7 @@ def start_query(spark: Any, bootstrap: str, directory: Path) -> Any:
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", TOPIC)
         .option("startingOffsets", "earliest")
-        # Small enough for progress to be seen.
+        # A low limit, so that there is progress to see.
         .option("maxOffsetsPerTrigger", 400_000)
         .load()
     )
@@ -270,7 +276,7 @@ class Progress:
             say(text)
 
     def clear(self) -> None:
-        """Make room for other output."""
+        """Clear the line for other output."""
         if sys.stdout.isatty():
             print("\r\x1b[K", end="", flush=True)
 

@@ -47,7 +47,7 @@ def quiet_session(name: str, directory: Path, master: str = "local[*]") -> Any:
     sys.stderr.flush()
     terminal = os.dup(2)
     with log.open("ab") as file:
-        # What the JVM's launcher prints before its logging is set up.
+        # The JVM's launcher prints to standard error before its logging is set up; the log file gets that too.
         os.dup2(file.fileno(), 2)
         try:
             with _signals_held():
@@ -59,9 +59,9 @@ def quiet_session(name: str, directory: Path, master: str = "local[*]") -> Any:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Hold signals that end the command back until Spark is up: a JVM whose start is cut short outlives the command.
+    """Hold back signals that end the command until Spark is up: a JVM whose start is cut short outlives the command.
 
-    By handlers, not by a mask: a signal that the main thread blocks goes to any other.
+    This uses handlers, not a mask: a signal that the main thread blocks goes to any other thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""What a command needs on this machine to run Spark: PySpark and Java."""
+"""Requirements of Spark on this machine: PySpark and Java."""
 
 from __future__ import annotations
 

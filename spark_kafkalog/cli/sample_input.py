@@ -1,4 +1,4 @@
-"""Real text on this machine for the quickstart: what the user names, else a large log, else source code."""
+"""Real text on this machine for the quickstart: the file that the user names, else a large log, else source code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 LOG_DIRECTORIES = (Path("/var/log"), Path.home() / "Library" / "Logs")
 LARGE_ENOUGH = 8 << 20
-"""A smaller log is over before there is anything to see."""
+"""A smaller log would be read before there is anything to see."""
 SOURCES_MAX = 96 << 20
 READ_SIZE = 1 << 20
 MAX_LINE = 512 << 10
@@ -21,7 +21,7 @@ class NoInputError(ValueError):
 
 
 def choose_input(named: Path | None) -> tuple[str, list[Path]]:
-    """What to call the input, and its files.
+    """Return a name for the input, and its files.
 
     Raises:
         NoInputError: the named file is not a readable file with text in it.
@@ -44,7 +44,7 @@ def choose_input(named: Path | None) -> tuple[str, list[Path]]:
 
 
 def read_lines(files: Iterable[Path]) -> Iterator[list[bytes]]:
-    """Yield the lines of the files in blocks, without their line ends; a file that vanished is passed over."""
+    """Yield the lines of the files in blocks, without their line ends; skip files that vanished."""
     for path in files:
         try:
             file = path.open("rb")
@@ -85,7 +85,7 @@ def _logs() -> Iterator[Path]:
 
 def _sources() -> Iterator[Path]:
     total = 0
-    # The standard library, then what is installed beside us.
+    # The standard library, then the packages installed beside this one.
     for directory in dict.fromkeys([sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")]):
         for root, folders, names in os.walk(directory):
             folders.sort()

@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run_precompile(arguments: argparse.Namespace) -> int:
-    """Change the archives, or tell about them; 1 where that failed, or where --status has found something to do."""
+    """Change the archives, or report on them; return 1 if that failed, or if --status has found something to do."""
     from spark_kafkalog.compat import precompiled
 
     try:

@@ -174,7 +174,7 @@ def _write(file: IO[bytes], compiled: dict[str, bytes]) -> None:
         sources = _sources(opened)
         old = [each for each in opened.infolist() if each.filename.endswith(".pyc") and each.filename[:-1] in sources]
         if old:
-            # `zipfile` has no public way to take an entry out. Without these a new version of Python has another.
+            # `zipfile` has no public way to remove an entry. A Python without these private attributes is refused.
             if not all(hasattr(opened, name) for name in ("start_dir", "filelist", "NameToInfo")):
                 raise OSError("this version of Python does not let byte code be taken out; install PySpark anew")
             opened.start_dir = min(each.header_offset for each in old)

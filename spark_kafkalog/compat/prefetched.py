@@ -21,7 +21,7 @@ _MODULE, _NAME = "pyspark.sql.datasource_internal", "_SimpleStreamReaderWrapper"
 
 
 def find_wrapper(*, tested: bool) -> type | None:
-    """The class that PySpark's planner asks for rows; None if it is missing or PySpark's version is untested."""
+    """Find the class that PySpark's planner asks for rows; None if it is missing or PySpark's version is untested."""
     if not tested:
         return None
     try:

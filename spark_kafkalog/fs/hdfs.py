@@ -128,10 +128,10 @@ class HdfsFiles(Files):
                 raise
 
     def sync_tree(self, path: str) -> None:
-        """The NameNode has logged what it has answered."""
+        """Do nothing: the NameNode logs every change before it answers."""
 
     def sync(self, path: str) -> None:
-        """The NameNode has logged what it has answered."""
+        """Do nothing: the NameNode logs every change before it answers."""
 
     def _entry(self, inside: str, status: Any) -> Entry:
         name = inside.rpartition("/")[2]

@@ -57,6 +57,6 @@ def open_files(to: str) -> tuple[Files, str]:
         address, _, path = to.partition("://")[2].partition("/")
         return HdfsFiles(f"hdfs://{address}"), "/" + path.strip("/")
     raise UnsupportedUrlError(
-        f"{to}: loads go to hdfs://host:port/directory, file:///directory or /directory. They stand on a rename of "
-        f"directories that happens at once and fails where the target exists, which {parts.scheme}:// is not known for"
+        f"{to}: loads go to hdfs://host:port/directory, file:///directory or /directory. They need an atomic "
+        f"rename of directories that fails if the target exists, which {parts.scheme}:// is not known to have"
     )

@@ -7,7 +7,7 @@
 - `enrich`       from a topic to a topic, enriched
 - `json_lines`   JSON objects as SQL expressions
 - `load`         `kafkalog load` on a cluster
-- `lookup`       a small table that records are enriched from
+- `lookup`       a small table to enrich records from
 - `page_views`   hourly page views of access logs
-- `rejected`     records that do not parse
+- `rejected`     records that cannot be parsed
 """

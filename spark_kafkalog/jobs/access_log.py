@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 _QUOTED = r'"([^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+)"'
-"""What stands in quotes, where a backslash takes away the next character's meaning."""
+"""Text in quotes, where a backslash takes away the next character's meaning."""
 
 LINE = (
     # host identity user [time]; only the user may have spaces.
     r"^([^ \n]++) ([^ \n]++) ([^\n]*?) \[([^\]\n]*+)\] "
     # "request" status size
     rf"{_QUOTED} ([0-9]{{3}}) ([0-9]++|-)"
-    # "referer" "user agent", and what else the server writes
+    # "referer" "user agent", and anything that the server adds
     rf"(?: {_QUOTED} {_QUOTED})?+(?: [^\n]*+)?+[\r\n]*+(?![\s\S])"
 )
 """A whole line. Groups: host, identity, user, time, request, status, size; referer and agent, which may be absent."""
@@ -32,7 +32,7 @@ REQUEST = r"^([A-Za-z-]++) ([^ ]++)(?: (HTTP/[0-9.]++))?+(?![\s\S])"
 """A request line. Groups: method, target, protocol (absent in HTTP/0.9)."""
 
 TIME = "dd/MMM/yyyy:HH:mm:ss Z"
-"""Of `LINE`'s time, as Spark's datetime patterns write it."""
+"""Pattern of `LINE`'s time, in Spark's datetime syntax."""
 
 NO_VALUE = "the record has no value"
 NO_LINE = "not a line of the common or combined log format"
@@ -42,17 +42,17 @@ REASONS = (NO_VALUE, NO_LINE, NO_TIME, NO_REQUEST)
 """The reasons why a record is not a request, in the order of the checks."""
 
 FIELDS = ("host", "user", "time", "method", "target", "path", "protocol", "status", "bytes", "referer", "agent")
-"""Of the structure that `parsed` makes, before ``reason``."""
+"""Fields of the structure that `parsed` makes, before ``reason``."""
 
 _MARK = "\u0001"
-"""Between groups. Servers write control characters escaped, so that no line has it."""
+"""Separates groups. Servers escape control characters, so that no line has it."""
 
 
 def parsed(value: Column) -> Column:
-    """A structure of `FIELDS` and ``reason``, of a record's value (binary).
+    """Parse a record's value (binary) into a structure of `FIELDS` and ``reason``.
 
     ``time`` is a timestamp, ``status`` an int, ``bytes`` a bigint, the others are strings; ``path`` is the target
-    without scheme, authority and query. What the server wrote as ``-`` is null. Where the value is no request,
+    without scheme, authority and query. A value that the server wrote as ``-`` is null. If the value is no request,
     ``reason`` is one of `REASONS` and everything else is null; otherwise ``reason`` is null.
     """
     from pyspark.sql import functions as F  # noqa: N812
@@ -84,7 +84,7 @@ def parsed(value: Column) -> Column:
 
 
 def path_of(target: Column) -> Column:
-    """The path of a request's target: ``/a`` of ``/a?b`` and of ``http://host/a#b``, ``/`` where it is empty."""
+    """Return the path of a request's target: ``/a`` for ``/a?b`` and ``http://host/a#b``, ``/`` if it is empty."""
     from pyspark.sql import functions as F  # noqa: N812
 
     local = F.regexp_replace(target, r"^[A-Za-z][A-Za-z0-9+.-]*+://[^/?#]*+", "")
@@ -93,16 +93,16 @@ def path_of(target: Column) -> Column:
 
 
 def status_class(status: Column) -> Column:
-    """``2xx`` of 200 to 299, and so on."""
+    """Return the class of a status: ``2xx`` for 200 to 299, and so on."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.concat(F.floor(status / 100).cast("string"), F.lit("xx"))
 
 
 def _groups(text: Column, pattern: str, count: int) -> Column:
-    """The pattern's groups as an array of strings, empty where a group is absent; null where the text does not match.
+    """Return the pattern's groups as an array of strings, empty for an absent group; null if the text does not match.
 
-    One match finds all of them; ``regexp_extract`` would match once for each.
+    One match finds all groups; ``regexp_extract`` would match once for each.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 OK, FAILED, USAGE = 0, 1, 2
 
 LATE = "late"
-"""The figure of rows that came after their window was written."""
+"""The name of the figure that counts rows that came after their window was written."""
 
 _POLL_SECONDS = 1
 _STARTING_POLL_SECONDS = 0.05
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exception): (.+)$", re.MULTILINE)
-"""In a traceback. PySpark's clean-up of a source that could not be made ends with an UnboundLocalError of its own."""
+"""An error line in a traceback, except the UnboundLocalError that PySpark's clean-up of a failed source adds."""
 
 _JVM_CAUSE = re.compile(r"^Caused by: (.+?)\s*$", re.MULTILINE)
-"""In a stack trace; the last one is what came first."""
+"""A cause in a stack trace; the last one is the root cause."""
 
 
 def run(name: str, job: Callable[[], None]) -> int:
@@ -57,9 +57,9 @@ def run(name: str, job: Callable[[], None]) -> int:
 
 
 def cause(text: str, stack: str = "") -> str:
-    """What an error of Spark's comes down to: the last error of Python's that it quotes.
+    """Return the cause of an error of Spark: the last Python error that it quotes.
 
-    Where it quotes none, its first line and the first cause of all in the JVM's ``stack`` trace.
+    If it quotes none, return its first line and the root cause in the JVM's ``stack`` trace.
     """
     quoted = _PYTHON_ERROR.findall(text)
     if quoted:
@@ -76,7 +76,7 @@ def _complain(name: str, message: str, code: int) -> int:
 
 
 def session(name: str, master: str | None) -> SparkSession:
-    """The application's session. Unless the configuration says otherwise, state has a partition for each core."""
+    """Return the application's session. Unless it is configured otherwise, state has a partition for each core."""
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder
@@ -86,7 +86,8 @@ def session(name: str, master: str | None) -> SparkSession:
     spark: SparkSession = builder.getOrCreate()
     context = spark.sparkContext
     if not context.getConf().contains("spark.sql.shuffle.partitions"):
-        # Spark's 200 would be as many state stores and tasks in each micro-batch. A checkpoint keeps its first number.
+        # Spark's default of 200 would mean that many state stores and tasks in each micro-batch. A checkpoint keeps its
+        # first number.
         spark.conf.set("spark.sql.shuffle.partitions", str(context.defaultParallelism))
     return spark
 
@@ -103,7 +104,7 @@ class Figures:
         for progress in query.recentProgress:
             observed = progress["observedMetrics"]
             batch = str(query.runId), int(progress["batchId"])
-            # A trigger that found nothing reports the number of the batch that is to come, and no metrics.
+            # A trigger that found nothing reports the number of the next batch, and no metrics.
             if observed and batch not in self._seen:
                 self._seen.add(batch)
                 self.add(observed, progress["stateOperators"])
@@ -143,7 +144,7 @@ def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
     with stop_signals() as asked:
         try:
             for writer in writers:
-                # One by one: if the second does not start, the first must be stopped.
+                # Start them one by one: if the second does not start, the first must be stopped.
                 running.append(writer.start())
                 _await_sources(running[-1], asked)
             while running and not asked.is_set():

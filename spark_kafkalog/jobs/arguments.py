@@ -17,7 +17,7 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours"}
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
-    """Add the options of what to read. They have the names of Kafka's tools, and of the source's options."""
+    """Add the options of the input. They have the names of Kafka's tools, and of the source's options."""
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to learn the cluster from"
@@ -30,7 +30,7 @@ def add_source(parser: argparse.ArgumentParser) -> None:
         help='earliest (default), latest, or {"logs":{"0":23,"1":-2}}; for the first start only',
     )
     group.add_argument(
-        "--max-offsets-per-trigger", type=_positive, metavar="N", help="offsets of a micro-batch at most"
+        "--max-offsets-per-trigger", type=_positive, metavar="N", help="the most offsets of a micro-batch"
     )
     group.add_argument(
         "--fail-on-data-loss",
@@ -45,9 +45,9 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def add_streaming(parser: argparse.ArgumentParser) -> None:
-    """Add the options of where rejected records and checkpoints go, and when micro-batches run."""
+    """Add the options for rejected records and checkpoints, and for the times of micro-batches."""
     rejected = parser.add_argument_group("records that do not parse").add_mutually_exclusive_group(required=True)
-    rejected.add_argument("--rejected", metavar="DIR", help="Parquet, with the reason and where each record stands")
+    rejected.add_argument("--rejected", metavar="DIR", help="Parquet, with the reason and each record's position")
     rejected.add_argument(
         "--rejected-topic",
         metavar="NAME",
@@ -55,7 +55,7 @@ def add_streaming(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group("how")
     group.add_argument(
-        "--checkpoint", required=True, metavar="DIR", help="what a restart goes on from; one directory for each job"
+        "--checkpoint", required=True, metavar="DIR", help="where a restart continues; one directory for each job"
     )
     group.add_argument(
         "--trigger",
@@ -64,7 +64,11 @@ def add_streaming(parser: argparse.ArgumentParser) -> None:
         help=f"{AVAILABLE_NOW} (default): read what is there and end; or an interval such as '1 minute': run on",
     )
     group.add_argument(
-        "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="for what is written to topics"
+        "--producer-property",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="for the producer of records to topics",
     )
     group.add_argument("--master", metavar="URL", help="Spark's master; with spark-submit, set it there")
     group.add_argument("--json", action="store_true", help="print the figures as JSON, for machines")
@@ -114,7 +118,7 @@ def trigger(text: str) -> dict[str, Any]:
 
 
 def interval(option: str, text: str) -> str:
-    """An interval as Spark writes it, such as ``1 hour``, of ``1 hour``, ``1h`` or ``90 seconds``."""
+    """Return an interval in Spark's syntax, such as ``1 hour``, for ``1 hour``, ``1h`` or ``90 seconds``."""
     found = _INTERVAL.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"{option} {text}: expected an interval such as '1 hour'")

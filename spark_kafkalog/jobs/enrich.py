@@ -1,8 +1,9 @@
 """From a topic to a topic, enriched from a small table: ``spark-submit [Spark's options] enrich.py [options]``.
 
 Reads access-log lines or JSON objects, joins each with the matching row of a CSV or Parquet file, and writes JSON
-objects to another topic. Records that do not parse go to a side output. Delivery into topics is at least once: after a
-failure some records may be there twice; ``--source-position`` gives each what to tell them by.
+objects to another topic. Records that cannot be parsed go to a side output. Delivery into topics is at least once:
+after a failure some records may be there twice; ``--source-position`` adds a member by which duplicates can be
+recognized.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def check(arguments: argparse.Namespace) -> Plan:
-    """UsageError or OptionsError names what is wrong."""
+    """Check the options. UsageError or OptionsError names the wrong one."""
     from spark_kafkalog.options.source_options import SourceOptions
     from spark_kafkalog.sink.sink_options import SinkOptions
 
@@ -146,7 +147,7 @@ def _check_field(option: str, field: str, form: str) -> None:
 
 
 def with_reason(records: DataFrame, arguments: argparse.Namespace) -> DataFrame:
-    """Records of the source with ``reason``, and ``request`` where they are access-log lines."""
+    """Return the source's records with ``reason``, and with ``request`` if they are access-log lines."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if arguments.format == JSON:
@@ -157,7 +158,7 @@ def with_reason(records: DataFrame, arguments: argparse.Namespace) -> DataFrame:
 
 
 def enriched(records: DataFrame, table: DataFrame, arguments: argparse.Namespace, key: str | None) -> DataFrame:
-    """Rows for the sink: key, value and, where they are kept, headers."""
+    """Return rows for the sink: key, value and, with --keep-headers, headers."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def field(name: str) -> Column:

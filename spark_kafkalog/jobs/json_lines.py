@@ -1,7 +1,7 @@
-"""JSON objects as Spark SQL expressions: checked, asked for a member, and given one more, without a schema.
+"""JSON objects as Spark SQL expressions: check them, get a member, add a member; without a schema.
 
-The expressions run inside the JVM, and nothing in them raises. An object's own text is kept byte for byte: numbers
-keep their digits, members their order.
+The expressions run inside the JVM, and nothing in them raises. An object's own text is kept byte for byte: numbers keep
+their digits, members their order.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\['[^'\]]+'\]|\[[0-9]+\])+", r
 """A path to a member, such as ``$.request.host``, ``$['user-agent']`` or ``$.peers[0].id``."""
 
 _END = "2f0f6dc4-end-of-the-record-b7a1c1f0"
-"""What follows a record's text where it is parsed; no text may have it."""
+"""Added after a record's text before it is parsed; no text may have it."""
 
 
 def reason(value: Column, *members: str) -> Column:
-    """Why a record's value (binary) is no JSON object that ``members`` can be added to; null where it is one."""
+    """Return why a record's value (binary) is no JSON object to which ``members`` can be added; null if it is one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     text = value.cast("string")
-    # Spark's parsers stop at the end of the first value, whatever follows. In an array of ours, what follows shows.
+    # Spark's parsers stop at the end of the first value and ignore what follows. Within an array that text is parsed
+    # too.
     parsed = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
     alone = F.try_variant_get(parsed, "$[1]", "string") == _END
     is_object = F.startswith(F.schema_of_variant(F.try_variant_get(parsed, "$[0]", "variant")), F.lit("OBJECT"))
@@ -43,14 +44,14 @@ def reason(value: Column, *members: str) -> Column:
 
 
 def member(value: Column, path: str) -> Column:
-    """What the path leads to, as text; null where it leads nowhere."""
+    """Return the member at the path, as text; null if it does not exist."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.get_json_object(value.cast("string"), path)
 
 
 def with_members(value: Column, added: Column) -> Column:
-    """The text of an object and the members of the structure ``added`` after its own."""
+    """Return the text of an object with the members of the structure ``added`` after its own."""
     from pyspark.sql import functions as F  # noqa: N812
 
     own = F.regexp_replace(value.cast("string"), r"\}[ \t\r\n]*+(?![\s\S])", "")

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def context(master: str | None) -> Any:
-    """The application's SparkContext."""
+    """Return the application's SparkContext."""
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder

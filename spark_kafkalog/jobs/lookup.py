@@ -1,4 +1,4 @@
-"""A small table that records are enriched from: read once at the start, and broadcast to the tasks of a join."""
+"""A small table to enrich records from: read once at the start, and broadcast to the tasks of a join."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXACT, PREFIX = "exact", "prefix"
 MATCHES = (EXACT, PREFIX)
 MOST_ROWS = 100_000
-"""Of a table: it goes through the driver, and into the memory of each executor."""
+"""The most rows of a table: it goes through the driver, and into the memory of each executor."""
 
 _FORMATS = {".csv": "csv", ".parquet": "parquet"}
 _KEY, _ENTRY, _ENTRIES = "lookup_key", "lookup_entry", "lookup_entries"
@@ -31,10 +31,10 @@ def format_of(path: str, given: str | None) -> str:
 
 
 def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataFrame:
-    """The table as a frame of the strings ``lookup_key`` and the structures ``lookup_entry`` with its other columns.
+    """Read the table: strings ``lookup_key``, and structures ``lookup_entry`` with its other columns.
 
-    ``column`` has the keys, by default the first one. Its rows are held by the driver: later changes of the file have
-    no effect until a restart. UsageError where the table cannot be used.
+    ``column`` has the keys, by default the first one. The driver holds the rows: later changes of the file have no
+    effect until a restart. UsageError if the table cannot be used.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -69,7 +69,7 @@ def check(path: str, rows: Sequence[Row]) -> None:
 
 
 def joined(records: DataFrame, table: DataFrame, on: Column, match: str, name: str) -> DataFrame:
-    """Each record once, with the matching row of the table as the column ``name``, null where there is none.
+    """Return each record once, with the matching row of the table as the column ``name``, null if there is none.
 
     With ``exact`` the key equals ``on``; with ``prefix`` it is the longest one that ``on`` begins with.
     """
@@ -79,7 +79,8 @@ def joined(records: DataFrame, table: DataFrame, on: Column, match: str, name: s
     if match == EXACT:
         found = table.select(F.col(_KEY), F.col(_ENTRY).alias(name))
         return records.join(F.broadcast(found), on.cast("string") == F.col(_KEY), "left").drop(_KEY)
-    # One row that has the whole table, longest keys first: a record meets it once, and the first fit is the longest.
+    # One row that has the whole table, longest keys first: each record is joined once, and the first match is the
+    # longest.
     ordered = table.orderBy(F.length(_KEY).desc(), _KEY).collect()
     entries = ArrayType(table.schema)
     single = table.sparkSession.createDataFrame([(ordered,)], StructType([StructField(_ENTRIES, entries)]))

@@ -1,8 +1,9 @@
 """Hourly page views of web access logs: ``spark-submit [Spark's options] page_views.py [options]``.
 
 Reads lines of the common or combined log format from topics, counts them by hour, path and status class, and writes
-each hour to Parquet when the watermark has passed its end. Lines that do not parse go to a side output. Both outputs
-are queries with a checkpoint each: whatever is killed, a restart goes on where they were, and the result is the same.
+each hour to Parquet when the watermark has passed its end. Lines that cannot be parsed go to a side output. Both
+outputs are queries with a checkpoint each: after any process was killed, a restart continues at the checkpoints, with
+the same result.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def with_requests(records: DataFrame) -> DataFrame:
-    """Records of the source with the columns ``request`` (`access_log.parsed`) and ``reason``."""
+    """Return the source's records with the columns ``request`` (`access_log.parsed`) and ``reason``."""
     from pyspark.sql import functions as F  # noqa: N812
 
     request = F.col("request")
-    # A single line from the far future would move the watermark there, and all others would be late.
+    # Otherwise a single line from the far future would move the watermark there, and all others would be late.
     ahead = F.when(request["time"] > F.col("timestamp") + F.expr("INTERVAL 1 HOUR"), AHEAD)
     return records.withColumn("request", access_log.parsed(F.col("value"))).withColumn(
         "reason", F.coalesce(request["reason"], ahead)
@@ -85,7 +86,7 @@ def with_requests(records: DataFrame) -> DataFrame:
 
 
 def page_views(records: DataFrame, watermark: str, methods: Sequence[str]) -> DataFrame:
-    """Views by hour (the timestamp of its begin), path and status class, with the bytes that were sent."""
+    """Count views by hour (the timestamp of its start), path and status class, and add up the bytes sent."""
     from pyspark.sql import functions as F  # noqa: N812
 
     requests = with_requests(records).where("reason IS NULL").select("request.*").where(F.col("method").isin(*methods))
@@ -100,7 +101,7 @@ def page_views(records: DataFrame, watermark: str, methods: Sequence[str]) -> Da
 
 
 def check(arguments: argparse.Namespace) -> tuple[dict[str, str], str, list[str], dict[str, Any]]:
-    """The source's options, the watermark, the methods and the trigger. UsageError or OptionsError."""
+    """Check the source's options, the watermark, the methods and the trigger. UsageError or OptionsError."""
     from spark_kafkalog.options.source_options import SourceOptions
     from spark_kafkalog.sink.sink_options import SinkOptions
 

@@ -1,4 +1,4 @@
-"""Records that do not parse: where they go, and how many there are for which reason."""
+"""Records that cannot be parsed: their output, and their number by reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACE = ("topic", "partition", "offset", "timestamp")
 
 
 def observed(frame: DataFrame, reasons: Sequence[str]) -> DataFrame:
-    """The frame of records with their column ``reason``, observed: all ``lines``, and those of each reason."""
+    """Observe a frame with the column ``reason``: count all ``lines``, and the rejected records of each reason."""
     from pyspark.sql import functions as F  # noqa: N812
 
     counts = [F.count_if(F.col("reason") == reason).alias(reason) for reason in reasons]
@@ -26,9 +26,10 @@ def observed(frame: DataFrame, reasons: Sequence[str]) -> DataFrame:
 
 
 def checkpoint(name: str, arguments: argparse.Namespace) -> str:
-    """Where the query of rejected records of the job ``name`` keeps its place.
+    """Return the checkpoint of the query that writes the rejected records of the job ``name``.
 
-    It bears the job's name: with one for all, a job that is given another's checkpoint would take the records for done.
+    Its name contains the job's: with one name for all, a job that gets another's checkpoint would consider its records
+    done.
     """
     return f"{arguments.checkpoint}/{name}-rejected"
 
@@ -40,7 +41,7 @@ def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -
 
 
 def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
-    """Of the records with a ``reason``: into Parquet files, or into a topic with the reason as a header.
+    """Return the writer of the records with a ``reason``: to Parquet files, or to a topic with the reason as a header.
 
     ``frame`` has the columns of the source and ``reason``. UsageError for options that cannot be used.
     """
@@ -53,7 +54,7 @@ def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
 
 
 def _headers(frame: DataFrame) -> Column:
-    """The record's own, where they were read, then its reason and its place."""
+    """Return the record's own headers, if they were read, then its reason and its position."""
     from pyspark.sql import functions as F  # noqa: N812
 
     place = F.concat_ws("-", "topic", "partition", "offset")

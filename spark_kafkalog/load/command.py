@@ -256,9 +256,9 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
         except (CompactionError, CompactionRunsError) as error:
             if len(topics) == 1:
                 raise
-            # Of several topics one keeps no other from being compacted.
+            # If one topic cannot be compacted, the others still are.
             _complain(str(error))
-            # What nobody asked to be compacted, and cannot be, is no failure.
+            # A topic that cannot be compacted is no failure if the user did not name it.
             if arguments.topic or not isinstance(error, NotParquetError):
                 code = max(code, exit_code(error) or FAILED)
             continue

@@ -64,7 +64,7 @@ class Status:
         return self.loads[-1].ends
 
     def lag(self, partition: int) -> int | None:
-        """The number of offsets that are not loaded yet; None if unknown."""
+        """Return the number of offsets that are not loaded yet; None if unknown."""
         if self.latest is None:
             return None
         return max(self.latest.get(partition, 0) - self.ends.get(partition, 0), 0)

@@ -215,8 +215,11 @@ class _SplitOutput:
 
 
 def by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]]:
-    """The rows of each hour since 1970 (UTC) in their order; None for rows without a timestamp (negative), or with one
-    that no calendar has: a producer may send any 64 bits."""
+    """Yield the rows of each hour since 1970 (UTC), in their order.
+
+    The hour is None for rows without a timestamp (negative), or with one that no calendar has: a producer may send any
+    64 bits.
+    """
     hours = _int64(batch, "timestamp") // HOUR_US
     hours[(hours < 0) | (hours > LAST_HOUR)] = -1
     low, high = int(hours.min()), int(hours.max())

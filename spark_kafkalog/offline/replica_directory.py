@@ -265,9 +265,11 @@ def _open_transactions(entries: Iterable[producer_snapshots.SnapshotEntry]) -> d
 
 
 def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> aborted_transactions.Walk:
-    """The batches of segments, from one that begins at or before offset ``since`` on (or from position ``at`` of the
-    first segment); checksums are verified of small ones only. Damaged stretches are passed over, for who reads the
-    records tells of them; None stands where one begins."""
+    """Yield the batches of segments, from one that begins at or before offset ``since`` on.
+
+    ``at`` is a position in the first segment to begin at instead. Checksums of large batches are not verified. Damaged
+    stretches are skipped, because the reader of the records reports them; the header is None where one begins.
+    """
     for segment in segments:
         if segment.end <= since or segment.size == 0:
             continue

@@ -119,8 +119,10 @@ def after_damage(batches: Batches, at: int, least: int, most: int, index: list[i
 
 
 def _search(batches: Batches, at: int, least: int, most: int, stop: int) -> int | None:
-    """Search SEARCH_BYTES for the next valid batch: by the magic, a plausible offset, for v0 and v1 a plausible size,
-    then the checksum."""
+    """Search SEARCH_BYTES for the next valid batch.
+
+    A candidate must have the magic, a plausible offset, for v0 and v1 a plausible size, and a valid checksum.
+    """
     stop = min(stop, batches.end)
     for begin in range(at, min(stop, at + SEARCH_BYTES), WINDOW):
         window = np.frombuffer(batches.file.read(begin, min(WINDOW + HEADER_SIZE, batches.end - begin)), np.uint8)

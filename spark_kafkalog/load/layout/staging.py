@@ -73,7 +73,10 @@ class Staging:
             self._files.delete(self.path)
 
     def _make_directories(self) -> None:
-        """The run's directory, and those above it: a load is on the device once all names that lead to it are."""
+        """Create the run's directory and its parents, and force their names to the device.
+
+        A load is on the device only if every name on its path is.
+        """
         at, new = self.path.rpartition("/")[0], []
         while at and self._files.stat(at) is None:
             at = at.rpartition("/")[0]
@@ -134,7 +137,7 @@ class Judge:
         return cls(files, own.path.rpartition("/")[0], lease.modified_ms - stale_after_s * 1000)
 
     def is_dead(self, run: str) -> bool:
-        """By its lease, or, where a run died before it had one, by its directory."""
+        """Return whether a run is dead, by its lease, or by its directory if it died before it had one."""
         path = f"{self.root}/{run}"
         lease = self.files.stat(f"{path}/{LEASE}")
         found = lease or self.files.stat(path)
@@ -147,7 +150,7 @@ class Judge:
             lease = json.loads(self.files.read(f"{path}/{LEASE}"))
             machine, process = lease["machine"], int(lease["process"])
         except (OSError, ValueError, KeyError, TypeError):
-            # It is being written, or is no lease: its age decides.
+            # The lease is being written, or the file is no lease: its age decides.
             return False
         if machine is None or machine != _machine():
             return False
