@@ -44,7 +44,7 @@ class LeaderEpochCache:
         try:
             rows = read_epochs(path)
         except CorruptCheckpointError as error:
-            logger.warning("Ignoring a leader-epoch checkpoint: %s. It is begun anew", error)
+            logger.warning("Ignoring a leader-epoch checkpoint: %s. Recovery writes a new one", error)
             rows = []
         for epoch, start in rows:
             self._assign(epoch, start)

@@ -70,5 +70,5 @@ class LogConfig:
         object.__setattr__(self, "max_segment_ms", longest)
 
     def with_changes(self, **changes: Any) -> LogConfig:
-        """A copy with some settings replaced."""
+        """Return a copy with some settings replaced."""
         return replace(self, **changes)

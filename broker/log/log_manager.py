@@ -271,7 +271,7 @@ class LogManager:
             )
         if known := self.checkpoints.writer.known_offset((topic, partition)):
             logger.warning(
-                "%s-%d is made anew, empty: a checkpoint knew of records up to offset %d, but no log directory has its "
+                "Creating %s-%d anew, empty: a checkpoint has records up to offset %d, but no log directory has its "
                 "directory any more. If that was moved or not mounted, stop the broker before anything is written to "
                 "the partition, put the directory back in place of the new one, and start again. Otherwise its records "
                 "are lost, and its offsets begin at 0 again",
@@ -404,7 +404,7 @@ class LogManager:
         except KafkaError as error:
             logger.error("Retention: %s", error)
         except Exception:
-            logger.exception("The retention policy failed for %s; nothing of it is deleted", log.dir)
+            logger.exception("The retention policy failed for %s; none of its segments is deleted", log.dir)
         return 0
 
     def run_flushes(self, now_ms: int) -> int:

@@ -1,4 +1,4 @@
-"""The parts of a log, and which part is made of which others."""
+"""The parts of a log, and their dependencies."""
 
 from __future__ import annotations
 

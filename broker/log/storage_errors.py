@@ -1,4 +1,4 @@
-"""What a log does about errors of its disk: answer KAFKA_STORAGE_ERROR, write to the broker's log, or go offline."""
+"""How a log reacts to errors of its disk: answer KAFKA_STORAGE_ERROR, write to the broker's log, or go offline."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_a_full_disk_is_tried_again(logs: LogManager, ops: FaultyOps, caplog: py
     ops.fail["ftruncate"] = 1
 
     async def act(cleaner: LogCleaner) -> None:
-        await until(lambda: "it is tried again" in caplog.text, "it fails")
+        await until(lambda: "retrying later" in caplog.text, "it fails")
         assert not cleaner.is_uncleanable(log)
         ops.heal()
         await until(lambda: log.cleaned_offset == 100, "it is clean")

@@ -79,7 +79,7 @@ class Futures:
         try:
             self._ops.rename(str(path), str(doomed))
         except OSError as error:
-            logger.error("Cannot take %s away: %s", path, error)
+            logger.error("Cannot rename %s for removal: %s", path, error)
             return
         if kind == names.DELETE_DIR:
             self._deletions.add(doomed, self._clock())

@@ -132,7 +132,7 @@ class LogMover:
             except SourceError as error:
                 # Keep the copy: what it has of the log may not be readable there any more.
                 if not self._is_over(future):
-                    logger.error("The move of %s-%d to %s is interrupted: %s", *self._told(future), error)
+                    logger.error("Interrupting the move of %s-%d to %s: %s", *self._told(future), error)
                     self._logs.futures.interrupt(future)
             except OSError as error:
                 if self._is_over(future):
@@ -140,7 +140,7 @@ class LogMover:
                 if error.errno not in NO_SPACE:
                     self._logs.fail_directory(future.log_dir, f"cannot move {log.topic}-{log.partition} there: {error}")
                     return
-                logger.error("Cannot move %s-%d now; it is tried again: %s", log.topic, log.partition, error)
+                logger.error("Cannot move %s-%d now; retrying later: %s", log.topic, log.partition, error)
                 await self._pause(future)
             except Exception as error:
                 self._give_up(future, error)
@@ -157,7 +157,7 @@ class LogMover:
         if self._is_over(future):
             return
         logger.error(
-            "The move of %s-%d to %s is given up: %s", *self._told(future), error,
+            "Giving up the move of %s-%d to %s: %s", *self._told(future), error,
             exc_info=error if not isinstance(error, OSError | KafkaStorageError) else None,
         )  # fmt: skip
         self._logs.futures.cancel((future.log.topic, future.log.partition))

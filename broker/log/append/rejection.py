@@ -72,7 +72,7 @@ class RecordRules:
         return self.earliest <= timestamp <= self.latest
 
     def takes_all_between(self, least: int, most: int, *, is_append_time: bool = False) -> bool:
-        """Return whether all records with timestamps from ``least`` to ``most`` are accepted, by these two alone."""
+        """Return whether all records with timestamps from ``least`` to ``most`` are accepted."""
         if is_append_time:
             # All records have the timestamp of the batch.
             return self.takes_timestamp(most, is_append_time=True)
@@ -84,7 +84,7 @@ class RecordRules:
     def rejection(
         self, records: Iterable[tuple[bool, int]], *, is_append_time: bool = False
     ) -> InvalidRecordError | InvalidTimestampError | None:
-        """Return the error of a batch, or None; of each record it takes whether it has a key, and its timestamp."""
+        """Return the error of a batch, or None, given whether each record has a key, and its timestamp."""
         lacks_key = False
         for has_key, timestamp in records:
             if self.require_keys and not has_key:

@@ -1,4 +1,4 @@
-"""What a leader checks in a produced batch before it assigns offsets, and what it changes in the batch.
+"""Checks of a produced batch before a leader assigns offsets, and the changes that the leader makes to the batch.
 
 This is for batches of message format v2 that are stored as v2; `legacy` handles the other formats. The order of the
 checks is Apache Kafka's: that there is exactly one batch; its size; its CRC and records (by the compiled kernel); that
@@ -201,7 +201,10 @@ def _to_codec(
 
 
 def recompress(records: memoryview, header: BatchHeader, target: Codec, level: int | None = None) -> memoryview:
-    """The same records, byte for byte, in a new batch under another codec; of the header only what must change."""
+    """Recompress a batch; keep its records byte for byte.
+
+    The header is kept too, except the fields that depend on the codec.
+    """
     section, start, end = records_section(records, 0, header, DEFAULT_MAX_SIZE)
     body = compress(target, memoryview(section)[start:end], level)
     attributes = header.attributes & ~CODEC_MASK | target

@@ -22,7 +22,7 @@ class CleanerConfig:
     enabled: bool = True
 
     def fault(self) -> str | None:
-        """Return why these settings cannot be used together, or None."""
+        """Return why these settings contradict each other, or None."""
         if self.enabled and self.dedupe_buffer_size // max(self.threads, 1) <= MIN_MAP_BYTES:
             return "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
         return None

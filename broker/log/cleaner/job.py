@@ -1,4 +1,4 @@
-"""What a worker needs to know about a log to clean it, taken at one moment on the event loop's thread."""
+"""The facts that a worker needs to clean a log, collected at one moment on the event loop's thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class LastRecord(NamedTuple):
-    """Hold what the log remembers of a producer: the batch with its last sequence number, or else its epoch."""
+    """Hold the last record of a producer: the batch with its last sequence number, or else its epoch."""
 
     last_offset: int | None
     epoch: int

@@ -42,7 +42,7 @@ class LogCheckpoints:
     def write_log_start_offsets(self) -> bool:
         """Write the log start offsets of the logs that begin within their first segment.
 
-        Also of the logs whose removed segments a power failure may bring back, because nothing has forced the removal
+        Logs whose removed segments a power failure may bring back are included, because nothing has forced the removal
         to the device yet.
         """
 

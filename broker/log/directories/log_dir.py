@@ -33,7 +33,7 @@ WITHOUT = {
     names.HIGH_WATERMARK_CHECKPOINT: "It is written anew",
     names.CLEANER_CHECKPOINT: "Compacted logs are compacted again from their beginning",
 }
-"""What it means that a checkpoint file is damaged, by file name."""
+"""Consequences of a damaged checkpoint file, by name."""
 
 WITHOUT_A_ROW = {
     names.RECOVERY_POINT_CHECKPOINT: "A log that has no row is checked from its beginning",
@@ -41,7 +41,7 @@ WITHOUT_A_ROW = {
     names.HIGH_WATERMARK_CHECKPOINT: "Rows that are missing are written anew",
     names.CLEANER_CHECKPOINT: "A compacted log that has no row is compacted again from its beginning",
 }
-"""What it means that rows of a checkpoint file are damaged, by file name."""
+"""Consequences of damaged rows of a checkpoint file, by name."""
 
 SHOWN = 3
 """How many damaged rows of a checkpoint file are logged one by one."""
@@ -209,7 +209,7 @@ class LogDir:
             return {}
         if problems:
             logger.warning(
-                "Using only the %d rows of the checkpoint file %s that read. Wrong with it: %s. %s",
+                "Using only the %d valid rows of the checkpoint file %s: %s. %s",
                 len(offsets), path, "; ".join(problems[:SHOWN]), WITHOUT_A_ROW[name],
             )  # fmt: skip
         return offsets
@@ -221,9 +221,9 @@ class LogDir:
             if told := unfit - self._told:
                 self._told |= told
                 logger.warning(
-                    "Leaving the topics %s out of the checkpoints of %s: their names cannot stand in a row. Their logs "
-                    "are checked from their beginning at each start, and records that clients deleted from them come "
-                    "back then. Copy what is wanted of them into other topics and delete them",
+                    "Leaving the topics %s out of the checkpoints of %s: their names cannot be written in a row. Their "
+                    "logs are checked from their beginning at each start, and records that clients deleted from them "
+                    "come back then. Copy the records that you need into other topics, and delete these topics",
                     ", ".join(map(repr, sorted(told))), self.path,
                 )  # fmt: skip
         checkpoints.write_offsets(str(self.path / name), offsets, self._ops)

@@ -63,7 +63,7 @@ class OpenFiles:
         self._segment_files: set[int] = set()
 
     def __len__(self) -> int:
-        """Number of holders that may have a file open."""
+        """Return the number of holders that may have a file open."""
         return len(self._entries)
 
     def admit(self, holder: Holder) -> None:

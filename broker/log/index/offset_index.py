@@ -98,8 +98,9 @@ class OffsetIndex(IndexFile):
 
 
 def _floor(entries: bytearray, size: int, target: int) -> int:
-    """Return the byte position of the last entry in ``entries[:size]`` with a relative offset up to ``target``, or a
-    negative number.
+    """Return the byte position of the last entry in ``entries[:size]`` with a relative offset up to ``target``.
+
+    Return a negative number if there is none.
     """
     low, high = 0, size // 8
     unpack = RELATIVE_OFFSET.unpack_from

@@ -162,7 +162,7 @@ class ProducerStateManager:
             self.ongoing[first_offset] = producer_id
 
     def note_epoch(self, producer_id: int, epoch: int, timestamp: int) -> None:
-        """Take over the epoch of a producer of which nothing else is left in the log."""
+        """Take over a producer's epoch when nothing else of the producer is left in the log."""
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry()
@@ -231,7 +231,7 @@ class ProducerStateManager:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def on_log_start_offset(self, offset: int) -> None:
-        """Note that the records before ``offset`` are gone."""
+        """Remember that the records before ``offset`` are gone."""
         self.on_high_watermark(offset)
         self.end_offset = max(self.end_offset, offset)
 
@@ -310,7 +310,7 @@ class ProducerStateManager:
                 rows = read(self._path(offset))
             except (CorruptSnapshotError, FileNotFoundError) as error:
                 logger.warning(
-                    "Removing the producer snapshot %s: %s. The producers are learnt from an older one and the log",
+                    "Removing the producer snapshot %s: %s. Rebuilding the producers from an older one and the log",
                     self._path(offset), error,
                 )  # fmt: skip
                 self.remove_snapshot(offset)

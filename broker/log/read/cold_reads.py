@@ -1,4 +1,4 @@
-"""What a worker must read from the disk before the event loop can search a segment without waiting for it.
+"""Reads that a worker must do before the event loop can search a segment without waiting for the disk.
 
 Each function returns one step without waiting for the disk: first an index file, then the part of the log to which the
 index leads. Let a worker do the step, and call the function again until it returns None.

@@ -38,8 +38,8 @@ def replay(segments: list[Segment], producers: ProducerStateManager, end: int, *
             if strict:
                 raise
             logger.warning(
-                "%s is damaged where the state of producers was to be learnt: %s. Producers that wrote there and "
-                "nowhere after may append a batch twice if they try again", segment.path(names.LOG), error,
+                "%s is damaged, so the producer state of its records is lost: %s. Producers that wrote there and "
+                "nowhere later may append a batch twice when they retry", segment.path(names.LOG), error,
             )  # fmt: skip
     producers.end_offset = max(end, start)
 

@@ -158,7 +158,7 @@ def _record_line(header: BatchHeader, record: Record, more: str, contents: bool,
 
 
 def _more(header: BatchHeader, batch: bytes, records: list[Record]) -> Iterator[str]:
-    """Return the text about a record's fields that not every format has."""
+    """Return text about a record's fields that some formats lack."""
     if header.magic < MAGIC:
         entries: list[tuple[int, BatchHeader]] = [(0, header)]
         data: Any = batch

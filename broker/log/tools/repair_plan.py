@@ -143,9 +143,11 @@ def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
         offset = names.offset_of(name)
         if name.endswith(names.SNAPSHOT) and offset is not None:
             if name in report.wrong_snapshots:
-                plan.actions.append(MoveAway(os.path.join(partition.path, name), "it is not what the log says"))
+                plan.actions.append(MoveAway(os.path.join(partition.path, name), "it contradicts the log"))
             elif changed is not None and offset > changed and (offset in kept or offset > plan.end):
-                plan.actions.append(MoveAway(os.path.join(partition.path, name), "it is of a log before the repair"))
+                plan.actions.append(
+                    MoveAway(os.path.join(partition.path, name), "it describes the log before the repair")
+                )
     if report.wrong_epochs or (changed is not None and names.LEADER_EPOCH_CHECKPOINT in partition.files):
         path = os.path.join(partition.path, names.LEADER_EPOCH_CHECKPOINT)
         plan.actions.append(RewriteEpochs(path, _epochs(segments, plan.end)))

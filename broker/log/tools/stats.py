@@ -157,7 +157,7 @@ def segment_stats(
     count_keys: bool = False,
     progress: Callable[[int], None] = lambda size: None,
 ) -> Stats:
-    """Count what is in one segment; `deep` reads every record, `count_keys` counts the records of each key.
+    """Count the content of one segment; `deep` reads every record, `count_keys` counts the records of each key.
 
     Counting ends at the first bytes that are no batch, and notes them.
 

@@ -1,6 +1,6 @@
-"""Reading the last records of a partition's log from its files, and those that a broker appends meanwhile.
+"""Read the last records of a partition's log from its files, and those that a broker appends meanwhile.
 
-New segments are followed. A batch that is not completely written yet is waited for.
+New segments are followed. If a batch is not completely written yet, the reader waits for it.
 """
 
 from __future__ import annotations

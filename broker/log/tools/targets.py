@@ -1,4 +1,4 @@
-"""What a path on the command line means: a file of a log, a partition's directory, or a tree with log directories."""
+"""Find the logs at a path of the command line: a file, a partition's directory, or a tree with log directories."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class PartitionDir:
 
 @dataclass
 class Targets:
-    """Hold what was found; each list is in the order of the names."""
+    """Hold the logs that were found; each list is in the order of the names."""
 
     log_dirs: list[str] = field(default_factory=list)
     partitions: list[PartitionDir] = field(default_factory=list)

@@ -44,7 +44,7 @@ class Report:
 
 
 def total_bytes(found: Targets) -> int:
-    """Bytes of the ``.log`` files, which a check reads."""
+    """Return the size of the ``.log`` files, which a check reads."""
     total = 0
     for partition in found.partitions:
         for base in partition.bases:

@@ -18,9 +18,9 @@ Key = tuple[str, int]
 def check_directory(
     path: str, reports: Mapping[Key, PartitionReport], *, live: bool | None = None
 ) -> Iterator[Finding]:
-    """Return what is wrong with the files of the log directory; ``reports`` are those of its partitions.
+    """Return the problems of the files in the log directory; ``reports`` are those of its partitions.
 
-    ``live`` says whether a broker may be writing there; by default the directory's lock tells.
+    ``live`` says whether a broker may be writing there; by default the directory's lock decides.
     """
     live = is_in_use(path) if live is None else live
     if live:
@@ -31,7 +31,7 @@ def check_directory(
         file = os.path.join(path, name)
         if os.path.exists(file) and not os.path.getsize(file):
             # Apache Kafka makes these files before it has anything to write.
-            yield Finding(file, "the file is empty: nothing was noted yet", level=Level.NOTE)
+            yield Finding(file, "the file is empty: nothing was written yet", level=Level.NOTE)
             continue
         try:
             rows = read_offsets(file)

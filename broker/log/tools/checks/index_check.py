@@ -92,7 +92,7 @@ class OffsetIndexCheck(_IndexCheck):
         self._matched |= inside & (positions[at] == self.values) & (last_offsets[at] == self.offsets)
 
     def findings(self, report: Any) -> Iterator[Finding]:
-        """What is wrong, once every batch was taken."""
+        """Yield the findings after all batches were read."""
         yield from self._absent(report, "offset index")
         backwards = np.flatnonzero((np.diff(self.offsets) <= 0) | (np.diff(self.values) <= 0)) + 1
         for row in backwards[:SHOWN].tolist():
@@ -125,7 +125,7 @@ class TimeIndexCheck(_IndexCheck):
         self._matched |= inside & (max_timestamps[at] == self.values) & (largest[at] == self.values)
 
     def findings(self, report: Any) -> Iterator[Finding]:
-        """What is wrong, once every batch was taken."""
+        """Yield the findings after all batches were read."""
         yield from self._absent(report, "time index")
         backwards = np.flatnonzero((np.diff(self.values) <= 0) | (np.diff(self.offsets) < 0)) + 1
         for row in backwards[:SHOWN].tolist():

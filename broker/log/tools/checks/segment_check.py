@@ -63,7 +63,7 @@ class Transactional(NamedTuple):
 
 @dataclass
 class SegmentReport:
-    """Hold what the checks of the whole partition need to know of a segment."""
+    """Hold the properties of a segment that the checks of the whole partition need."""
 
     base: int
     size: int
@@ -267,7 +267,7 @@ class _Reader:
 
 
 def _take(report: SegmentReport, view: memoryview, position: int, table: Any) -> None:
-    """Note what the checks of the partition need of valid batches; `position` is that of the view."""
+    """Collect the properties of valid batches that the partition's checks need; `position` is that of the view."""
     if not len(table):
         return
     report.batches += len(table)
