@@ -1,8 +1,8 @@
-"""Where coordinators store their state: appends to, and reads of, an internal topic's partitions led by this broker.
+"""Logs of coordinators: append to, and read, an internal topic's partitions that this broker leads.
 
-A write is one record batch, appended at once and so in the order of the calls; it counts once it is replicated: the
-high watermark has passed it, and, where ``flush.messages`` asks for it, it is on the device. A read goes over a whole
-partition, in pieces that a worker decodes; a log may be compacted, its batches compressed, and Apache Kafka may have
+A write is one record batch, appended at once and so in the order of the calls. It counts once it is replicated: the
+high watermark has passed it and, if ``flush.messages`` requires it, it is on the device. A read covers a whole
+partition, in pieces that a worker decodes. A log may be compacted, its batches compressed, and Apache Kafka may have
 written them.
 """
 
@@ -50,13 +50,13 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_MS = 5_000
 """How long an append waits for the high watermark unless its caller says, as ``offsets.commit.timeout.ms``."""
 LOADS_AT_ONCE = 4
-"""Partitions of a topic that a coordinator reads at the same time."""
+"""The most partitions of a topic that a coordinator reads at the same time."""
 RETRY_LOAD_MS = 10_000
-"""A coordinator tries again to load a partition after this time at the earliest, in ms."""
+"""The least time in ms before a coordinator tries again to load a partition."""
 MOST_COMPRESSED = 16 << 20
-"""Bytes of a batch that is compressed, before it is."""
+"""The most bytes of a batch, before compression, that is compressed."""
 READ_IN_STEPS = 8
-"""A worker reads missing pages in so many times; then the read goes ahead even if some are missing again."""
+"""The number of times that a worker reads missing pages; then the read goes on even if some are missing again."""
 
 _UNAVAILABLE = (UnknownTopicOrPartitionError, NotEnoughReplicasError, NotEnoughReplicasAfterAppendError)
 _MOVED = (NotLeaderOrFollowerError, KafkaStorageError)
@@ -73,8 +73,8 @@ class StateBatch(NamedTuple):
     """A record batch that was read.
 
     Attributes:
-        marker: COMMIT or ABORT where the batch ends ``producer_id``'s transaction; such a batch has no ``records``.
-        records: with absolute offsets; fewer than were written, and maybe none, once the log was compacted.
+        marker: COMMIT or ABORT if the batch ends ``producer_id``'s transaction; such a batch has no ``records``.
+        records: with absolute offsets; compaction may have removed some or all of them.
     """
 
     base_offset: int
@@ -89,8 +89,8 @@ class StateBatch(NamedTuple):
 def as_coordinator_error(error: Exception) -> Exception:
     """Return the error of a coordinator whose state could not be stored (Kafka's ``GroupMetadataManager``).
 
-    The partition is not to be had now: COORDINATOR_NOT_AVAILABLE. It is led elsewhere, or its disk failed:
-    NOT_COORDINATOR. Any other error is itself: the record is too large, the producer is fenced, time is up.
+    COORDINATOR_NOT_AVAILABLE: the partition cannot be used now. NOT_COORDINATOR: another broker leads it, or its disk
+    failed. Other errors are returned unchanged: the record is too large, the producer is fenced, the time is over.
     """
     if isinstance(error, _UNAVAILABLE):
         return CoordinatorNotAvailableError()
@@ -101,7 +101,7 @@ class StateLog:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        settings: the topic's, asked for when it is made.
+        settings: returns the settings with which the topic is created.
         now_ms: milliseconds since the epoch, the timestamps of records.
     """
 
@@ -132,10 +132,10 @@ class StateLog:
 
     @property
     def partitions(self) -> int | None:
-        """Partitions of the topic, or None while there is none.
+        """Number of partitions of the topic, or None if it does not exist.
 
-        As many as it had when it was first asked for: a topic that grows would have its keys elsewhere, without their
-        state. As in Kafka, that takes a restart.
+        The number is kept from the first call on: if the topic grows, keys would move to other partitions, without
+        their state. As in Kafka, a restart is needed then.
         """
         state = self.state
         if state is None:
@@ -157,7 +157,7 @@ class StateLog:
             self._making = asyncio.get_running_loop().create_task(self._make())
         making = self._making
         try:
-            # Shielded: the first to ask may go away while others wait for the same.
+            # Shielded: the first caller may be cancelled while others wait for the same creation.
             return await asyncio.shield(making)
         finally:
             if making.done() and self._making is making:
@@ -218,7 +218,7 @@ class StateLog:
                     await workers.run(work)
                 result = partition.log.read(offset, size)
                 if not result.slices:
-                    # The last batches were compacted away: offsets go on, and there is nothing to be read.
+                    # Compaction has removed the last batches: offsets go on, and nothing is left to read.
                     break
                 made, following = await workers.run(_decode, result.slices[0].read, offset, apply)
                 if self.leads(index) is not partition:
@@ -247,7 +247,7 @@ class StateLog:
         """Append one batch of at least one record to a partition, now.
 
         Args:
-            producer_id, producer_epoch, transactional: for what belongs to a transaction (TxnOffsetCommit).
+            producer_id, producer_epoch, transactional: for records of a transaction (TxnOffsetCommit).
 
         Raises:
             CoordinatorNotAvailableError, NotCoordinatorError: see `as_coordinator_error`.
@@ -259,7 +259,7 @@ class StateLog:
             codec = self._settings().codec
             kept = [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)]
             if codec == Codec.NONE and _size(kept) > self.most_bytes(index):
-                # 100 MB would be copied to find that out.
+                # Otherwise 100 MB would be copied to find that out.
                 raise MessageTooLargeError
             batch = encode_batch(
                 kept,
@@ -289,11 +289,11 @@ class StateLog:
             NotLeaderOrFollowerError, UnknownTopicOrPartitionError: the partition is not led here.
         """
         config = self._replicas.require(self._name, index).log.config
-        # A compressed batch is measured once it is compressed.
+        # The size of a compressed batch is known only once it is compressed.
         return config.max_message_bytes if self._settings().codec == Codec.NONE else MOST_COMPRESSED
 
     def acknowledged(self, written: Appended, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> asyncio.Future[int]:
-        """Return a future, which may be done already, of the last offset of what was written, once it is replicated.
+        """Return a future of the last offset of the written batch, done once that is replicated, maybe already.
 
         Its errors: NotCoordinatorError; CoordinatorNotAvailableError when too few replicas are in sync by then;
         RequestTimedOutError after ``timeout_ms``. After the last two the records are in the log all the same.
@@ -301,13 +301,15 @@ class StateLog:
         return acknowledgement(self._replicas.produce_purgatory, written, timeout_ms, as_coordinator_error)
 
     def when_replicated(self, written: Appended, then: Callable[[int], None]) -> None:
-        """Call ``then`` with the last offset of what was written once it is replicated, which may be now.
+        """Call ``then`` with the last offset of the written batch once it is replicated, which may be now.
 
-        However long that takes; never, if the partition is not led here any more by then, or its disk fails.
+        There is no timeout. It is never called if this broker stops leading the partition before that, or its disk
+        fails.
         """
 
         def done(code: ErrorCode) -> None:
-            # The high watermark has passed what too few replicas hold, too: every later read of the log finds it.
+            # The high watermark also passes batches with too few in-sync replicas: every later read of the log finds
+            # them.
             if code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
                 then(written.last_offset)
 
@@ -316,7 +318,7 @@ class StateLog:
     def append(
         self, index: int, records: Iterable[StateRecord], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> asyncio.Future[int]:
-        """`write` and `acknowledged`; what the former raises is the future's error."""
+        """Call `write` and `acknowledged`; an error of `write` becomes the future's error."""
         try:
             return self.acknowledged(self.write(index, records), timeout_ms)
         except Exception as error:
@@ -326,7 +328,7 @@ class StateLog:
 
 
 def read_batches(log: Log, piece_bytes: int) -> Iterator[list[StateBatch]]:
-    """Yield every batch of a log, in pieces. It blocks, and is for a log that nobody appends to yet.
+    """Yield every batch of a log, in pieces. It blocks, and is for a log to which nothing is appended yet.
 
     Raises:
         KafkaError, RecordsError, OSError: the log cannot be read.
@@ -350,7 +352,7 @@ def _size(records: Iterable[Record]) -> int:
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:
     """Apply the whole batches of a slice from offset ``first`` on; return the result and the offset after them.
 
-    On a worker.
+    Call it on a worker.
     """
     data = read()
     batches = []

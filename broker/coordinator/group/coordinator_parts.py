@@ -1,4 +1,4 @@
-"""What the groups of all partitions share: counters, settings, clocks, and how groups are loaded."""
+"""Objects that the groups of all partitions share: counters, settings, clocks, and loaders of groups."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class GroupCounters:
 
 @dataclass(frozen=True, slots=True)
 class GroupKind:
-    """How groups of a kind other than the classic one are loaded.
+    """How to load groups of a kind other than the classic one.
 
     Attributes:
         types: the types of its records in ``__consumer_offsets``.
-        value: the class of what ``read`` keeps of a group in `Replay.others`.
+        value: the class of the objects that ``read`` stores in `Replay.others`.
         read: reads such a record while a partition is loaded.
-        load: makes a membership of what ``read`` kept.
+        load: makes a membership of such an object.
     """
 
     types: frozenset[int]
@@ -81,11 +81,11 @@ class GroupKind:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """What the groups of all partitions share.
+    """Objects that the groups of all partitions share.
 
     Attributes:
         settings: returns the settings of classic groups.
-        new_member_id: returns an id that no member has, which begins with the text given.
+        new_member_id: returns an unused member id that begins with the given text.
         commit_timeout_ms: returns how long a commit waits for replication.
         kinds: the kinds of groups other than the classic one.
     """
@@ -104,6 +104,6 @@ class CoordinatorParts:
         return {number: kind.read for kind in self.kinds for number in kind.types}
 
     def load_membership(self, group_id: str, loaded: object, now: Moment) -> Membership:
-        """Return the membership of a group of another kind, of which its reader kept ``loaded``."""
+        """Return the membership of a group of another kind, for which its reader stored ``loaded``."""
         load = next(kind.load for kind in self.kinds if isinstance(loaded, kind.value))
         return load(group_id, loaded, now)

@@ -1,9 +1,9 @@
-"""What the coordinator asks of a group, whichever protocol its members speak.
+"""The interface of a group to the coordinator, for either protocol.
 
 A partition of ``__consumer_offsets`` holds groups of either kind: classic ones (`classic.classic_group`) and those of
-the consumer protocol (`kip848.consumer_membership`). The committed offsets of a group are beside it
+the consumer protocol (`kip848.consumer_membership`). The committed offsets of a group are separate
 (`offsets.GroupOffsets`) and the same for both. A kind of group is a class with these methods; a
-`coordinator_parts.GroupKind` says how it is loaded.
+`coordinator_parts.GroupKind` says how to load it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Moment(NamedTuple):
     """A moment on two clocks, both in ms.
 
     Attributes:
-        ms: of a clock that never jumps: deadlines are kept in it.
-        wall_ms: since the epoch: timestamps of records.
+        ms: of a monotonic clock, for deadlines.
+        wall_ms: since the epoch, for timestamps of records.
     """
 
     ms: int
@@ -30,7 +30,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a request. ``token`` is the request that waits: in a broker, a future of the service."""
+    """The result of a request. ``token`` is the waiting request: in a broker, a future of the service."""
 
     token: Any
     result: Any
@@ -40,9 +40,9 @@ class Answer:
 class Store:
     """Records to be stored in one batch. ``done`` is called with the error, or None, once they are replicated.
 
-    An error other than REQUEST_TIMED_OUT comes before anything else happens, and nothing of the batch is in the log
-    then; after REQUEST_TIMED_OUT all of it is. When records are lost after they were appended, ``done`` is not called:
-    the groups of the partition are unloaded.
+    An error other than REQUEST_TIMED_OUT comes before anything else happens, and then the log has nothing of the batch.
+    After REQUEST_TIMED_OUT it has all of it. If records are lost after they were appended, ``done`` is not called: the
+    groups of the partition are unloaded.
     """
 
     records: list[StateRecord]
@@ -66,10 +66,10 @@ class CommitRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """From when on the retention of a group's offsets counts.
+    """The time from which the retention of a group's offsets counts.
 
     Attributes:
-        since: ms since the epoch for all of them, or None: each from when it was committed.
+        since: ms since the epoch for all of them, or None: for each the time of its commit.
         kept: topics whose offsets do not expire now.
     """
 
@@ -101,7 +101,7 @@ class Membership(Protocol):
     """See the module. Errors are Kafka's, typed.
 
     Attributes:
-        out: what is to be done, in order. `PartitionGroups.settle` does it after each call, and empties the list.
+        out: effects in order. `PartitionGroups.settle` carries them out after each call, and empties the list.
     """
 
     out: list[Answer | Store]
@@ -112,11 +112,11 @@ class Membership(Protocol):
 
     @property
     def state_name(self) -> str:
-        """As ListGroups names it, such as ``Stable``."""
+        """The name of the state in ListGroups, such as ``Stable``."""
 
     @property
     def protocol_type(self) -> str | None:
-        """The protocol type that its members use or last used; None where it never had a member."""
+        """The protocol type that its members use or last used; None if it never had a member."""
 
     @property
     def is_empty(self) -> bool:
@@ -130,14 +130,14 @@ class Membership(Protocol):
         """Do what is due by now, such as ending sessions."""
 
     def check_commit(self, request: CommitRequest, now: Moment) -> None:
-        """Let a member (or, of an empty group, anybody) commit; counts as a sign of life.
+        """Check that a member (or, if the group is empty, any client) may commit; this renews the member's session.
 
         Raises:
             KafkaError: it may not.
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Let a member fetch offsets; classic groups do not ask who it is.
+        """Check that a member may fetch offsets; classic groups do not check who it is.
 
         Raises:
             KafkaError: it may not.
@@ -147,20 +147,20 @@ class Membership(Protocol):
         """Raise NonEmptyGroupError if the group has members."""
 
     def is_subscribed(self, topic: str) -> bool:
-        """Return whether its members read the topic, as far as the coordinator knows.
+        """Return whether its members consume the topic, as far as the coordinator knows.
 
         Raises:
-            NonEmptyGroupError: it has members of a protocol that the coordinator does not understand.
+            NonEmptyGroupError: it has members of a protocol that the coordinator does not know.
         """
 
     def retention(self) -> Retention | None:
-        """From when on its offsets expire, or None where they do not now."""
+        """Return from when on its offsets expire, or None if they do not expire now."""
 
     def tombstones(self, group_id: str) -> list[StateRecord]:
         """Return the tombstones of the group, without those of its offsets."""
 
     def summary(self) -> GroupSummary | None:
-        """For DescribeGroups, or None where that API does not show such groups."""
+        """Return the description for DescribeGroups, or None if that API does not describe such groups."""
 
     def unload(self) -> None:
         """Answer all waiting requests with NOT_COORDINATOR: the group moves to another broker."""

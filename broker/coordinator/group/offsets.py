@@ -1,13 +1,13 @@
-"""What a group has committed: offsets by partition, those being stored, and those that wait for a transaction.
+"""The committed offsets of a group: offsets by partition, commits being stored, and commits of open transactions.
 
-What is told here is what the log says, in its order: commits and markers as soon as they are appended. An offset holds
-once its record is replicated, one of a transaction once the marker is; until then it is pending, and who asks for
-stable offsets is told so (KIP-447). Replication may be told in any order, and after whoever committed has stopped to
-wait. As a transaction's offset may have been stored before a plain one and decided after it, each knows its place in
-the log: the later one holds, as it would after a compaction.
+The log's order decides: this module learns of commits and markers as soon as they are appended. An offset is committed
+once its record is replicated; an offset of a transaction once the marker is replicated. Until then it is pending, and
+OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT (KIP-447). Replication may be reported in any order, and
+after the request has timed out. A transaction's offset may have been stored before a plain one and decided after it, so
+each offset knows its position in the log: the later one wins, as it would after a compaction.
 
-Offsets expire ``offsets.retention.minutes`` after their group became empty; those of a group that never had a member,
-or of topics that its members no longer read, after they were committed (KIP-211).
+Offsets expire ``offsets.retention.minutes`` after their group became empty. Offsets of a group that never had a member,
+or of topics that its members no longer consume, expire that long after they were committed (KIP-211).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Committed:
     """One committed offset.
 
     Attributes:
-        leader_epoch: of the last record read, -1 where it is not known.
+        leader_epoch: of the last record read, -1 if unknown.
         timestamp: when it was committed, ms since the epoch.
-        expires: when it expires, ms since the epoch, where the client named a retention (OffsetCommit 2 to 4), else -1.
+        expires: when it expires, ms since the epoch, if the client named a retention (OffsetCommit 2 to 4), else -1.
         stored_at: offset of its record in the log.
     """
 
@@ -58,7 +58,7 @@ class Committed:
 
     @classmethod
     def of(cls, value: records.OffsetCommitValue, stored_at: int) -> Committed:
-        """Return the offset that a record holds, which was read at ``stored_at``."""
+        """Return the offset of a record, which was read at ``stored_at``."""
         return cls(
             value.offset,
             value.leader_epoch,
@@ -76,8 +76,8 @@ class GroupOffsets:
     """See the module.
 
     Attributes:
-        committed: what holds.
-        transactions: by producer id what waits for its transaction.
+        committed: the committed offsets.
+        transactions: by producer id, the offsets that wait for the transaction's marker.
     """
 
     __slots__ = ("_pending", "committed", "transactions")
@@ -86,7 +86,7 @@ class GroupOffsets:
         self.committed: Offsets = {}
         self.transactions: dict[int, Offsets] = {}
         self._pending: dict[TopicPartition, dict[int, Committed | None]] = {}
-        """Offsets to commit once the log is replicated up to a log offset, by that; None keeps the present."""
+        """Offsets to commit once a log offset is replicated, by that log offset; None keeps the committed one."""
 
     def __len__(self) -> int:
         return len(self.committed)
@@ -97,38 +97,38 @@ class GroupOffsets:
         return not (self.committed or self._pending or self.transactions)
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Return whether a commit of the partition is under way."""
+        """Return whether the partition has a pending commit."""
         return partition in self._pending or any(partition in offsets for offsets in self.transactions.values())
 
     def unstable(self) -> set[TopicPartition]:
-        """Return the partitions of which a commit is under way."""
+        """Return the partitions that have a pending commit."""
         return set(self._pending).union(*self.transactions.values())
 
     def knows(self, partition: TopicPartition) -> bool:
-        """Return whether the partition has a committed offset or a commit under way."""
+        """Return whether the partition has a committed offset or a pending commit."""
         return partition in self.committed or self.is_unstable(partition)
 
     # -- what was appended
 
     def appended(self, offsets: Mapping[TopicPartition, Committed], last_offset: int) -> None:
-        """Plain commits are in the log, up to ``last_offset``: they hold as soon as it is replicated."""
+        """Take over plain commits that are in the log up to ``last_offset``; they hold as soon as it is replicated."""
         for partition, offset in offsets.items():
             self._pending.setdefault(partition, {})[last_offset] = offset
 
     def appended_transactional(self, producer_id: int, offsets: Mapping[TopicPartition, Committed]) -> None:
-        """Note offsets that a transaction has appended; they wait for its marker."""
+        """Take over offsets that a transaction has appended; they wait for its marker."""
         self.transactions.setdefault(producer_id, {}).update(offsets)
 
     def decided(self, producer_id: int, committed: bool, marked_at: int) -> None:
-        """Note a transaction's marker: its offsets are committed, or dropped, as soon as the marker is replicated.
+        """Take over a transaction's marker: its offsets are committed or dropped once the marker is replicated.
 
-        It is so when they are: they precede it.
+        The offsets are replicated by then, because they precede the marker.
         """
         for partition, offset in self.transactions.pop(producer_id, {}).items():
             self._pending.setdefault(partition, {})[marked_at] = offset if committed else None
 
     def replicated(self, last_offset: int) -> None:
-        """Commit the offsets that were appended, or decided by a marker, at ``last_offset``: that is replicated now."""
+        """Commit the offsets appended, or decided by a marker, at ``last_offset``, which is replicated now."""
         for partition, pending in list(self._pending.items()):
             if last_offset not in pending:
                 continue
@@ -142,11 +142,11 @@ class GroupOffsets:
     # -- removal
 
     def known(self) -> set[TopicPartition]:
-        """Return the partitions that have a committed offset or a commit under way."""
+        """Return the partitions that have a committed offset or a pending commit."""
         return self.unstable().union(self.committed)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove offsets, also those under way; their tombstones are in the log already."""
+        """Remove offsets and pending commits, whose tombstones are in the log already."""
         for partition in partitions:
             self.committed.pop(partition, None)
             self._pending.pop(partition, None)
@@ -157,7 +157,7 @@ class GroupOffsets:
     def expired(
         self, retention: Retention, retention_ms: int, now_ms: int, among: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Those of some partitions whose offsets are to be forgotten now (``now_ms``: since the epoch)."""
+        """Return those of some partitions whose offsets have expired (``now_ms``: since the epoch)."""
         found = []
         for partition in among:
             offset = self.committed.get(partition)
@@ -175,8 +175,8 @@ class GroupOffsets:
 class OffsetsView:
     """A group's offsets as they are at one moment.
 
-    A view is live at first. A reader that is about to let others have their turn calls `freeze`, and what it reads
-    afterwards is as it was then.
+    A view is live at first. A reader calls `freeze` before it lets others have their turn, and its later reads show
+    that moment.
     """
 
     __slots__ = ("_committed", "_error", "_frozen", "_offsets", "_unstable")
@@ -187,9 +187,9 @@ class OffsetsView:
         """Make the view.
 
         Args:
-            offsets: the group's, or None where there is no such group.
-            require_stable: hide offsets that a commit under way may change, with UNSTABLE_OFFSET_COMMIT.
-            error: every partition has it, where it is not NONE.
+            offsets: the group's, or None if there is no such group.
+            require_stable: hide offsets that a pending commit may change, with UNSTABLE_OFFSET_COMMIT.
+            error: the error of every partition, unless it is NONE.
         """
         self._offsets = offsets if require_stable else None
         self._committed: Mapping[TopicPartition, Committed] = {} if offsets is None else offsets.committed
@@ -198,7 +198,7 @@ class OffsetsView:
         self._frozen = False
 
     def freeze(self) -> None:
-        """Take a copy of the committed offsets as of now; later changes of the group do not show in it."""
+        """Copy the committed offsets as they are now; later changes of the group do not show."""
         if not self._frozen:
             self._frozen = True
             self._committed = dict(self._committed)
@@ -207,11 +207,11 @@ class OffsetsView:
                 self._offsets = None
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions that the group has committed, in no order."""
+        """Return the partitions that have committed offsets, in no order."""
         return list(self._committed)
 
     def __getitem__(self, partition: TopicPartition) -> tuple[Committed | None, ErrorCode]:
-        """Return the committed offset of a partition, or None, and the error where it is not stable."""
+        """Return the committed offset of a partition, or None, and the error if it is not stable."""
         if self._error is not ErrorCode.NONE:
             return None, self._error
         is_unstable = partition in self._unstable if self._offsets is None else self._offsets.is_unstable(partition)
@@ -221,7 +221,7 @@ class OffsetsView:
 
 
 def placed(offsets: Mapping[TopicPartition, Committed], first: int) -> dict[TopicPartition, Committed]:
-    """Return the offsets with the log offsets of their records, the first of which is at ``first``."""
+    """Return the offsets with the log offsets of their records; the first record is at ``first``."""
     return {partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), first)}
 
 

@@ -1,6 +1,6 @@
-"""The groups of one partition of ``__consumer_offsets``: loaded from it, kept while it is led here, stored in it.
+"""The groups of one partition of ``__consumer_offsets``: loaded from it, kept while this broker leads it, stored in it.
 
-A group leaves what has to be done as data (`membership.Answer`, `membership.Store`). `PartitionGroups.settle` does it
+A group returns its effects as data (`membership.Answer`, `membership.Store`). `PartitionGroups.settle` carries them out
 after each call. Records are appended at once, so that their order in the log is the order of the changes. Requests are
 answered once the records are replicated.
 """
@@ -38,11 +38,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 GROUPS_AT_ONCE = 500
-"""So many groups are loaded or looked through before requests get their turn."""
+"""This many groups are loaded or examined before requests get their turn."""
 WAKE_AGAIN_S = 1.0
-"""A group is woken again after this time, in seconds, when an error kept it from doing what was due."""
+"""A group is woken again after this time, in seconds, if an error interrupted its timers."""
 MEMBER_EPOCH_VERSION = 9
-"""From this version on, OffsetCommit answers GROUP_ID_NOT_FOUND (consumer protocol), before it ILLEGAL_GENERATION."""
+"""From this version on, OffsetCommit answers GROUP_ID_NOT_FOUND (consumer protocol); before it ILLEGAL_GENERATION."""
 
 
 class PartitionGroups:
@@ -64,11 +64,11 @@ class PartitionGroups:
         self.failed_ms = 0
         self.groups: dict[str, Group] = {}
         self.deleting: set[str] = set()
-        """Groups that are being deleted; requests about them are refused until that is done."""
+        """Groups that are being deleted; requests about them are refused until then."""
         self.removal = Removal(self, parts)
         self._parts = parts
         self._producers: dict[int, set[str]] = {}
-        """Groups that a producer's transaction has committed offsets of."""
+        """Groups in which a producer's transaction has committed offsets."""
         self._markers: list[tuple[int, bool, Appended]] = []
         """Markers of transactions that ended while the groups were being loaded: producer id, committed, marker."""
 
@@ -77,7 +77,7 @@ class PartitionGroups:
         return self.partition is partition and self.leader_epoch == partition.leader_epoch
 
     def is_to_be_loaded_again(self, now_ms: int) -> bool:
-        """Return whether they could not be loaded, and the time for another attempt has come."""
+        """Return whether loading has failed, and the time for another attempt has come."""
         return self.state is LoadState.FAILED and now_ms - self.failed_ms >= RETRY_LOAD_MS
 
     def settings(self) -> ClassicSettings:
@@ -85,13 +85,13 @@ class PartitionGroups:
         return self._parts.settings()
 
     def new_member_id(self, start: str) -> str:
-        """Return an id that no member has, which begins with ``start``."""
+        """Return an unused member id that begins with ``start``."""
         return self._parts.new_member_id(start)
 
     # -- loading and unloading
 
     async def load(self) -> None:
-        """Read the groups from the log; afterwards the state is ACTIVE, or FAILED where that was not possible."""
+        """Read the groups from the log; afterwards the state is ACTIVE, or FAILED."""
         parts = self._parts
         began = parts.now().ms
         replay = Replay(parts.readers())
@@ -159,7 +159,7 @@ class PartitionGroups:
                 await asyncio.sleep(0)
 
     def unload(self) -> None:
-        """Forget the groups, because the partition is no longer led here; waiting requests get NOT_COORDINATOR."""
+        """Forget the groups, since this broker no longer leads the partition; waiting requests get NOT_COORDINATOR."""
         self.state = LoadState.CLOSED
         groups, self.groups = self.groups, {}
         for group in groups.values():
@@ -171,7 +171,7 @@ class PartitionGroups:
     # -- groups
 
     def classic(self, group_id: str, *, create: bool) -> tuple[Group, ClassicGroup | ConsumerMembership] | None:
-        """Return the group that classic members join, or None where there is none and ``create`` is false.
+        """Return the group that classic members join, or None if it does not exist and ``create`` is false.
 
         With ``create``, an empty group of the consumer protocol becomes a classic one. A group of the consumer protocol
         that has members serves classic members as well (KIP-848, migration).
@@ -202,8 +202,8 @@ class PartitionGroups:
         self.settle(group)
 
     def settle(self, group: Group) -> None:
-        """Carry out what the group left in ``membership.out``, and set its timer. Call this after every change."""
-        # A failed store may put back the membership that was there before, with effects of its own.
+        """Carry out the effects in ``membership.out``, and set the group's timer. Call this after every change."""
+        # A failed store may restore the earlier membership, which has effects of its own.
         while group.membership.out:
             effect = group.membership.out.pop(0)
             if isinstance(effect, Answer):
@@ -245,7 +245,7 @@ class PartitionGroups:
             raise
 
     def _lost(self, error: BaseException) -> None:
-        """Read the groups anew, because appended records may be lost; after a time-out they may still be replicated."""
+        """Load the groups again, because appended records may be lost; after a timeout they may still be replicated."""
         if self.state is LoadState.ACTIVE and not isinstance(error, RequestTimedOutError):
             self.fail(f"are read anew, for what was appended may be lost: {error}")
 
@@ -278,7 +278,7 @@ class PartitionGroups:
             group.membership.wake(self._parts.now())
             self.settle(group)
         except Exception:
-            logger.exception("what was due in group %s failed; it is tried again", group.id)
+            logger.exception("timers of group %s failed; retrying", group.id)
             if group.timer is None and self.groups.get(group.id) is group:
                 group.timer = self._parts.loop.call_later(WAKE_AGAIN_S, self._wake, group)
 
@@ -296,7 +296,7 @@ class PartitionGroups:
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None = None,
     ) -> None:
-        """Store offsets of a group, in the transaction of ``producer`` (id, epoch) where one is given.
+        """Store offsets of a group, in the transaction of ``producer`` (id, epoch) if one is given.
 
         Args:
             records: the records of ``offsets``, in the same order.
@@ -327,7 +327,7 @@ class PartitionGroups:
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None,
     ) -> Appended:
-        """Append offsets and note them in the group, in the order of the log, whether or not a request still waits."""
+        """Append offsets and add them to the group, in the order of the log, whether or not a request still waits."""
         log = self._parts.log
         if producer is None:
             written = log.write(self.index, records)
@@ -358,10 +358,10 @@ class PartitionGroups:
     # -- forgetting groups
 
     async def in_turns(self) -> AsyncIterator[Group]:
-        """Yield the groups, letting requests have their turn in between; groups removed meanwhile are left out.
+        """Yield the groups, letting requests have their turn in between; skip groups that are removed meanwhile.
 
-        A group may have been removed and created again under the same id, and have committed offsets since. It is left
-        out as well, so that nothing is written about the new one that was meant for the old one.
+        A group may have been removed and created again under the same id, and have committed offsets since. It is
+        skipped as well, so that no record meant for the old group is written about the new one.
         """
         for number, group in enumerate(list(self.groups.values()), 1):
             if number % GROUPS_AT_ONCE == 0:
@@ -390,7 +390,7 @@ class PartitionGroups:
 
 
 def _release(group: Group) -> None:
-    """End a group's membership; requests that still wait, such as a member's that left, get NOT_COORDINATOR."""
+    """End a group's membership; waiting requests, such as those of members that left, get NOT_COORDINATOR."""
     group.membership.unload()
     for effect in group.membership.out:
         if isinstance(effect, Answer):

@@ -32,7 +32,7 @@ _VERSION = Packed(">h")
 
 
 class UnreadableRecordError(ValueError):
-    """A key or value of another type, or of a version that a later release wrote."""
+    """A key or value of an unknown type, or of a version that a later release wrote."""
 
 
 class OffsetCommitKey(Message, versions="0-1"):
@@ -74,7 +74,7 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
 
 
 class RecordKey(NamedTuple):
-    """A parsed key: ``topic`` and ``partition`` only of an offset; ``group`` is "" where the type is not known."""
+    """A parsed key. ``topic`` and ``partition`` are set for an offset only; ``group`` is "" if the type is unknown."""
 
     type: int
     group: str
@@ -86,7 +86,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """``message`` in ``version``, which precedes it."""
+    """Encode ``message`` in ``version``, which precedes it."""
     return _VERSION.pack(version) + encode_message(message, version)
 
 
@@ -94,7 +94,7 @@ def decode_versioned(kind: type[M], data: bytes) -> M:
     """Decode bytes that begin with their version.
 
     Raises:
-        UnreadableRecordError: the bytes are not ``kind`` in a version that is known.
+        UnreadableRecordError: the bytes are not ``kind`` in a known version.
     """
     version = version_of(data)
     try:
@@ -119,7 +119,7 @@ def parse_key(data: bytes | None) -> RecordKey:
     """Return the key of a record.
 
     Raises:
-        UnreadableRecordError: there is none, or it is not what its type says.
+        UnreadableRecordError: it is missing, or does not match its type.
     """
     if data is None:
         raise UnreadableRecordError("a record without a key")

@@ -1,7 +1,7 @@
-"""Delete the groups of one partition of ``__consumer_offsets`` and what they have committed, or let offsets expire.
+"""Delete the groups of one partition of ``__consumer_offsets`` and their committed offsets, or let offsets expire.
 
-Whatever is removed gets a tombstone in the log first. Large groups are removed in pieces, and other requests have their
-turn between two pieces.
+Each removal writes a tombstone to the log first. Large groups are removed in pieces, and other requests have their turn
+between two pieces.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TOMBSTONES_AT_ONCE = 1000
-"""Tombstones in one record batch; a group may need more than fit in one."""
+"""The most tombstones in one record batch; a group may need more batches."""
 
 
 class Removal:
@@ -49,7 +49,7 @@ class Removal:
         removed = list(group.offsets.known())
         self._parts.counters.offset_deletions += len(removed)
         written: list[Appended] = []
-        # Other requests have their turn meanwhile. None may join or commit, or only a part of it would be removed.
+        # Other requests have their turn meanwhile. No member may join or commit, or only a part of it would be removed.
         self._owner.deleting.add(group_id)
         try:
             async for some in self._pieces_of(group, removed):
@@ -98,7 +98,7 @@ class Removal:
         count = 0
         async for group in self._owner.in_turns():
             async for some in self._pieces_of(group, list(group.offsets.committed)):
-                # Asked for each piece: members may have joined, and offsets committed since have not expired.
+                # Check this for each piece: members may have joined, and offsets committed since have not expired.
                 retention = group.membership.retention()
                 expired: list[TopicPartition] = []
                 if retention is not None:
@@ -123,12 +123,12 @@ class Removal:
             yield partitions[first : first + TOMBSTONES_AT_ONCE]
 
     def _clear(self, group: Group, partitions: Sequence[TopicPartition]) -> bool:
-        """Delete offsets of a group, and the group when nothing else is left; return whether that could be stored."""
+        """Delete offsets of a group, and the group if nothing else is left; return whether that could be stored."""
         try:
             self._remove_offsets(group, partitions)
             self._drop_if_done(group)
         except Exception as error:
-            logger.warning("offsets of group %s could not be removed; it is tried again: %s", group.id, error)
+            logger.warning("offsets of group %s could not be removed; retrying later: %s", group.id, error)
             return False
         return True
 
@@ -152,6 +152,6 @@ class Removal:
 
 
 def tombstone_batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Split what is to be removed into batches of `TOMBSTONES_AT_ONCE`."""
+    """Split tombstones into batches of `TOMBSTONES_AT_ONCE`."""
     for first in range(0, len(items), TOMBSTONES_AT_ONCE):
         yield items[first : first + TOMBSTONES_AT_ONCE]

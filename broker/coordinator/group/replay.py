@@ -1,8 +1,8 @@
-"""The groups of a partition of ``__consumer_offsets``, made of its records.
+"""Rebuild the groups of a partition of ``__consumer_offsets`` from its records.
 
-Later records take the place of earlier ones with the same key. Offsets of a transaction wait for its marker, and those
-without one are handed over as pending. Types of records that have no reader are counted and left where they are: a
-newer release, or another kind of group that this one does not know, may have written them.
+Later records replace earlier ones with the same key. Offsets of a transaction wait for its marker; offsets of
+transactions that are still open are handed over as pending. Records of types without a reader are counted and left
+alone: a newer release, or another kind of group that this one does not know, may have written them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog.records.batch import Record
 from kafkalog.records.control import ControlRecordType
 
 Reader = Callable[["Replay", bytes, bytes | None], None]
-"""Reads a record of its types, given the key and the value (None: a tombstone), into `Replay.others`."""
+"""Reads a record of its types into `Replay.others`, given the key and the value (None for a tombstone)."""
 
 _OFFSET_PREFIXES = frozenset(kind.to_bytes(2, "big") for kind in records.OFFSET_COMMIT_TYPES)
 
@@ -26,17 +26,17 @@ class Replay:
     """See the module. Used on one thread at a time, which may be a worker's.
 
     Attributes:
-        classic: classic groups by id, as they were stored last.
-        offsets: what each group has committed, by id.
-        others: by group id what readers of other types made.
-        unknown: how many records there were of each type that nobody reads.
+        classic: classic groups by id, by their latest records.
+        offsets: the committed offsets of each group, by id.
+        others: by group id, the objects that readers of other types made.
+        unknown: the number of records of each type that has no reader.
     """
 
     def __init__(self, readers: Mapping[int, Reader] = MappingProxyType({})) -> None:
-        """Begin with nothing.
+        """Begin with an empty state.
 
         Args:
-            readers: of types of records that are not read here, by type.
+            readers: for types of records that this module does not read, by type.
         """
         self._readers = readers
         self.classic: dict[str, records.GroupMetadataValue] = {}
@@ -50,12 +50,12 @@ class Replay:
         """Apply records, in the order of the log.
 
         Raises:
-            UnreadableRecordError: a record is not what its key says.
+            UnreadableRecordError: a record does not match its key.
         """
         latest: dict[bytes, Record] = {}
         for batch in batches:
             if batch.marker is not None or batch.is_transactional:
-                # Their order with what is committed plainly matters.
+                # The order of transactional and plain commits matters.
                 self._apply_latest(latest)
             if batch.marker is not None:
                 self._complete(batch.producer_id, batch.marker is ControlRecordType.COMMIT)
@@ -69,7 +69,7 @@ class Replay:
                     latest.pop(key, None)
                     self._apply(record, None)
                 else:
-                    # The same few partitions are committed over and over: only the last one is worth parsing.
+                    # The same few partitions are committed over and over: only the last record is worth parsing.
                     latest[key] = record
         self._apply_latest(latest)
 
@@ -110,7 +110,7 @@ class Replay:
             if key.group in self.offsets:
                 self.offsets[key.group].committed.pop(partition, None)
             for pending in self._pending.values():
-                # A transaction that commits later does not bring back what was removed before.
+                # A transaction that commits later does not bring back offsets that were removed before.
                 pending.pop((key.group, partition), None)
 
     def _complete(self, producer_id: int, committed: bool) -> None:
@@ -122,7 +122,7 @@ class Replay:
                     offsets[partition] = offset
 
     def finish(self) -> None:
-        """End the replay at the log's end; transactions that are open now stay pending."""
+        """End the replay at the log's end; open transactions stay pending."""
         for producer_id, pending in self._pending.items():
             for (group, partition), offset in pending.items():
                 self._of(group).transactions.setdefault(producer_id, {})[partition] = offset

@@ -59,9 +59,9 @@ Admit = Callable[[Partition], None]
 """Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""
 
 OFFSETS_AT_ONCE = 500
-"""Offsets whose records are made before other requests get their turn."""
+"""Number of offsets whose records are made before other requests get their turn."""
 LEAVING_AT_ONCE = 500
-"""Members that leave before other requests get their turn."""
+"""Number of members that leave before other requests get their turn."""
 
 
 class GroupCoordinator:
@@ -158,7 +158,7 @@ class GroupCoordinator:
     # -- partitions
 
     def most_stored(self, group_id: str) -> int:
-        """Return how many bytes one change of a group may have in the group's log.
+        """Return how many bytes one change of a group may take in the group's log.
 
         Raises:
             KafkaError: see `partition_groups_for`.
@@ -190,12 +190,12 @@ class GroupCoordinator:
         if partition_groups.state is LoadState.LOADING:
             raise CoordinatorLoadInProgressError
         if group_id in partition_groups.deleting:
-            # As good as one that is being loaded: a moment later it can be asked.
+            # Treat it as being loaded: a retry a moment later will find it.
             raise CoordinatorLoadInProgressError
         return partition_groups
 
     def all_partition_groups(self) -> list[PartitionGroups]:
-        """Those that can be asked, or will be."""
+        """Return the groups of all partitions that are loaded or being loaded."""
         found = [self._current(index) for index in range(self.log.partitions or 0)]
         return [each for each in found if each is not None]
 
@@ -250,10 +250,10 @@ class GroupCoordinator:
             try:
                 await self.expire_offsets()
             except Exception:
-                logger.exception("expired offsets could not be removed; it is tried again")
+                logger.exception("expired offsets could not be removed; retrying later")
 
     async def expire_offsets(self) -> int:
-        """Forget offsets whose time is over (``offsets.retention.minutes``); how many."""
+        """Remove expired offsets (``offsets.retention.minutes``); return how many."""
         retention_ms = self.config["offsets.retention.minutes"] * 60_000
         count = 0
         for partition_groups in self.all_partition_groups():
@@ -264,7 +264,7 @@ class GroupCoordinator:
         return count
 
     def spawn(self, work: Awaitable[None]) -> None:
-        """Have it done beside the requests, until the coordinator stops."""
+        """Run a task beside the requests, until the coordinator stops."""
 
         async def run() -> None:
             await work
@@ -276,7 +276,7 @@ class GroupCoordinator:
     # -- members of classic groups
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """JoinGroup; the answer comes when the group has its next generation."""
+        """Handle JoinGroup; the answer comes when the group has its next generation."""
         low, high = self.config["group.min.session.timeout.ms"], self.config["group.max.session.timeout.ms"]
         partition_groups = self.partition_groups_for(group_id)
         if not low <= request.session_timeout_ms <= high:
@@ -291,11 +291,12 @@ class GroupCoordinator:
         return _result(await token)
 
     async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
-        """SyncGroup; the answer comes when the assignments are stored."""
+        """Handle SyncGroup; the answer comes when the assignments are stored."""
         try:
             partition_groups = self.partition_groups_for(group_id)
         except CoordinatorLoadInProgressError:
-            # The rebalance is lost with the coordinator: join anew. Old clients do not know the error here.
+            # The rebalance is lost with the coordinator, so the member must join again. Old clients do not know the
+            # error here.
             return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
         found = partition_groups.classic(group_id, create=False)
         if found is None:
@@ -310,7 +311,7 @@ class GroupCoordinator:
         return result
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat."""
+        """Handle Heartbeat."""
         try:
             partition_groups = self.partition_groups_for(group_id)
         except CoordinatorLoadInProgressError:
@@ -325,13 +326,14 @@ class GroupCoordinator:
         return error
 
     async def leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
-        """LeaveGroup of members; for each how it went.
+        """Handle LeaveGroup of members; return the error of each.
 
-        From a group of the consumer protocol they leave in one change, and the answer waits until it is stored. Where a
-        request names more than `LEAVING_AT_ONCE` members, so many of them leave before others have their turn.
+        From a group of the consumer protocol they leave in one change, and the answer waits until it is stored. If a
+        request names more than `LEAVING_AT_ONCE` members, they leave in portions, and others have their turn in
+        between.
 
         Raises:
-            KafkaError: the group cannot be asked, or the change could not be stored: none of them has left.
+            KafkaError: the group cannot be used, or the change could not be stored: none of them has left.
         """
         errors: list[ErrorCode] = []
         for first in range(0, max(len(members), 1), LEAVING_AT_ONCE):
@@ -372,7 +374,7 @@ class GroupCoordinator:
         producer: tuple[int, int] | None = None,
         admit: Admit | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """OffsetCommit and, with a ``producer`` (id, epoch), TxnOffsetCommit; the errors of partitions that have one.
+        """Handle OffsetCommit and, with a ``producer`` (id, epoch), TxnOffsetCommit; return the errors of partitions.
 
         Args:
             admit: checks that the producer's transaction covers the partition of ``__consumer_offsets``.
@@ -394,7 +396,7 @@ class GroupCoordinator:
                 errors[partition] = OffsetMetadataTooLargeError.code
             if number % OFFSETS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        # Nothing is awaited between what is checked now and the append: it is one batch, of a member that may commit.
+        # There is no await between this check and the append: the append is one batch, of a member that may commit.
         partition_groups = self.partition_groups_for(group_id, may_be_nameless=may_be_nameless)
         if admit is not None:
             admit(partition_groups.partition)
@@ -409,10 +411,10 @@ class GroupCoordinator:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> OffsetsView:
-        """OffsetFetch: the committed offsets of a group.
+        """Handle OffsetFetch: return the committed offsets of a group.
 
         Raises:
-            KafkaError: the group cannot be asked, or not by this member.
+            KafkaError: the group cannot be used, or not by this member.
         """
         group = self.partition_groups_for(group_id, may_be_nameless=True).groups.get(group_id)
         if group is None:
@@ -423,7 +425,7 @@ class GroupCoordinator:
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """OffsetDelete; the errors of partitions that have one.
+        """Handle OffsetDelete; return the errors of partitions that have one.
 
         Partitions are removed some at a time, and others have their turn in between.
 
@@ -439,10 +441,10 @@ class GroupCoordinator:
             group = partition_groups.groups.get(group_id)
             if group is None:
                 if first:
-                    # It was removed meanwhile, and with it all that it had committed.
+                    # The group was removed meanwhile, with all of its committed offsets.
                     break
                 raise GroupIdNotFoundError
-            # Asked each time: members may have come that read the topics.
+            # Check it each time: members that consume the topics may have joined.
             read = {topic for topic in {topic for topic, _ in some} if group.membership.is_subscribed(topic)}
             await partition_groups.removal.delete_offsets(group_id, [each for each in some if each[0] not in read])
             errors |= {partition: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC for partition in some if partition[0] in read}
@@ -451,7 +453,7 @@ class GroupCoordinator:
     def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
         """Handle a marker, which ends a producer's transaction, appended to a partition of ``__consumer_offsets``.
 
-        To be called by whoever wrote it, before anything else is appended.
+        The writer of the marker calls it, before anything else is appended.
         """
         partition_groups = self._partitions.get(written.partition.index)
         if partition_groups is not None:
@@ -460,13 +462,13 @@ class GroupCoordinator:
     # -- administration
 
     def groups(self) -> list[Group]:
-        """Return every group that is here; may be asked for on any thread."""
+        """Return every group of this coordinator. Any thread may call it."""
         return [group for each in list(self._partitions.values()) for group in list(each.groups.values())]
 
     def list_groups(self) -> tuple[ErrorCode, Iterable[ListedGroup]]:
-        """ListGroups: the groups that are here now, each as it is when it is taken.
+        """Handle ListGroups: return an error, and the loaded groups, each read when it is taken.
 
-        COORDINATOR_LOAD_IN_PROGRESS goes with the groups that are loaded.
+        While some partitions are being loaded, the error is COORDINATOR_LOAD_IN_PROGRESS.
         """
         if self._stopped:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -474,17 +476,17 @@ class GroupCoordinator:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, map(ListedGroup.of, self.groups())
 
     def describe(self, group_id: str) -> GroupSummary:
-        """DescribeGroups of one group; one that does not exist is Dead.
+        """Handle DescribeGroups of one group; a group that does not exist is Dead.
 
         Raises:
-            KafkaError: the group cannot be asked.
+            KafkaError: the group cannot be used.
         """
         group = self.partition_groups_for(group_id, may_be_nameless=True).groups.get(group_id)
         summary = None if group is None else group.membership.summary()
         return GroupSummary("Dead", "", "", []) if summary is None else summary
 
     async def delete_group(self, group_id: str) -> ErrorCode:
-        """DeleteGroups of one group; how it went."""
+        """Handle DeleteGroups of one group; return its error."""
         try:
             await self.partition_groups_for(group_id, may_be_nameless=True).removal.delete_group(group_id)
         except KafkaError as error:

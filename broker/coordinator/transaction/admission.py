@@ -1,8 +1,8 @@
-"""Whether a transactional append is covered by its transaction (KIP-890, part 1).
+"""Checks that a transaction covers a transactional append (KIP-890, part 1).
 
-A partition that has the producer's transaction open already takes the batch: the marker has not come yet. The first
-batch of a transaction in a partition is checked with the coordinator, which is in this process, in the same turn of
-the loop as the append: no marker can come in between.
+A partition accepts the batch if the producer's transaction is open there: the marker has not come yet. The first batch
+of a transaction in a partition is checked with the coordinator, which is in this process, in the same turn of the loop
+as the append: no marker can come in between.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Admission:
         self.failures = 0
 
     def check(self, transactional_id: str, producer: Producer, partition: Partition, *, abortable: bool) -> None:
-        """Let a transactional batch pass.
+        """Check a transactional batch.
 
         Args:
-            abortable: the client knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4); others are told
+            abortable: the client knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4); others get
                 INVALID_TXN_STATE.
 
         Raises:
             TransactionAbortableError, InvalidTxnStateError: the transaction does not cover the partition.
-            InvalidProducerIdMappingError, InvalidProducerEpochError: it is not this producer's.
+            InvalidProducerIdMappingError, InvalidProducerEpochError: it is another producer's.
             ConcurrentTransactionsError: it is being ended.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: that is not known now.
         """

@@ -1,7 +1,6 @@
-"""Carrying out a stored decision: a marker in every partition of the transaction, and then the Complete state.
+"""Carry out a stored decision: write a marker to every partition of the transaction, then store the Complete state.
 
-Whatever fails is tried again until it succeeds or the partition moves to another leader. A partition that was deleted
-needs no marker.
+Failures are retried until they succeed or the partition moves to another leader. A deleted partition needs no marker.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ logger = logging.getLogger(__name__)
 FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 5.0
 """The pause between attempts to write a marker or record, in seconds; it doubles each time."""
 MARKERS_AT_ONCE = 64
-"""Markers of a transaction that are appended before other requests get their turn."""
+"""The number of markers of a transaction that are appended before other requests get their turn."""
 
 
 class Completion:
@@ -39,7 +38,7 @@ class Completion:
 
     Attributes:
         under_way: transactions whose markers are being written.
-        unstored: those that have all of them, and whose Complete state could not be stored yet.
+        unstored: transactions with all markers written, whose Complete state could not be stored yet.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Completion:
 
     @property
     def missing_markers(self) -> int:
-        """Markers that are still to be written; may be asked for on any thread."""
+        """Number of markers that are still to be written. Any thread may read it."""
         return sum(len(machine.unmarked) for machine in list(self.under_way))
 
     async def run(
@@ -77,7 +76,7 @@ class Completion:
             ):
                 machine.stored(change)
         except TransactionCoordinatorFencedError as error:
-            # Whoever has the greater coordinator epoch finishes it.
+            # The coordinator with the greater epoch finishes it.
             logger.error("transactional id %s is left as it is: %s", machine.transactional_id, error)
         finally:
             self.under_way.discard(machine)
@@ -130,14 +129,14 @@ class Completion:
     ) -> bool:
         """Return whether a partition that refused the marker needs none: it has no open records of this transaction."""
         if isinstance(error, UnsupportedForMessageFormatError):
-            # It never took a record of a transaction.
+            # It never received a record of a transaction.
             return True
         topic, index = partition
         if isinstance(error, InvalidProducerEpochError):
-            # What was open was ended by the marker that raised the epoch.
+            # The marker that raised the epoch has ended any open transaction.
             logger.warning("transactional id %s: no marker in %s-%d: %s", machine.transactional_id, topic, index, error)
             return True
-        text = "transactional id %s: the marker in %s-%d is tried again: %r"
+        text = "transactional id %s: retrying the marker in %s-%d: %r"
         logger.log(level, text, machine.transactional_id, topic, index, error)
         return False
 

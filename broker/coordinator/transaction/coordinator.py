@@ -1,8 +1,8 @@
 """The transaction coordinator of this broker: partitions loaded from ``__transaction_state``, and their changes stored.
 
 A request computes a change (``machine``), stores it, and puts it in force. A stored decision is answered at once, and
-carried out behind the answer (``completion``). A partition is loaded as soon as it is led here, and what was decided
-in it before is carried on with. Its coordinator epoch is the partition's leader epoch.
+carried out after the answer (``completion``). A partition is loaded when this broker begins to lead it, and decided
+transactions are completed then. Its coordinator epoch is the partition's leader epoch.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TransactionCoordinator:
             try:
                 await work()
             except Exception:
-                logger.exception("work of the transaction coordinator failed; it is tried again")
+                logger.exception("work of the transaction coordinator failed; retrying")
 
     async def ensure(self) -> int:
         """Create ``__transaction_state`` if it does not exist; return its number of partitions.
@@ -195,7 +195,7 @@ class TransactionCoordinator:
         self.role_changed(index)
 
     def _has_failed(self, index: int, owner: Any) -> bool:
-        """Return whether loading has failed so lately that it is not tried again yet."""
+        """Return whether loading has failed so recently that it is not retried yet."""
         failed = self._failed.get(index)
         if failed is None:
             return False
@@ -221,7 +221,7 @@ class TransactionCoordinator:
                 async for _ in self._log.replay(transactions.index, transactions.replay):
                     # On a worker: nothing else uses these transactions before they are loaded.
                     pass
-            # Another registry may have given them, such as that of the Apache Kafka whose directory this was.
+            # Another registry may have allocated them, such as that of the Apache Kafka whose directory this was.
             await self._reserve(transactions.largest_producer_id)
         except Exception as error:
             self._failed[transactions.index] = transactions.owner, transactions.epoch, self._now_ms()
@@ -396,7 +396,7 @@ class TransactionCoordinator:
                 raise UnknownServerError from error
             raise
         if not self._is_current(transactions):
-            # What was stored is found by whoever loads it.
+            # The next leader finds the stored change when it loads the partition.
             raise NotCoordinatorError
         machine.stored(change)
 

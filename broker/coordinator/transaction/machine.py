@@ -5,12 +5,12 @@
     Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──markers──▶ CompleteCommit ──add──▶ Ongoing …
                       └──end, fence──▶ PrepareAbort ──markers──▶ CompleteAbort ──add──▶ Ongoing …
 
-InitProducerId leads from Empty and both Complete states to Empty with a greater epoch. It, and a time-out, abort a
-transaction that is Ongoing under a greater epoch, which is never given to anybody: the producer that had it is fenced.
+InitProducerId leads from Empty and both Complete states to Empty with a greater epoch. InitProducerId and a timeout
+abort an Ongoing transaction under a greater epoch, which no producer ever gets: so the old producer is fenced.
 
-A change is computed, stored by the caller, and in force only then: in between it is ``pending``, and who asks for
-another is told CONCURRENT_TRANSACTIONS. A decision, PrepareCommit or PrepareAbort, is final once it is stored: it is
-carried out by markers in all partitions, however often that is begun anew, before the Complete state is stored.
+A change is computed, then stored by the caller, and only then in force. Until then it is ``pending``, and other
+requests get CONCURRENT_TRANSACTIONS. A decision, PrepareCommit or PrepareAbort, is final once it is stored. Markers in
+all partitions carry it out, as often as that must be restarted, before the Complete state is stored.
 
 Nothing here does I/O or reads a clock. The reference is Kafka's ``TransactionMetadata`` and ``TransactionCoordinator``.
 """
@@ -35,7 +35,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 LARGEST_EPOCH = (1 << 15) - 1
 EXHAUSTED_EPOCH = LARGEST_EPOCH - 1
-"""The last epoch that a producer is given: one more is left, so that it can be fenced."""
+"""The last epoch that a producer gets. One more is left, to fence it with."""
 
 TopicPartition = tuple[str, int]
 
@@ -54,7 +54,7 @@ class TransactionState(IntEnum):
 
     @property
     def title(self) -> str:
-        """Such as PrepareCommit."""
+        """Kafka's name, such as PrepareCommit."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
     @property
@@ -64,7 +64,7 @@ class TransactionState(IntEnum):
 
     @property
     def may_expire(self) -> bool:
-        """Whether nothing is open, so that the transactional id may be forgotten."""
+        """Whether no transaction is open, so that the transactional id may be forgotten."""
         return self in _AT_REST
 
 
@@ -80,12 +80,12 @@ _BEFORE = {
     _COMPLETE_COMMIT: frozenset({_PREPARE_COMMIT}),
     _COMPLETE_ABORT: frozenset({_PREPARE_ABORT}),
 }
-"""From which states each may be reached."""
+"""The states from which each state may be reached."""
 STATES_BY_TITLE = {state.title: state for state in TransactionState}
 
 
 class Producer(NamedTuple):
-    """Who asks: the producer id and epoch that a transactional id was given."""
+    """The producer id and epoch of the client that sends a request."""
 
     id: int
     epoch: int
@@ -93,13 +93,14 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What is stored of a transactional id; times are milliseconds since the epoch.
+    """The stored state of a transactional id; times are milliseconds since the epoch.
 
     Attributes:
-        partitions: that the transaction may write to; while it is decided, that get a marker.
+        partitions: the partitions to which the transaction may write; after the decision, those that get a marker.
         started_ms: when the transaction began, or -1 before the first.
-        last_producer_id, last_producer_epoch: before they were raised for a producer that named them (KIP-360), so that
-            its second request gets the same answer; -1 where another took over. Not stored, as in Kafka 3.9.
+        last_producer_id, last_producer_epoch: the values before they were raised for a producer that named them
+            (KIP-360), so that its second request gets the same answer; -1 after another producer took over. Not
+            stored, as in Kafka 3.9.
     """
 
     producer_id: int
@@ -134,7 +135,7 @@ class TransactionMachine:
 
     @classmethod
     def new(cls, transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMachine:
-        """Of a transactional id that was never seen: Empty, without an epoch until one is stored."""
+        """Return the machine of a new transactional id: Empty, without an epoch until one is stored."""
         return cls(transactional_id, Transaction(producer_id, NO_PRODUCER_EPOCH, timeout_ms, _EMPTY, now_ms))
 
     @property
@@ -144,7 +145,7 @@ class TransactionMachine:
     # -- InitProducerId
 
     def needs_producer_id(self, expected: Producer | None) -> bool:
-        """Return whether `init` needs a fresh producer id, because the epochs of the present one are used up."""
+        """Return whether `init` needs a new producer id, because the epochs of the current one are used up."""
         current = self.current
         return (
             current.producer_epoch >= EXHAUSTED_EPOCH
@@ -158,11 +159,11 @@ class TransactionMachine:
         Args:
             timeout_ms: ``transaction.timeout.ms`` of the producer.
             expected: the producer id and epoch that the producer holds and wants raised (KIP-360), or None.
-            fresh_id: used where `needs_producer_id` says so.
+            fresh_id: used if `needs_producer_id` says so.
 
         Returns:
-            The change to store. PrepareAbort where a transaction is ongoing: it is aborted first, and the producer is
-            to be told CONCURRENT_TRANSACTIONS, upon which it asks again.
+            The change to store. It is PrepareAbort if a transaction is ongoing: that is aborted first, and the producer
+            gets CONCURRENT_TRANSACTIONS, after which it retries.
 
         Raises:
             ConcurrentTransactionsError: another change is under way.
@@ -189,8 +190,8 @@ class TransactionMachine:
                 )
             )  # fmt: skip
         if expected is not None and current.producer_epoch not in (NO_PRODUCER_EPOCH, expected.epoch):
-            # A second request for what the first has raised already. No other producer came in between: that would
-            # have forgotten the last epoch.
+            # The request repeats an earlier one, which has raised the epoch already. No other producer came in between:
+            # that would have cleared the last epoch.
             return self._begin(empty)
         last_epoch = NO_PRODUCER_EPOCH if expected is None else current.producer_epoch
         return self._begin(
@@ -203,7 +204,7 @@ class TransactionMachine:
     def _knows(self, expected: Producer) -> bool:
         current = self.current
         if current.producer_epoch == NO_PRODUCER_EPOCH:
-            # It was made just now, for a producer whose own state had expired.
+            # It was created just now, for a producer whose own state had expired.
             return True
         if expected.id == current.producer_id:
             return expected.epoch in (current.producer_epoch, current.last_producer_epoch)
@@ -214,9 +215,9 @@ class TransactionMachine:
         )
 
     def fence(self, now_ms: int) -> Transaction:
-        """Abort what is ongoing under a greater epoch, which nobody is given; the change to store.
+        """Abort an ongoing transaction under a greater epoch, which no producer gets; return the change to store.
 
-        The epoch is in force at once. When it cannot be stored, the next attempt takes the same.
+        The epoch is in force at once. If it cannot be stored, the next attempt takes the same.
         """
         current = self.current
         epoch = current.producer_epoch if self._failed_fence else current.producer_epoch + 1
@@ -235,7 +236,7 @@ class TransactionMachine:
     # -- in a transaction
 
     def add(self, producer: Producer, partitions: Iterable[TopicPartition], now_ms: int) -> Transaction | None:
-        """Add partitions, beginning a transaction if none is ongoing; the change to store, None if there is none.
+        """Add partitions, beginning a transaction if none is ongoing; return the change to store, or None.
 
         Raises:
             InvalidProducerIdMappingError: the producer id is not this transactional id's.
@@ -260,7 +261,7 @@ class TransactionMachine:
         )
 
     def end(self, producer: Producer, *, committed: bool, now_ms: int) -> Transaction | None:
-        """Decide the transaction; the change to store, None if it has ended so already.
+        """Decide the transaction; return the change to store, or None if it has ended that way already.
 
         Raises:
             InvalidProducerIdMappingError: the producer id is not this transactional id's.
@@ -287,9 +288,9 @@ class TransactionMachine:
         return self._begin(replace(current, state=state, partitions=frozenset(), updated_ms=now_ms))
 
     def verify(self, producer: Producer, partition: TopicPartition) -> None:
-        """Check that the producer's transaction covers a partition that it is about to write to (KIP-890).
+        """Check that the producer's transaction covers a partition to which it is about to write (KIP-890).
 
-        What is pending is not asked for: the partition's log decides what is appended before the marker.
+        A pending change is ignored: the partition's log decides what is appended before the marker.
 
         Raises:
             InvalidProducerIdMappingError: the producer id is not this transactional id's.
@@ -301,7 +302,7 @@ class TransactionMachine:
         if producer.id != current.producer_id:
             raise InvalidProducerIdMappingError
         if producer.epoch != current.producer_epoch:
-            # What producers know in this place; PRODUCER_FENCED elsewhere.
+            # Producers expect this error here; elsewhere it is PRODUCER_FENCED.
             raise InvalidProducerEpochError
         if current.state.is_decided:
             raise ConcurrentTransactionsError
@@ -317,12 +318,12 @@ class TransactionMachine:
     # -- time
 
     def has_timed_out(self, now_ms: int) -> bool:
-        """Return whether the transaction is open for longer than its time-out, and may be aborted."""
+        """Return whether the transaction has been open for longer than its timeout, and may be aborted."""
         current = self.current
         return self.pending is None and current.state is _ONGOING and current.started_ms + current.timeout_ms < now_ms
 
     def has_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Return whether the transactional id was not used for so long that it may be forgotten."""
+        """Return whether the transactional id has been unused for so long that it may be forgotten."""
         current = self.current
         return self.pending is None and current.state.may_expire and current.updated_ms <= now_ms - expiration_ms
 
@@ -333,7 +334,7 @@ class TransactionMachine:
     # -- storing
 
     def stored(self, change: Transaction) -> None:
-        """``change``, the pending one, is stored, and from now on in force."""
+        """Put the pending ``change``, which is stored now, in force."""
         if self.pending is not change.state:
             raise ValueError(f"{self.transactional_id!r}: {change.state.title} was stored, but is not pending")
         self.pending = None
@@ -341,7 +342,7 @@ class TransactionMachine:
         self.unmarked = set(change.partitions) if change.state.is_decided else set()
 
     def failed(self) -> None:
-        """Drop the pending change, which was not stored as far as is known; the state stays."""
+        """Drop the pending change, which was probably not stored; the state stays."""
         self.pending = None
         self._failed_fence = self._failed_fence or self._fencing
         self._fencing = False

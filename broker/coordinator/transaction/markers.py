@@ -1,7 +1,7 @@
-"""Transaction markers: the control batches that end a transaction in a partition that it wrote to.
+"""Transaction markers: the control batches that end a transaction in a partition to which it wrote.
 
-One function writes them, for this broker's coordinator, for WriteTxnMarkers (another coordinator, or an administrator
-who ends a hanging transaction), and for partitions of ``__consumer_offsets``, whose groups are told.
+One function writes them, for this broker's coordinator, for WriteTxnMarkers (of another coordinator, or of an
+administrator who ends a hanging transaction), and for partitions of ``__consumer_offsets``, whose groups learn of them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class MarkerWriter:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        on_offsets: called when a marker was appended to a partition of ``__consumer_offsets``, before anything else is,
-            with where it is; it need not be replicated yet.
+        on_offsets: called with the position of a marker that was appended to a partition of ``__consumer_offsets``,
+            before anything else is appended; the marker need not be replicated yet.
     """
 
     def __init__(

@@ -24,8 +24,8 @@ class PartitionTransactions:
     Attributes:
         index: of the partition.
         epoch: its leader epoch, which is the coordinator epoch of the markers written for it.
-        owner: the partition itself, as far as it matters that it is still the same one.
-        largest_producer_id: that any of the records names, also those that were superseded.
+        owner: the partition itself; another object means another leadership.
+        largest_producer_id: the largest that any record names, superseded ones included.
     """
 
     __slots__ = ("epoch", "index", "largest_producer_id", "machines", "owner")
@@ -41,12 +41,12 @@ class PartitionTransactions:
         return iter(self.machines.values())
 
     def replay(self, batches: Sequence[StateBatch]) -> None:
-        """Take over batches, in the order of the log; the last record of a transactional id counts.
+        """Apply batches, in the order of the log; the last record of a transactional id counts.
 
-        One that cannot be read is left out, with an error in the log: the id keeps the state that came before it.
+        A record that cannot be read is skipped, with an error in the broker's log: the id keeps its earlier state.
         """
         taken: set[bytes | None] = set()
-        # From the last one on: what came before it of the same id is not worth parsing.
+        # Begin with the last record: earlier ones of the same id are not worth parsing.
         for record in (record for batch in reversed(batches) for record in reversed(batch.records)):
             if record.key in taken:
                 self._note_producer_id(record.value)
@@ -75,22 +75,22 @@ class PartitionTransactions:
             self.machines[transactional_id] = TransactionMachine(transactional_id, transaction)
 
     def decided(self) -> list[TransactionMachine]:
-        """Those whose markers are to be written, and are not under way."""
+        """Return the decided transactions whose markers are not being written yet."""
         return [machine for machine in self if machine.current.state.is_decided and machine.pending is None]
 
     def timed_out(self, now_ms: int) -> list[TransactionMachine]:
-        """Those whose transaction is open for longer than its time-out."""
+        """Return the transactions that have been open for longer than their timeout."""
         return [machine for machine in self if machine.has_timed_out(now_ms)]
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[TransactionMachine]:
-        """Those that were not used for ``expiration_ms``, and have nothing open."""
+        """Return the transactions that were unused for ``expiration_ms`` and have nothing open."""
         return [machine for machine in self if machine.has_expired(now_ms, expiration_ms)]
 
 
 def largest_producer_id_in(index: int, log: Log, piece_bytes: int) -> int:
     """Return the largest producer id that a partition of ``__transaction_state`` names, -1 for none. It blocks.
 
-    An unreadable rest is left out, with an error in the log of this broker.
+    An unreadable rest is skipped, with an error in this broker's log.
     """
     transactions = PartitionTransactions(index, NO_EPOCH, None)
     try:

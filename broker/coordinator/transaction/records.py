@@ -1,9 +1,9 @@
-"""What ``__transaction_state`` holds: a record for each transactional id, compacted.
+"""The records of ``__transaction_state``: one for each transactional id, compacted.
 
-The key is version 0: int16 0, then the transactional id (int16 length, UTF-8). The value is the state of the id,
-int16 version first; null, a tombstone, where the id was forgotten. Version 0 is written, as Kafka 3.9 does; version 1
-(Kafka 4, ``transaction.version`` 1) is the same in the flexible encoding, and its tagged fields, which
-``transaction.version`` 2 brings, are not needed to finish what is open.
+The key is version 0: int16 0, then the transactional id (int16 length, UTF-8). The value is the state of the id, int16
+version first; null is a tombstone: the id was forgotten. Version 0 is written, as Kafka 3.9 does. Version 1 (Kafka 4,
+``transaction.version`` 1) is the same in the flexible encoding; its tagged fields, which ``transaction.version`` 2
+adds, are not needed to finish open transactions.
 
 From Kafka's ``TransactionLogKey.json`` and ``TransactionLogValue.json``.
 """
@@ -18,12 +18,12 @@ from kafkalog.protocol.schema import INT32, M, Message, Struct, array, int8, int
 
 _VERSION = Layout(">h")
 _BEGINNING = Layout(">hq")
-"""Of a value: its version and the producer id."""
+"""The beginning of a value: its version and the producer id."""
 WRITTEN_VERSION = 0
 
 
 class UnknownRecordError(Exception):
-    """A record of a version that is not known, or none of these."""
+    """A record of an unknown version, or with unknown content."""
 
 
 class TransactionLogKey(Message, versions="0"):
@@ -57,7 +57,7 @@ def decode_key(key: bytes | None) -> str:
     """Return the transactional id.
 
     Raises:
-        UnknownRecordError: the key is none of ours.
+        UnknownRecordError: the key is of an unknown kind.
     """
     return _read(TransactionLogKey, key).transactional_id
 
@@ -86,7 +86,7 @@ def decode_value(value: bytes) -> Transaction:
     """Return the state of a transactional id.
 
     Raises:
-        UnknownRecordError: the value is of a version or in a state that is not known, or cut short.
+        UnknownRecordError: the value has an unknown version or state, or is cut short.
     """
     read = _read(TransactionLogValue, value)
     try:
@@ -107,7 +107,7 @@ def decode_value(value: bytes) -> Transaction:
 
 
 def largest_producer_id(value: bytes) -> int:
-    """Return the largest producer id that a record's value names; `NO_PRODUCER_ID` where it cannot be read."""
+    """Return the largest producer id that a record's value names; `NO_PRODUCER_ID` if it cannot be read."""
     if len(value) < _BEGINNING.size:
         return NO_PRODUCER_ID
     producer_id: int

@@ -1,22 +1,22 @@
 """A group of the classic protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup).
 
-A `ClassicGroup` is made of parts; a part may touch what its constructor takes and nothing else:
+A `ClassicGroup` is made of parts; a part uses only the arguments of its constructor:
 
-- ``group_metadata``  state (a table of them stands there), generation, protocol
-- ``roster``          the members and who leads them
+- ``group_metadata``  state (its docstring has a table of states), generation, protocol
+- ``roster``          the members and their leader
 - ``deadlines``       when something becomes due
-- ``effects``         what is to be done
+- ``effects``         answers, and records to be stored
 - ``rebalance``       the phases between two generations
-- ``static_members``  static members that are back
+- ``static_members``  static members that return
 - ``join``, ``sync``  JoinGroup and SyncGroup
 
-Nothing here does I/O or reads a clock: each call says what moment it is. What has to be done is left in ``out``:
-answers to those who wait (`Answer`), and what has to be stored (`Store`), after which its ``done`` goes on. Members
-that send no heartbeat for their session timeout, ids that were given out and never came, and rebalances that take too
-long are found by `wake`.
+Nothing here does I/O or reads a clock: each call gets the current time. Effects are appended to ``out``: answers to
+waiting requests (`Answer`), and records to store (`Store`), after which its ``done`` continues. `wake` finds members
+that send no heartbeat for their session timeout, member ids that were given out and never used, and rebalances that
+take too long.
 
-Semantics are those of Apache Kafka's ``GroupCoordinator``; KIP-62 (rebalance timeout), KIP-134 (initial delay),
-KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (static leaders that are back).
+Semantics are those of Apache Kafka's ``GroupCoordinator``; KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345
+(static members), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (static leaders that return).
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class ClassicSettings:
 
 
 class ClassicGroup:
-    """See the module, and `membership.Membership` for what is asked of any group.
+    """See the module, and `membership.Membership` for the methods of any group.
 
     Attributes:
         members: by id; only the group and its parts change them.
-        out: what is to be done, in order; whoever does it empties it.
+        out: effects in order; the caller carries them out and empties the list.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class ClassicGroup:
         return group
 
     def resume(self, now: Moment) -> None:
-        """Begin the sessions of members that were loaded; rebalance if there are more than may be."""
+        """Begin the sessions of loaded members; rebalance if the group exceeds its maximum size."""
         for member in self.members:
             self._deadlines.expect_heartbeat(member, now)
         max_size = self._settings.max_size
@@ -138,7 +138,7 @@ class ClassicGroup:
             self._rebalance.prepare(now, f"the group is larger than group.max.size ({max_size})")
 
     def take_over(self, now: Moment) -> None:
-        """Start a group that was of the consumer protocol: its members have their session time-outs to join again."""
+        """Start a group that was of the consumer protocol: members must join again within their session timeouts."""
         self._metadata.learn_topics(self.members)
         self.resume(now)
         self._rebalance.maybe_prepare(now, "the group is a classic one again")
@@ -146,11 +146,11 @@ class ClassicGroup:
     # -- requests of members
 
     def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
-        """JoinGroup, whose answer ``token`` gets; the session timeout has been checked."""
+        """Handle JoinGroup; ``token`` gets the answer. The caller has checked the session timeout."""
         self._join.join(request, token, now)
 
     def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
-        """SyncGroup, whose answer ``token`` gets."""
+        """Handle SyncGroup; ``token`` gets the answer."""
         self._sync.sync(request, token, now)
 
     def awaits_assignments_of(self, member_id: str) -> bool:
@@ -158,7 +158,7 @@ class ClassicGroup:
         return self._metadata.state is ClassicGroupState.COMPLETING_REBALANCE and self.members.leader == member_id
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
-        """Heartbeat; REBALANCE_IN_PROGRESS makes the member join again."""
+        """Handle Heartbeat; REBALANCE_IN_PROGRESS makes the member join again."""
         error = self.members.check(member_id, instance_id)
         if error is not None:
             return error
@@ -170,7 +170,7 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
 
     def leave(self, member_id: str, instance_id: str | None, reason: str | None, now: Moment) -> ErrorCode:
-        """LeaveGroup of one member; a static one may be named by its instance id alone."""
+        """Handle LeaveGroup of one member; a static member may be named by its instance id only."""
         if member_id == UNKNOWN_MEMBER_ID:
             named = None if instance_id is None else self.members.static.get(instance_id)
             if named is None:
@@ -282,7 +282,7 @@ class ClassicGroup:
         return self._metadata.retention()
 
     def record(self) -> StateRecord:
-        """Return the group as it is to be stored now."""
+        """Return the group's record, as it is to be stored now."""
         return self._metadata.record(self.members)
 
     def tombstones(self, group_id: str) -> list[StateRecord]:

@@ -1,4 +1,4 @@
-"""When something becomes due in a classic group: sessions end, ids go unused, a rebalance takes too long."""
+"""Deadlines of a classic group: sessions end, member ids stay unused, a rebalance takes too long."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from broker.coordinator.group.membership import Moment
 
 
 class Deadlines:
-    """See the module. Those of members and of unused ids stand with the members.
+    """See the module. Members and unused ids have deadlines of their own.
 
     Attributes:
         join: when the next generation begins at the latest, on the clock of ``Moment.ms``; None is never.
-        sync: when members are removed that have not asked for their assignments, likewise.
-        wake_at: when to look at what is due; may be too early, never too late.
+        sync: when members that have not sent SyncGroup are removed, on the same clock.
+        wake_at: when to check the deadlines; it may be too early, never too late.
     """
 
     __slots__ = ("_members", "join", "sync", "wake_at")
@@ -33,18 +33,18 @@ class Deadlines:
         self.wake_by(until)
 
     def expect_heartbeat(self, member: Member, now: Moment) -> None:
-        """Restart the session of a member that has sent something."""
+        """Restart the session of a member that has sent a request."""
         member.deadline = deadline = now.ms + member.session_timeout_ms
         if self.wake_at is None or deadline < self.wake_at:
             self.wake_at = deadline
 
     def wake_by(self, deadline: int) -> None:
-        """See to it that ``wake_at`` is not later."""
+        """Make sure that ``wake_at`` is not later."""
         if self.wake_at is None or deadline < self.wake_at:
             self.wake_at = deadline
 
     def plan_wake(self) -> None:
-        """Work out ``wake_at`` from all deadlines."""
+        """Compute ``wake_at`` from all deadlines."""
         deadlines = [member.deadline for member in self._members] + [self.join, self.sync]
         deadlines += self._members.pending.values()
         self.wake_at = min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -11,19 +11,19 @@ from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.errors import ErrorCode
 
 _STORE_ERRORS: dict[ErrorCode | None, ErrorCode | None] = {
-    # The member asks again, and the record may have been replicated by then.
+    # The member retries, and the record may have been replicated by then.
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The error that members get when the group could not be stored, where it is not the store's own error."""
+"""The errors that members get when the group could not be stored, if they are not the store's own error."""
 
 
 class Effects:
     """See the module.
 
     Attributes:
-        out: what is to be done, in order; whoever does it empties it.
+        out: effects in order; the caller carries them out and empties the list.
     """
 
     __slots__ = ("out",)

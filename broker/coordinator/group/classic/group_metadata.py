@@ -1,12 +1,12 @@
-"""State, generation and protocol of a classic group. With its members, they are what the log keeps of it.
+"""State, generation and protocol of a classic group. The log stores them and the members.
 
-| state               | the group waits for                               | it becomes                                |
+| state               | the group waits for                               | next state                                |
 |---------------------|---------------------------------------------------|-------------------------------------------|
 | Empty               | a first member                                    | PreparingRebalance                        |
-| PreparingRebalance  | every member to join, for the rebalance timeout   | CompletingRebalance; Empty, where nobody  |
-|                     | at most; an empty group, for more members to come | is left                                   |
+| PreparingRebalance  | every member to join, at most for the rebalance   | CompletingRebalance; Empty if no member   |
+|                     | timeout; an empty group, for more members         | is left                                   |
 | CompletingRebalance | the leader's assignments, until they are stored   | Stable; PreparingRebalance, when members  |
-|                     |                                                   | come, go or change                        |
+|                     |                                                   | join, leave or change                     |
 | Stable              | nothing                                           | PreparingRebalance                        |
 """
 
@@ -24,7 +24,7 @@ from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, subscribed_topics
 from kafkalog.protocol.errors import NonEmptyGroupError
 
 MOST_TOPICS = 200_000
-"""Topics in its members' subscriptions that a group reads in one turn; a topic counts for each member that names it."""
+"""The most topics that a group reads of its members' subscriptions; a topic counts once per member that names it."""
 
 
 class ClassicGroupState(Enum):
@@ -40,12 +40,12 @@ class GroupMetadata:
     """See the module.
 
     Attributes:
-        state_since_ms: when the group came to its state, ms since the epoch; None of groups that releases of Apache
-            Kafka before 2.1 stored.
+        state_since_ms: when the group entered its state, ms since the epoch; None if a release of Apache
+            Kafka before 2.1 stored it.
         generation: counts the rebalances.
-        protocol_type: what its members speak, or last spoke.
+        protocol_type: the protocol type that its members use, or last used.
         protocol_name: the assignor of this generation, or None.
-        subscribed: topics of its members, or None where that is not known.
+        subscribed: topics of its members, or None if they are unknown.
     """
 
     __slots__ = ("generation", "group_id", "protocol_name", "protocol_type", "state", "state_since_ms", "subscribed")
@@ -64,7 +64,7 @@ class GroupMetadata:
         self.state_since_ms = now.wall_ms
 
     def select_protocol(self, members: Roster) -> None:
-        """Agree on the protocol that most members prefer, or on none where there are no members."""
+        """Select the protocol that most members prefer, or none if there are no members."""
         self.protocol_name = members.select_protocol() if len(members) else None
         self.learn_topics(members)
 
@@ -102,10 +102,10 @@ class GroupMetadata:
         self.state_since_ms = None if since == records.NO_TIMESTAMP else since
 
     def record(self, members: Roster, assignments: Mapping[str, bytes] | None = None) -> StateRecord:
-        """Return the group as it is to be stored now.
+        """Return the group's record, as it is to be stored now.
 
         Args:
-            assignments: of every member, by id, in place of those that they have.
+            assignments: of every member, by id, instead of the current ones.
         """
         protocol = self.protocol_name or ""
         value = records.GroupMetadataValue(
@@ -153,9 +153,9 @@ def stored_members(value: records.GroupMetadataValue) -> Iterator[Member]:
 
 
 def _topics(members: Iterable[Member], protocol_type: str | None, protocol_name: str | None) -> frozenset[str] | None:
-    """Return the topics that members are subscribed to, or None where that is not known.
+    """Return the topics to which members are subscribed, or None if they are unknown.
 
-    It is not known where a subscription cannot be read, or where there are more than `MOST_TOPICS`.
+    They are unknown if a subscription cannot be parsed, or if there are more than `MOST_TOPICS`.
     """
     if protocol_type != PROTOCOL_TYPE:
         return None

@@ -1,6 +1,6 @@
 """JoinGroup: which members may join a classic group, and what the request changes.
 
-KIP-394: a new member is told its id first (MEMBER_ID_REQUIRED). Static members that are back: see `static_members`.
+KIP-394: a new member first gets its id (MEMBER_ID_REQUIRED). For static members that return see `static_members`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from broker.coordinator.group.membership import Moment
 from kafkalog.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A member that does not know its id yet may wait this long, in ms: it sends no heartbeats meanwhile."""
+"""How long a member that does not know its id yet may wait, in ms: it sends no heartbeats meanwhile."""
 
 
 class JoinStep(Enum):
-    """What an accepted JoinGroup changes."""
+    """The changes of an accepted JoinGroup."""
 
     GIVE_ID = auto()
     ADD = auto()
@@ -35,7 +35,7 @@ class JoinStep(Enum):
 
 
 def decide_join(request: JoinRequest, metadata: GroupMetadata, members: Roster, max_size: int) -> JoinStep | ErrorCode:
-    """Return what a JoinGroup is to change, or why it is refused; nothing is changed here."""
+    """Return the changes of a JoinGroup, or the error that refuses it; change nothing."""
     if not _has_room(request.member_id, metadata, members, max_size):
         return ErrorCode.GROUP_MAX_SIZE_REACHED
     if not _supports(request, metadata, members):
@@ -52,11 +52,11 @@ def decide_join(request: JoinRequest, metadata: GroupMetadata, members: Roster, 
     if metadata.state is ClassicGroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if members[request.member_id].protocols == request.protocols:
-        # It may not have got the answer.
+        # The member may not have received the first response.
         if metadata.state is ClassicGroupState.COMPLETING_REBALANCE:
             return JoinStep.REPEAT_ANSWER
-        # A follower asks again, and nothing is new. A leader that asks again wants to assign anew: it has found other
-        # topics or partitions than it assigned.
+        # A follower sends the same request again, and nothing has changed. A leader that does so wants to assign anew:
+        # it has found other topics or partitions than it assigned.
         if metadata.state is ClassicGroupState.STABLE and members.leader != request.member_id:
             return JoinStep.REPEAT_ANSWER
     return JoinStep.REJOIN
@@ -66,7 +66,8 @@ def _has_room(member_id: str, metadata: GroupMetadata, members: Roster, max_size
     if metadata.state is ClassicGroupState.EMPTY:
         return True
     if metadata.state is ClassicGroupState.PREPARING_REBALANCE:
-        # Members that have not joined again yet do not count: the last to come are those who have to go.
+        # Members that have not joined again yet do not count; so the last members to come are the ones that are
+        # refused.
         known = member_id in members and members[member_id].awaiting_join is not None
         return known or members.joining < max_size
     return member_id in members or len(members) < max_size
@@ -107,7 +108,7 @@ class Join:
         self._new_member_id = new_member_id
 
     def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
-        """JoinGroup, whose answer ``token`` gets; the session timeout has been checked."""
+        """Handle JoinGroup; ``token`` gets the answer. The caller has checked the session timeout."""
         step = decide_join(request, self._metadata, self._members, self._max_size)
         if isinstance(step, ErrorCode):
             self._refuse(request, step, token)
@@ -129,7 +130,7 @@ class Join:
         self._effects.answer(token, JoinResult(member_id, error))
 
     def _join_new(self, step: JoinStep, request: JoinRequest, token: Any, now: Moment) -> None:
-        """Let a member join that does not know its id."""
+        """Add a member that does not know its id."""
         instance_id = request.instance_id
         member_id = self._new_member_id(request.client_id if instance_id is None else instance_id)
         if step is JoinStep.ADD:

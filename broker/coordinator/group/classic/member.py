@@ -12,9 +12,9 @@ class Member:
     """One member.
 
     Attributes:
-        awaiting_join, awaiting_sync: who waits for an answer, or None.
-        is_new: it has joined and does not know its id yet, so that it cannot send heartbeats.
-        deadline: when it is taken for dead, on the clock of ``Moment.ms``; None while nobody counts.
+        awaiting_join, awaiting_sync: the token of the waiting request, or None.
+        is_new: it has joined and does not know its id yet, so it cannot send heartbeats.
+        deadline: when its session ends, on the clock of ``Moment.ms``; None while no session timeout runs.
     """
 
     __slots__ = (
@@ -49,9 +49,9 @@ class Member:
         self.deadline: int | None = None
 
     def metadata(self, protocol: str) -> bytes:
-        """Its subscription in the words of an assignor that it knows."""
+        """Return its subscription in the format of an assignor that it supports."""
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """Return the candidate that the member prefers; it knows at least one of them."""
+        """Return the candidate that the member prefers; it supports at least one of them."""
         return next(name for name, _ in self.protocols if name in candidates)

@@ -1,4 +1,4 @@
-"""How a classic group comes to its next generation: its members are awaited, and then their assignments."""
+"""The phases of a rebalance of a classic group: its members join, then the leader assigns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkalog.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 STATIC_RETRY_MS = 1000
-"""A rebalance that no static member has joined is looked at again after this time at least, in ms."""
+"""The least time in ms after which a rebalance that no static member has joined is checked again."""
 
 
 class InitialDelay:
@@ -31,13 +31,13 @@ class InitialDelay:
         self._member_came = False
 
     def member_came(self) -> None:
-        """Note that others may be about to come, too."""
+        """Record that a member came, since more may follow."""
         self._member_came = True
 
     def extend(self) -> int | None:
-        """Return how much longer it waits now that the delay is over, or None where it is enough.
+        """Return how much longer to wait now that the delay is over, or None if it is enough.
 
-        It goes on while members come, for the rebalance timeout at most.
+        The wait is extended while members come, at most up to the rebalance timeout.
         """
         if not self._member_came or not self._left_ms:
             return None
@@ -71,7 +71,7 @@ class Rebalance:
     # -- the join phase
 
     def maybe_prepare(self, now: Moment, reason: str) -> None:
-        """Begin to rebalance, unless the members are awaited already."""
+        """Begin a rebalance, unless the group awaits its members already."""
         if self._metadata.state is not ClassicGroupState.PREPARING_REBALANCE:
             self.prepare(now, reason)
 
@@ -100,15 +100,15 @@ class Rebalance:
             self._initial_delay.member_came()
 
     def join_again(self, member: Member, request: JoinRequest, token: Any) -> None:
-        """Let a member wait for the next generation with ``token``, as it describes itself now."""
+        """Let a member wait for the next generation with ``token``, and take over its new metadata."""
         self._members.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
         before = self._members.await_join(member, token)
         if before is not None:
-            # The member has given up on that one.
+            # The member has abandoned its earlier request.
             self._effects.answer(before, JoinResult(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
 
     def try_complete_join(self, now: Moment) -> None:
-        """Begin the next generation if nobody is missing for it."""
+        """Begin the next generation if no member is missing."""
         is_preparing = self._metadata.state is ClassicGroupState.PREPARING_REBALANCE
         if is_preparing and self._initial_delay is None and self._members.all_joined:
             self._complete_join(now)
@@ -129,7 +129,7 @@ class Rebalance:
             logger.info("member %s of group %s did not join in time", member.member_id, metadata.group_id)
             self.remove(member.member_id)
         if len(members) and not members.elect():
-            # Static members alone, and none is there: their sessions end, or one comes back.
+            # All members are static, and none has joined: their sessions end, or one of them returns.
             deadlines.wait_for_joins(now.ms + max(members.rebalance_timeout_ms, STATIC_RETRY_MS))
             return
         metadata.generation += 1
@@ -151,7 +151,7 @@ class Rebalance:
 
     def _stored_empty(self, error: ErrorCode | None, now: Moment) -> None:
         if error is not None:
-            # What was stored before holds again after a crash, and its members' sessions end then.
+            # After a crash the earlier record is valid again, and its members' sessions end then.
             logger.warning("the empty group %s could not be stored: %s", self._metadata.group_id, error.name)
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinResult:
@@ -180,7 +180,7 @@ class Rebalance:
         self._metadata.become(ClassicGroupState.STABLE, now)
 
     def refuse_assignments(self, error: ErrorCode, now: Moment) -> None:
-        """Drop the assignments; members that wait for theirs get the error."""
+        """Drop the assignments; members that wait for them get the error."""
         for member in self._members:
             member.assignment = b""
             self._answer_sync(member, SyncResult(error), now)
@@ -198,7 +198,7 @@ class Rebalance:
         return SyncResult(ErrorCode.NONE, metadata.protocol_type, metadata.protocol_name, member.assignment)
 
     def note_sync(self, member_id: str) -> None:
-        """Note that a member has asked for its assignment."""
+        """Record that a member has sent SyncGroup."""
         awaited = self._members.awaiting_sync
         awaited.pop(member_id, None)
         if not awaited:
@@ -217,7 +217,7 @@ class Rebalance:
     # -- members that go
 
     def wake(self, now: Moment) -> None:
-        """End the phase that has taken too long."""
+        """End a phase that has taken too long."""
         deadlines = self._deadlines
         if deadlines.join is not None and deadlines.join <= now.ms:
             self._join_is_due(now)
@@ -226,7 +226,7 @@ class Rebalance:
         self.try_complete_join(now)
 
     def remove(self, member_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Remove a member, or an id that was given out; a waiting request of it gets ``error``."""
+        """Remove a member, or an id that was given out; its waiting request gets ``error``."""
         member = self._members.remove(member_id)
         if member is not None:
             self.release(member, error, UNKNOWN_MEMBER_ID)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafkalog.protocol.errors import ErrorCode
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of assignors, the preferred first, each with the member's subscription in its words."""
+"""Names of assignors, the preferred first, each with the member's subscription in its format."""
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
 
@@ -18,8 +18,8 @@ class JoinRequest:
     """The fields of a JoinGroup request.
 
     Attributes:
-        require_known_id: a dynamic member is told its id first (KIP-394).
-        can_skip_assignment: a static leader that is back may be told to keep the assignment (KIP-814).
+        require_known_id: a dynamic member first gets its id (KIP-394).
+        can_skip_assignment: a static leader that returns may be told to keep the assignment (KIP-814).
     """
 
     member_id: str

@@ -1,4 +1,4 @@
-"""The members of a classic group: its leader, the members still to join, and the protocols that all know."""
+"""The members of a classic group: its leader, the members still to join, and the protocols that all support."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Roster:
         leader: id of the member that assigns, or None.
         pending: ids that were given out and have not joined yet (KIP-394), each with its deadline in ms.
         static: member ids by the instance ids of static members (KIP-345).
-        awaiting_sync: ids of members that have joined this generation and not asked for their assignment, in order.
+        awaiting_sync: ids of members that have joined this generation and not sent SyncGroup, in order.
     """
 
     __slots__ = ("_awaiting_join", "_members", "_supporters", "awaiting_sync", "leader", "pending", "static")
@@ -44,7 +44,7 @@ class Roster:
         return self._members[member_id]
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Return why a request is refused that names this member, or None where it is one."""
+        """Return the error of a request that names this member, or None if it is a member."""
         if instance_id is not None:
             known = self.static.get(instance_id)
             if known is None:
@@ -60,12 +60,12 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members wait for the next generation, and no id was given out to one that has yet to join."""
+        """Whether all members wait for the next generation, and no id that was given out is unused."""
         return self._awaiting_join == len(self._members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance time-out of the members, in ms."""
+        """The longest rebalance timeout of the members, in ms."""
         return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
 
     def add(self, member: Member) -> None:
@@ -81,7 +81,7 @@ class Roster:
         self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forget a member, or an id that was given out; the oldest of the others leads if it led."""
+        """Remove a member, or an id that was given out; if it was the leader, the oldest other member leads."""
         member = self._members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)
@@ -96,7 +96,7 @@ class Roster:
         return member
 
     def rename(self, old: str, new: str) -> Member:
-        """Give a returning static member a new id and return it; it keeps its place, and leads if it led."""
+        """Give a returning static member a new id and return it; the member keeps its place and the leadership."""
         members = list(self._members.items())
         member = self._members[old]
         member.member_id = new
@@ -111,7 +111,7 @@ class Roster:
         return member
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """Take over what a member that joins again says about itself."""
+        """Update a member with the fields of its new JoinGroup."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
@@ -119,14 +119,14 @@ class Roster:
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
     def await_join(self, member: Member, token: object) -> object:
-        """Let a member wait for the next generation, or, with None, no longer; who waited in its stead until now."""
+        """Let a member wait for the next generation, or stop (None); return the request that waited before."""
         before = member.awaiting_join
         member.awaiting_join = token
         self._awaiting_join += (token is not None) - (before is not None)
         return before
 
     def elect(self) -> bool:
-        """Choose a leader that waits for the next generation, at best the present one; return whether there is one."""
+        """Choose a leader among the members that wait, preferably the current one; return whether there is one."""
         if self.leader is None:
             return False
         if self._members[self.leader].awaiting_join is not None:
@@ -138,11 +138,11 @@ class Roster:
         return True
 
     def supports(self, protocols: Protocols) -> bool:
-        """Return whether one of these is known to every member."""
+        """Return whether every member supports one of these protocols."""
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol that all members know and most prefer; of equals the first that got a vote."""
+        """Return the most preferred protocol that all members support; of equals the first that got a vote."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._members)}
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return max(votes, key=votes.__getitem__)

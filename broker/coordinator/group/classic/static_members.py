@@ -1,7 +1,7 @@
-"""Static members of a classic group that are back (KIP-345).
+"""Static members of a classic group that return (KIP-345).
 
-A member that comes with an instance id and without a member id takes the place of the one with that instance id, and
-the old member id is fenced. A stable group goes on as it is, once the new id is stored (KIP-814: also if it leads).
+A member that comes with an instance id and without a member id replaces the one with that instance id, and the old
+member id is fenced. A stable group continues unchanged once the new id is stored (KIP-814: also if it leads).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Replacement(NamedTuple):
     """A replacement that is being stored.
 
     Attributes:
-        token: who waits for it.
+        token: the waiting request.
         generation: that of the group.
         old_id, protocols, session_timeout_ms, rebalance_timeout_ms: of the member before.
         leader: of the group before.
@@ -64,7 +64,7 @@ class StaticMembers:
         self._rebalance = rebalance
 
     def replace(self, old_id: str, new_id: str, request: JoinRequest, token: Any, now: Moment) -> None:
-        """Let a static member take its own place under a new id; ``token`` gets the answer."""
+        """Replace a static member by itself under a new id; ``token`` gets the answer."""
         metadata, members = self._metadata, self._members
         instance_id = request.instance_id
         logger.info("static member %s of group %s is back: %s was %s", instance_id, metadata.group_id, new_id, old_id)
@@ -112,7 +112,8 @@ class StaticMembers:
             leads = members.leader == member.member_id
             result = self._rebalance.joined(member, skip_assignment=leads)
         else:
-            # Under the old leader's id: whoever thinks that it leads would assign, and a stable group would not listen.
+            # Answer with the old leader's id: a client that believes to be the leader would assign, and a stable group
+            # would ignore it.
             result = self._told(member.member_id, ErrorCode.NONE, replacement.leader)
         self._effects.answer(replacement.token, result)
 

@@ -15,7 +15,7 @@ from kafkalog.protocol.errors import ErrorCode
 
 
 def check_sync(request: SyncRequest, metadata: GroupMetadata, members: Roster) -> ErrorCode | None:
-    """Return why a SyncGroup is refused, or None where it is not."""
+    """Return the error that refuses a SyncGroup, or None."""
     error = members.check(request.member_id, request.instance_id)
     if error is not None:
         return error
@@ -49,7 +49,7 @@ class Sync:
         self._rebalance = rebalance
 
     def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
-        """SyncGroup, whose answer ``token`` gets."""
+        """Handle SyncGroup; ``token`` gets the answer."""
         metadata, members = self._metadata, self._members
         error = check_sync(request, metadata, members)
         if error is not None:
@@ -79,7 +79,7 @@ class Sync:
     def _stored(self, assignments: dict[str, bytes], generation: int, error: ErrorCode | None, now: Moment) -> None:
         metadata = self._metadata
         if metadata.state is not ClassicGroupState.COMPLETING_REBALANCE or metadata.generation != generation:
-            # Somebody came or went meanwhile, and the group rebalances.
+            # A member has come or gone meanwhile, and the group rebalances.
             return
         if error is None:
             self._rebalance.assign(assignments, now)

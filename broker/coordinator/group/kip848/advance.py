@@ -1,4 +1,4 @@
-"""A member's change, and all that follows from it: subscriptions, group epoch, target assignment, a step of the member.
+"""A member's change and its consequences: subscriptions, group epoch, target assignment, a step of the member.
 
 The steps are those of KIP-848, and the order of the records is Apache Kafka's (``GroupMetadataManager``).
 """
@@ -27,7 +27,7 @@ from kafkalog.protocol.errors import CoordinatorNotAvailableError, InvalidRegula
 
 @dataclass(slots=True)
 class Advance:
-    """The member as it is after the change, with the records and timers of it."""
+    """The member after the change, with its records and timers."""
 
     member: Member
     records: list[GroupRecord] = field(default_factory=list)
@@ -43,12 +43,12 @@ def advance(
     context: Context,
     records: list[GroupRecord],
 ) -> Advance:
-    """Change the member ``old`` to ``new`` and lead it on.
+    """Change the member ``old`` to ``new``, and advance it.
 
     Args:
-        old: the member before; one that joins as it was made.
-        owned: what the member says that it owns, or None.
-        records: what was decided before, which the change comes after.
+        old: the member before; for a member that joins, its initial state.
+        owned: the partitions that the member says it owns, or None.
+        records: earlier records of the same batch.
 
     Raises:
         InvalidRegularExpressionError, FencedMemberEpochError, UnknownServerError
@@ -86,7 +86,7 @@ def _is_stale(group: ConsumerGroup, context: Context) -> bool:
 
 
 def members_with(group: ConsumerGroup, new: Member) -> dict[str, Member]:
-    """Return the group's members once ``new`` is one of them; a static one takes the place of its predecessor."""
+    """Return the group's members including ``new``; a static member replaces its predecessor."""
     members = dict(group.members)
     if new.instance_id is not None:
         members.pop(group.static_members.get(new.instance_id, ""), None)
@@ -102,9 +102,9 @@ def refresh(
     context: Context,
     records: list[GroupRecord],
 ) -> tuple[int, Mapping[str, TopicMetadata]]:
-    """Look at the topics that ``members`` are subscribed to; the group's epoch and topics afterwards.
+    """Compare the topics to which ``members`` are subscribed with the group's; return its epoch and topics afterwards.
 
-    The epoch is the next one where ``bump`` says so, or where the topics are not what they were.
+    The epoch is increased if ``bump`` is set or if the topics have changed.
     """
     topics = subscribed_topics(members.values(), regexes, context)
     if topics != group.topics:
@@ -112,7 +112,7 @@ def refresh(
         bump = True
     epoch = group.group_epoch
     if bump:
-        # The epoch of a group that is made anew begins behind its tombstone's.
+        # The epoch of a group that is created again continues after its tombstone's.
         epoch = max(epoch, 0) + 1
         records.append(group_records.group_epoch(group.group_id, epoch))
     return epoch, topics
@@ -129,13 +129,13 @@ def subscribed_topics(
 
 
 def dropped_regexes(group: ConsumerGroup, members: Iterable[Member]) -> list[str]:
-    """Regular expressions of the group that none of these members has."""
+    """Return the group's regular expressions that none of these members has."""
     used = {member.topic_regex for member in members}
     return [regex for regex in group.regexes if regex not in used]
 
 
 def stale_regexes(regexes: Mapping[str, ResolvedRegex], context: Context) -> list[str]:
-    """Regular expressions of a group that are to be matched anew: the topics changed since, and some time ago."""
+    """Return the regular expressions to match again, because the topics have changed and enough time has passed."""
     last = max((resolved.timestamp_ms for resolved in regexes.values()), default=0)
     if last <= context.now_ms < last + context.config.regex_refresh_ms:
         return []
@@ -144,12 +144,12 @@ def stale_regexes(regexes: Mapping[str, ResolvedRegex], context: Context) -> lis
 
 
 def matched_anew(regex: str, resolved: ResolvedRegex, context: Context) -> Matched | None:
-    """Return what a stale expression matches since the topics changed, or None while that is not known."""
+    """Return what a stale expression matches since the topics changed, or None while that is unknown."""
     version = context.topics.version
     try:
         known = context.topics.matching(regex)
     except InvalidRegularExpressionError:
-        # It was fine for fewer topics, or for another release: other members are not to suffer.
+        # The expression worked for fewer topics, or for another release: other members must not suffer.
         return Matched(resolved.topics, version)
     for matched in (known, context.matched.get(regex)):
         if matched is not None and (matched.version == version or matched.version > resolved.version):
@@ -165,7 +165,7 @@ def _resolve(
     context: Context,
     records: list[GroupRecord],
 ) -> tuple[Mapping[str, ResolvedRegex], bool]:
-    """Return the group's regular expressions with what they match now, and whether that changed subscriptions."""
+    """Return the group's regular expressions with their current matches, and whether subscriptions changed by that."""
     regexes = dict(group.regexes)
     changed = new.topic_regex != old.topic_regex
     for regex in dropped_regexes(group, members.values()):
@@ -178,7 +178,7 @@ def _resolve(
         if regex in regexes:
             matched = matched_anew(regex, regexes[regex], context)
             if matched is None:
-                # It is looked at with a later heartbeat.
+                # A later heartbeat checks it.
                 continue
         else:
             matched = context.topics.matching(regex)
@@ -202,7 +202,7 @@ def _assign(
     context: Context,
     records: list[GroupRecord],
 ) -> Assignment:
-    """Make the target assignment of ``epoch``; the target of ``new``."""
+    """Compute the target assignment of ``epoch``; return the target of ``new``."""
     specs = {
         member_id: MemberSpec(
             frozenset(topics[name].topic_id for name in subscribed_names(member, regexes) & topics.keys()),
@@ -228,12 +228,12 @@ def _assign(
 
 
 def preferred_assignor(members: Iterable[Member], context: Context) -> str:
-    """Return the assignor that most members ask for; the default where none does."""
+    """Return the assignor that most members ask for, or the default."""
     votes = dict.fromkeys(context.config.assignors, 0)
     for member in members:
         if member.server_assignor in votes:
             votes[member.server_assignor] += 1
-    # Of equals the first, and the first is the default.
+    # Of equals the first wins, and the first is the default.
     return max(votes, key=lambda name: votes[name])
 
 

@@ -41,7 +41,7 @@ class ConsumerGroupConfig:
     regex_refresh_ms: int = 10_000
 
     def with_overrides(self, session_timeout_ms: int | None, heartbeat_interval_ms: int | None) -> ConsumerGroupConfig:
-        """Return the settings of a group that has its own (``consumer.session.timeout.ms``, …)."""
+        """Return the settings of a group that overrides some (``consumer.session.timeout.ms``, …)."""
         return replace(
             self,
             session_timeout_ms=self.session_timeout_ms if session_timeout_ms is None else session_timeout_ms,

@@ -94,7 +94,7 @@ class ConsumerGroups:
         client_host: str,
         owned: Assignment | None,
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat.
+        """Handle ConsumerGroupHeartbeat.
 
         Args:
             owned: see `requests.heartbeat`.
@@ -144,7 +144,7 @@ class ConsumerGroups:
         return response
 
     def describe(self, group_id: str) -> DescribedGroup:
-        """ConsumerGroupDescribe of one group.
+        """Handle ConsumerGroupDescribe of one group.
 
         Raises:
             GroupIdNotFoundError, and what `GroupCoordinator.partition_groups_for` raises.
@@ -159,9 +159,9 @@ class ConsumerGroups:
     # -- regular expressions
 
     async def _match(self, request: ConsumerGroupHeartbeatRequest, partition_groups: PartitionGroups) -> bool:
-        """Match an expression that the group does not know; whether that took time.
+        """Match an expression that the group does not have; return whether that took time.
 
-        A request that is refused for it finds so by itself.
+        If the expression is refused, the request finds that out again.
         """
         regex = request.subscribed_topic_regex
         group = partition_groups.groups.get(request.group_id)
@@ -200,7 +200,7 @@ class ConsumerGroups:
                     matched = Matched(resolved.topics, self._topics.version)
                 membership.matched[regex] = matched
         except Exception:
-            logger.exception("expressions of group %s could not be matched; it is tried again", group_id)
+            logger.exception("regular expressions of group %s could not be matched; retrying later", group_id)
         finally:
             membership.is_matching = False
 
@@ -247,9 +247,9 @@ class ConsumerGroups:
     def _downgrade(
         self, membership: ConsumerMembership, gone: Collection[Member], now: Moment, answer: Answer | None = None
     ) -> bool:
-        """Make a group classic when its last members of the consumer protocol are gone; return whether it becomes so.
+        """Make a group classic when its last members of the consumer protocol are gone; return whether it is classic.
 
-        Also where the group has become one since: then nothing is left to be done for the members.
+        The result is True also if the group has become classic since: then nothing is left to do for the members.
         """
         group_id = membership.group.group_id
         partition_groups = self._coordinator.partition_groups_for(group_id)
@@ -305,7 +305,7 @@ class ConsumerGroups:
         return present
 
     def _found(self, request: ConsumerGroupHeartbeatRequest, present: Membership | None) -> ConsumerMembership:
-        """Return the group's membership; a new one for a join to a group that is not there, or empty and classic."""
+        """Return the group's membership; a new one if a member joins a group that is missing, or empty and classic."""
         joins = request.member_epoch == JOIN_EPOCH
         if joins and (present is None or (isinstance(present, ClassicGroup) and present.is_empty)):
             return self._membership(ConsumerGroup(request.group_id))

@@ -1,8 +1,8 @@
 """A group of the consumer protocol in the coordinator (`membership.Membership`): its timers, records and answers.
 
-The records of a change are replayed at once, and those who asked are answered when they are stored; what is asked
-meanwhile and changes nothing waits for them, so that nobody is told of what may yet be lost. Where records cannot even
-be appended, the group is as it was before.
+The records of a change are replayed at once, and the request is answered when they are stored. A request that changes
+nothing waits for the changes before it, so that no client learns of a state that may yet be lost. If records cannot
+even be appended, the group is restored to its earlier state.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger(__name__)
 
 FENCE_AGAIN_MS = 500
-"""Members are fenced again after this time, in ms, when their removal could not be stored."""
+"""When the removal of members could not be stored, they are fenced again after this time, in ms."""
 MEMBER_EPOCH_VERSION = 9
-"""The first version of OffsetCommit that says a member's epoch."""
+"""The first version of OffsetCommit that has a member's epoch."""
 
 _FENCED = {
     TimerKind.SESSION: "its session expired",
@@ -49,12 +49,12 @@ _FENCED = {
 }
 
 _STORE_ERRORS = {
-    # The member asks again, and the records may have been replicated by then.
+    # The member retries, and the records may have been replicated by then.
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The error that members get when a change could not be stored, where it is not the store's own error."""
+"""The errors that members get when a change could not be stored, if they are not the store's own error."""
 
 MakeContext = Callable[[str, Moment], Context]
 """Makes the context of a request from the group's id and the time."""
@@ -64,11 +64,11 @@ class ConsumerMembership:
     """See the module.
 
     Attributes:
-        group: what the log says.
-        out: what is to be done, in order. `PartitionGroups.settle` does it and empties the list.
-        matched: what its stale regular expressions match now, as far as it was worked out (`Context.matched`).
+        group: the state by the records of the log.
+        out: effects in order. `PartitionGroups.settle` carries them out and empties the list.
+        matched: the current matches of its stale regular expressions that are known (`Context.matched`).
         is_matching: whether more of them are being matched.
-        on_fenced: called for members that were too late, before they are removed; True where that is seen to already.
+        on_fenced: called for members whose time is over, before they are removed; returns True if it has removed them.
     """
 
     kind = "consumer"
@@ -106,12 +106,12 @@ class ConsumerMembership:
     ) -> None:
         """Apply the outcome of a request; ``token`` gets the response, or the error, once the records are stored.
 
-        What is left in ``out`` has to be done before the next change: one that cannot be appended is undone by taking
-        back the group as it was before.
+        The effects in ``out`` must be carried out before the next change: a change that cannot be appended is undone by
+        restoring the group before it.
 
         Args:
             before: records of the same batch that precede the group's.
-            on_failure: takes the answers where the records cannot be stored, if the group is not to be then.
+            on_failure: gets the answers if the records cannot be stored, when the group is not to be created then.
         """
         answer = Answer(token, outcome.response)
         if not outcome.records:
@@ -173,7 +173,7 @@ class ConsumerMembership:
     # -- members of the classic protocol
 
     def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
-        """JoinGroup, whose answer ``token`` gets."""
+        """Handle JoinGroup; ``token`` gets the answer."""
         try:
             outcome = classic_members.join(self.group, request, self._context(self.group.group_id, now))
         except KafkaError as error:
@@ -182,7 +182,7 @@ class ConsumerMembership:
         self.apply(outcome, token, now)
 
     def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
-        """SyncGroup, whose answer ``token`` gets."""
+        """Handle SyncGroup; ``token`` gets the answer."""
         try:
             outcome = classic_members.sync(self.group, request, self._context(self.group.group_id, now))
         except KafkaError as error:
@@ -191,7 +191,7 @@ class ConsumerMembership:
         self.apply(outcome, token, now)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Moment) -> ErrorCode:
-        """Heartbeat; REBALANCE_IN_PROGRESS makes the member join again."""
+        """Handle Heartbeat; REBALANCE_IN_PROGRESS makes the member join again."""
         try:
             outcome = classic_members.heartbeat(self.group, member_id, instance_id, generation)
         except KafkaError as error:
@@ -200,7 +200,7 @@ class ConsumerMembership:
         return outcome.response
 
     def leave(self, members: Sequence[Leaver], token: Any, now: Moment) -> None:
-        """LeaveGroup of members, in one change; ``token`` gets for each how it went, once that is stored."""
+        """Handle LeaveGroup of members, in one change; ``token`` gets each member's error once that is stored."""
         group_id = self.group.group_id
         named = [(member.member_id, member.instance_id) for member in members]
         outcome = classic_members.leave(self.group, named, self._context(group_id, now))
@@ -234,14 +234,14 @@ class ConsumerMembership:
             if member is None or (kind is TimerKind.REBALANCE and member.epoch != epoch):
                 del self._timers[key]
                 continue
-            # Stopped when the member is removed; it is still there if that cannot be stored.
+            # The timer stops when the member is removed; the member is still there if that cannot be stored.
             self._timers[key] = now.ms + FENCE_AGAIN_MS, epoch
             if member_id not in late:
                 logger.info("member %s of group %s is fenced: %s", member_id, self.group.group_id, _FENCED[kind])
                 late[member_id] = member
         self._plan_wake()
         if late:
-            # At once: each change copies the group, and assigns anew.
+            # Remove them together: each change copies the group, and assigns anew.
             self._fence(late.values(), now)
             self._plan_wake()
 
@@ -282,7 +282,7 @@ class ConsumerMembership:
         return encoded(group_records.group_tombstones(group_id, self.group.members, self.group.regexes))
 
     def summary(self) -> GroupSummary | None:
-        # DescribeGroups tells of such groups that they are not there, and clients ask ConsumerGroupDescribe.
+        # DescribeGroups answers that such groups do not exist, and clients send ConsumerGroupDescribe then.
         return None
 
     def unload(self) -> None:

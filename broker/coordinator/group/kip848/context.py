@@ -37,7 +37,7 @@ class Topics(Protocol):
     def name_of(self, topic_id: UUID) -> str | None: ...
 
     def matching(self, regex: str) -> Matched | None:
-        """Return what an expression matches, maybe as of an older version; None if that is not known yet.
+        """Return what an expression matches, maybe in an older version of the topics; None if that is unknown yet.
 
         Raises:
             InvalidRegularExpressionError
@@ -46,12 +46,12 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a request is given: topics, settings, the time, and its client.
+    """The input of a request: topics, settings, the time, and the client.
 
     Attributes:
         now_ms: milliseconds since the epoch.
-        new_member_id: makes a member id for those that come without.
-        matched: what expressions of the group match since the topics changed, as far as it was worked out for it.
+        new_member_id: makes a member id for members that come without one.
+        matched: what the group's expressions match since the topics changed, as far as it is known.
     """
 
     topics: Topics
@@ -64,7 +64,7 @@ class Context:
 
 
 class TimerKind(Enum):
-    """What a member must do in time; otherwise it is fenced."""
+    """Actions that a member must take in time; otherwise it is fenced."""
 
     SESSION = "session"
     """Send a heartbeat."""
@@ -78,7 +78,7 @@ class TimerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Start a member's timer anew, or stop it where ``delay_ms`` is None.
+    """Start a member's timer anew, or stop it if ``delay_ms`` is None.
 
     Attributes:
         epoch: of a REBALANCE timer: it counts only while the member is in this epoch.
@@ -96,8 +96,8 @@ class Timer:
 class Outcome(Generic[T]):
     """The result of a request to a group: response, records and timers.
 
-    The group has not changed yet: the records are appended as one batch, then replayed, and the response sent when
-    they are stored. Where that fails, the timers and ``seen_version`` do not count either.
+    The group has not changed yet: the records are appended as one batch, then replayed, and the response is sent when
+    they are stored. If that fails, the timers and ``seen_version`` do not count either.
     """
 
     response: T

@@ -1,7 +1,7 @@
 """Groups that change their protocol while they have members (KIP-848, ``group.consumer.migration.policy``).
 
 A classic group becomes one of the consumer protocol when the first member of that protocol joins; it becomes classic
-again when the last such member is gone. Assignments stay, and what comes next is a rebalance of the new kind.
+again when the last such member is gone. Assignments stay, and a rebalance of the new kind follows.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def downgraded(
     new_member_id: Callable[[str], str],
     now: Moment,
 ) -> ClassicGroup:
-    """Return the classic group that a group becomes without ``leaving``: stable, its generation the group epoch."""
+    """Return the classic group that a group becomes without ``leaving``: stable, its generation is the group epoch."""
     members = []
     for member_id, member in group.members.items():
         if member_id in leaving or member.classic is None:

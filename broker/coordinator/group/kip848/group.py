@@ -1,8 +1,8 @@
 """A group of the consumer protocol: the state that the records of its log make up, and nothing else.
 
-Records of a compacted log may come without those that were before them, so that none is required for another: a record
-of a member that is not known makes it, and a tombstone of what is not there does nothing. What only this broker knows
-(`seen_version`) begins anew when it loads the group.
+Compaction may remove earlier records, so none is required before another: a record of an unknown member creates it, and
+a tombstone of something unknown does nothing. What only this broker knows (`seen_version`) begins anew when it loads
+the group.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from broker.coordinator.group.kip848.model import (
 )
 
 EMPTY, ASSIGNING, RECONCILING, STABLE, DEAD = "Empty", "Assigning", "Reconciling", "Stable", "Dead"
-"""States of a group, by the names that ListGroups and ConsumerGroupDescribe tell."""
+"""States of a group, by their names in ListGroups and ConsumerGroupDescribe."""
 NO_EPOCH = -1
 """The assignment epoch of a group whose tombstone was read."""
 
 
 def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:
-    """Return the topics that a member is subscribed to, by name and by what its regular expression matched."""
+    """Return the topics to which a member is subscribed, by name and by the matches of its regular expression."""
     if member.topic_regex in regexes:
         return member.topic_names | regexes[member.topic_regex].topics
     return member.topic_names
@@ -40,7 +40,7 @@ def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> fr
 
 @dataclass(slots=True)
 class _Owners:
-    """Which epoch's member owns each partition, or has not given it back yet."""
+    """By partition, the epoch of the member that owns it, or has not given it back yet."""
 
     epochs: dict[UUID, dict[int, int]]
 
@@ -66,11 +66,11 @@ class ConsumerGroup:
         members: by member id.
         static_members: member ids by instance id.
         group_epoch: grows with every change of members, subscriptions and subscribed topics.
-        assignment_epoch: the group epoch that ``target`` was made for.
-        target: what each member shall have.
+        assignment_epoch: the group epoch for which ``target`` was computed.
+        target: the target assignment of each member.
         topics: the subscribed topics as the group last saw them, by name.
         regexes: what the members' regular expressions matched.
-        seen_version: version of the cluster's topics that ``topics`` was compared with; -1 for none.
+        seen_version: version of the cluster's topics with which ``topics`` was compared; -1 for none.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -110,7 +110,7 @@ class ConsumerGroup:
         return self.group_epoch == 0 and not self.members
 
     def copy(self) -> ConsumerGroup:
-        """Return the group as it is now, which later records do not change."""
+        """Return a copy of the group, which later records do not change."""
         twin = ConsumerGroup(self.group_id)
         twin.__dict__.update(self.__dict__)
         twin.members = dict(self.members)
@@ -153,7 +153,7 @@ class ConsumerGroup:
     # -- replaying
 
     def replay(self, record: GroupRecord) -> None:
-        """Take in a record of this group, of any type."""
+        """Apply a record of this group, of any type."""
         value = record.value
         if record.kind is log.MemberMetadata:
             self._replay_member(record.key.member_id, value)  # type: ignore[union-attr, arg-type]

@@ -1,4 +1,4 @@
-"""Members of a consumer group join and leave: which may join under which id, and what remains of one that left.
+"""Members of a consumer group join and leave: who may join under which id, and what remains of one that left.
 
 Checks, their order and their texts are Apache Kafka's (``GroupMetadataManager``).
 """
@@ -32,7 +32,7 @@ def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> Member:
-    """Return a member. Raises UnknownMemberIdError where there is none with this id."""
+    """Return a member. Raises UnknownMemberIdError if none has this id."""
     member = group.members.get(member_id)
     if member is None:
         raise UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
@@ -40,7 +40,7 @@ def known_member(group: ConsumerGroup, member_id: str) -> Member:
 
 
 def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
-    """Return the member of an instance id, where it is the one that asks.
+    """Return the member of an instance id, if the request's member id is its own.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError
@@ -58,8 +58,8 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
     """Raise FencedMemberEpochError if a heartbeat's epoch is not the member's.
 
-    The epoch before is good as well, if the member owns nothing that it has not: the answer that told it of the newer
-    one was lost.
+    The previous epoch is accepted as well if the member owns only partitions that it is assigned: then the response
+    with the newer epoch was lost.
     """
     if epoch == member.epoch:
         return
@@ -106,7 +106,7 @@ def leave_for_a_while(group: ConsumerGroup, member: Member) -> list[GroupRecord]
 
 
 def remove(group: ConsumerGroup, members: Collection[Member], context: Context) -> list[GroupRecord]:
-    """Remove members and everything of theirs; the group goes to its next epoch."""
+    """Remove members and all their state; the group goes to its next epoch."""
     records: list[GroupRecord] = []
     for member in members:
         records += group_records.member_tombstones(group.group_id, member.member_id)
@@ -123,7 +123,7 @@ def stop_timers(member_id: str) -> list[Timer]:
 
 
 def timers_after_loading(group: ConsumerGroup, session_timeout_ms: int) -> list[Timer]:
-    """Members of a group that was just loaded have their time-outs from now on."""
+    """Return the timers of the members of a group that was just loaded: their timeouts begin now."""
     timers = []
     for member in group.members.values():
         session = session_timeout_ms if member.classic is None else member.classic.session_timeout_ms

@@ -24,7 +24,7 @@ NO_PARTITIONS: Assignment = MappingProxyType({})
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
-"""Epochs in a heartbeat that are none: the member joins; leaves; leaves for a while and keeps its partitions."""
+"""Special epochs in a heartbeat: the member joins; leaves; leaves for a while and keeps its partitions."""
 
 
 class MemberState(IntEnum):
@@ -35,7 +35,7 @@ class MemberState(IntEnum):
     UNREVOKED_PARTITIONS = 1
     """It must give partitions back before it can go on to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is in its target's epoch, and partitions of its target are still in the hands of others."""
+    """It is in its target's epoch, and other members still own partitions of its target."""
     UNKNOWN = 127
     """A state that a newer release wrote; the member must start again."""
 
@@ -49,7 +49,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """Of a member that speaks the classic protocol in a consumer group (KIP-848's online migration).
+    """The classic part of a member that uses the classic protocol in a consumer group (KIP-848's online migration).
 
     Attributes:
         protocols: name and embedded subscription of each supported assignor, the preferred first.
@@ -64,11 +64,11 @@ class Member:
     """A member. A change makes a new one (`dataclasses.replace`).
 
     Attributes:
-        previous_epoch: the epoch before ``epoch``: a member that did not get the answer with the newer one shows it.
+        previous_epoch: the epoch before ``epoch``: a member sends it if it did not get the response with the newer one.
         rebalance_timeout_ms: how long the member may take to give partitions back.
-        assigned: what the member owns, or may own as soon as it hears of it.
-        pending_revocation: what the member must give back.
-        classic: set for a member that speaks the classic protocol.
+        assigned: the partitions that the member owns, or may own as soon as it learns of them.
+        pending_revocation: the partitions that the member must give back.
+        classic: set for a member that uses the classic protocol.
     """
 
     member_id: str

@@ -1,9 +1,9 @@
 """One step of a member towards its target assignment (KIP-848, "Reconciliation").
 
-A member gives back before it gets: while it still owns partitions that its target does not have, it stays in its epoch
-(UNREVOKED_PARTITIONS). Then it goes to the target's epoch and gets what is free of its target; where a partition is
-still in another's hands, it waits for it (UNRELEASED_PARTITIONS) and keeps working meanwhile. So no partition ever has
-two owners. Kafka's ``CurrentAssignmentBuilder``.
+A member gives partitions back before it gets others: while it still owns partitions outside of its target, it stays in
+its epoch (UNREVOKED_PARTITIONS). Then it goes to the target's epoch and gets the free partitions of its target. If
+another member still owns some of them, it waits for these (UNRELEASED_PARTITIONS) and keeps working meanwhile. So no
+partition ever has two owners. This is Kafka's ``CurrentAssignmentBuilder``.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ IsOwned = Callable[[UUID, int], bool]
 def next_step(
     member: Member, target_epoch: int, target: Assignment, owned: Assignment | None, is_owned: IsOwned
 ) -> Member:
-    """Return the member after one step, or itself where it must wait or is there.
+    """Return the member after one step, or unchanged if it must wait or has reached its target.
 
     Args:
-        owned: what the member says that it owns, or None where it says nothing.
+        owned: the partitions that the member says it owns, or None if it does not say.
 
     Raises:
         FencedMemberEpochError: a newer release left the member in a state unknown here; it must join again.
@@ -92,7 +92,7 @@ def _step(
 
 
 def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
-    """Return whether the member owns one of these, as far as it says."""
+    """Return whether the member may own one of these, by what it says."""
     if owned is None:
         return True
     return any(not owned.get(topic_id, frozenset()).isdisjoint(some) for topic_id, some in partitions.items())

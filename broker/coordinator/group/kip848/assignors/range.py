@@ -1,8 +1,8 @@
-"""The assignor ``range``: of every topic each subscriber gets a run of neighbouring partitions.
+"""The assignor ``range``: each subscriber of a topic gets a run of neighbouring partitions.
 
-Members are in a fixed order, static ones first and by instance id, so that they keep their runs when they come back;
-the others by member id. Where all subscribe to the same topics with equally many partitions, a member gets the same
-numbers of each: records of one key in two topics meet in one member. Kafka's ``RangeAssignor``.
+Members are in a fixed order, so that they keep their runs when they return: static members first, by instance id; the
+others by member id. If all subscribe to the same topics with equally many partitions, a member gets the same numbers of
+each: records of one key in two topics reach one member. This is Kafka's ``RangeAssignor``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker.coordinator.group.kip848.model import Assignment
 
 
 def assign_range(group: GroupSpec) -> dict[str, Assignment]:
-    """See the module.
+    """Assign runs of neighbouring partitions.
 
     Raises:
         AssignorError: a member is subscribed to a topic that does not exist.

@@ -23,7 +23,7 @@ class MemberSpec:
     topics: frozenset[UUID]
     instance_id: str | None = None
     assigned: Assignment = field(default_factory=dict)
-    """Its target so far."""
+    """Its current target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class GroupSpec:
         return len({member.topics for member in self.members.values()}) <= 1
 
     def count(self, topic_id: UUID) -> int:
-        """Partitions of a topic.
+        """Return the number of partitions of a topic.
 
         Raises:
             AssignorError: the topic does not exist.
@@ -51,16 +51,16 @@ class GroupSpec:
 
 
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]
-"""Gives every member of the group its target, an empty one too. The same group gets the same answer."""
+"""Gives every member of the group its target, which may be empty. The same group gets the same result."""
 
 
 def partitions_of(assignment: Assignment) -> Iterator[Partition]:
-    """Its partitions one by one, in a fixed order."""
+    """Yield the partitions one by one, in a fixed order."""
     for topic_id in sorted(assignment):
         for partition in sorted(assignment[topic_id]):
             yield topic_id, partition
 
 
 def grouped(partitions: Mapping[UUID, set[int]]) -> Assignment:
-    """Return the assignment of these sets, which do not change any more."""
+    """Return the assignment of these sets, which must not change any more."""
     return {topic_id: frozenset(some) for topic_id, some in partitions.items() if some}

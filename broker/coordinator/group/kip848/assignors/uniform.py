@@ -1,8 +1,8 @@
-"""The assignor ``uniform``, the default: as even as can be, and then as few moves as can be.
+"""The assignor ``uniform``, the default: as even as possible, and then with as few moves as possible.
 
-Balance goes before stickiness, as in Kafka's ``UniformAssignor``. Where all members subscribe to the same topics, their
-numbers of partitions differ by one at most. Where they do not, no partition could go to a subscriber that would then
-still have fewer than its present owner had.
+Balance goes before stickiness, as in Kafka's ``UniformAssignor``. If all members subscribe to the same topics, their
+numbers of partitions differ by one at most. If they do not, no partition could go to a subscriber that would then still
+have fewer than its present owner had.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.coordinator.group.kip848.model import Assignment
 
 
 def assign_uniform(group: GroupSpec) -> dict[str, Assignment]:
-    """See the module.
+    """Assign partitions evenly.
 
     Raises:
         AssignorError: a member is subscribed to a topic that does not exist.
@@ -45,7 +45,7 @@ def _still_owned(group: GroupSpec) -> tuple[dict[str, list[Partition]], list[Par
         member = group.members[member_id]
         kept = []
         for partition in partitions_of(member.assigned):
-            # Also not what two members would have, nor what the topic has no more.
+            # Drop partitions that two members would keep, and partitions that the topic no longer has.
             if partition[0] in member.topics and partition in free:
                 del free[partition]
                 kept.append(partition)
@@ -57,7 +57,7 @@ def _spread_evenly(owned: dict[str, list[Partition]], unassigned: list[Partition
     total = len(unassigned) + sum(map(len, owned.values()))
     least, extra = divmod(total, len(owned))
     quotas = dict.fromkeys(owned, least)
-    # Who has one more than the others already is the first to be allowed it.
+    # A member that has one partition more than the others is the first to be allowed one more.
     for member_id in sorted(owned, key=lambda member_id: len(owned[member_id]) <= least)[:extra]:
         quotas[member_id] += 1
     for member_id, partitions in owned.items():
@@ -81,8 +81,8 @@ class _Balance:
             for topic_id in group.members[member_id].topics:
                 self._subscribers.setdefault(topic_id, []).append(member_id)
         self._group = group
-        # Per subscription, its members by load; an entry whose load has changed meanwhile is dropped when it is met.
-        # Per topic that would be a change of as many heaps as a member has topics, for every partition.
+        # Heaps per subscription, of its members by load; an entry with an outdated load is dropped when it is met. With
+        # heaps per topic, every partition would change as many heaps as a member has topics.
         self._heaps: dict[frozenset[UUID], list[tuple[int, str]]] = {}
         for member_id, member in group.members.items():
             self._heaps.setdefault(member.topics, []).append((len(owned[member_id]), member_id))
@@ -104,7 +104,7 @@ class _Balance:
         ]
         movable.sort(key=self._order)
         moved = True
-        # It ends: every move makes the sum of the squared loads smaller.
+        # The loop ends, because every move makes the sum of the squared loads smaller.
         while moved:
             moved = False
             for partition in movable:
@@ -119,7 +119,7 @@ class _Balance:
             partitions[:] = self._owned[member_id]
 
     def _order(self, partition: Partition) -> tuple[float, int, int, UUID]:
-        """Topics with many partitions for each subscriber first, then those with few subscribers."""
+        """Sort the topics: first those with many partitions for each subscriber, then those with few subscribers."""
         topic_id, number = partition
         subscribers = len(self._subscribers[topic_id])
         return -self._group.count(topic_id) / subscribers, subscribers, number, topic_id

@@ -1,7 +1,7 @@
-"""Embedded subscriptions and assignments of classic members, beside the topics of the cluster.
+"""Embedded subscriptions and assignments of classic members, converted by the topics of the cluster.
 
-Members name topics, and a group of the consumer protocol knows their ids. The bytes are
-`kafkalog.protocol.embedded.consumer`'s.
+Members name topics, and a group of the consumer protocol has their ids. `kafkalog.protocol.embedded.consumer` describes
+the bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkalog.protocol.embedded.consumer import ConsumerAssignment, TopicPartiti
 
 
 def decode_assignment(data: bytes, topics: Topics) -> Assignment:
-    """Return the assigned partitions of existing topics; none of no bytes, as of a member that never got any.
+    """Return the assigned partitions of existing topics; none for no bytes, as of a member that never got any.
 
     Raises:
         ProtocolError: the bytes are no assignment.

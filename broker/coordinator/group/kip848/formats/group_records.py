@@ -14,7 +14,7 @@ def group_epoch(group_id: str, epoch: int) -> GroupRecord:
 
 
 def subscription_metadata(group_id: str, topics: Mapping[str, TopicMetadata]) -> GroupRecord:
-    """Type 4: the topics that the group is subscribed to, as they are now."""
+    """Return a record of type 4: the topics to which the group is subscribed, as they are now."""
     value = log.PartitionMetadata(
         topics=[
             log.SubscribedTopic(
@@ -33,7 +33,7 @@ def subscription_metadata(group_id: str, topics: Mapping[str, TopicMetadata]) ->
 
 
 def member_metadata(group_id: str, member: Member) -> GroupRecord:
-    """Type 5."""
+    """Return a record of type 5."""
     classic = None
     if member.classic is not None:
         classic = log.ClassicMember(
@@ -57,19 +57,19 @@ def member_metadata(group_id: str, member: Member) -> GroupRecord:
 
 
 def target_epoch(group_id: str, epoch: int) -> GroupRecord:
-    """Type 6."""
+    """Return a record of type 6."""
     value = log.TargetAssignmentMetadata(assignment_epoch=epoch)
     return GroupRecord(log.TargetAssignmentMetadata, log.GroupKey(group_id=group_id), value)
 
 
 def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> GroupRecord:
-    """Type 7."""
+    """Return a record of type 7."""
     value = log.TargetAssignment(topic_partitions=topic_partitions(assignment))
     return GroupRecord(log.TargetAssignment, _member_key(group_id, member_id), value)
 
 
 def current_assignment(group_id: str, member: Member) -> GroupRecord:
-    """Type 8."""
+    """Return a record of type 8."""
     value = log.CurrentAssignment(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -81,7 +81,7 @@ def current_assignment(group_id: str, member: Member) -> GroupRecord:
 
 
 def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> GroupRecord:
-    """Type 16."""
+    """Return a record of type 16."""
     value = log.RegularExpression(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )

@@ -192,7 +192,7 @@ class GroupRecord:
         return self.key.group_id
 
     def encode(self) -> tuple[bytes, bytes | None]:
-        """Key and value as they stand in the log."""
+        """Return key and value as they are in the log."""
         key = _INT16.pack(_TYPE_OF_VALUE[self.kind]) + encode_message(self.key, 0)
         if self.value is None:
             return key, None

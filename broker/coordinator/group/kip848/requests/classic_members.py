@@ -1,8 +1,8 @@
-"""Members that speak the classic protocol in a consumer group (KIP-848, "Online migration").
+"""Members that use the classic protocol in a consumer group (KIP-848, "Online migration").
 
-The coordinator assigns their partitions, too: JoinGroup takes the embedded subscription for a heartbeat's, the
-generation is the member epoch, nobody leads, and SyncGroup brings the assignment. Members are told by their heartbeats
-(REBALANCE_IN_PROGRESS) to join again when there is something for them to give back or to get.
+The coordinator assigns their partitions, too: JoinGroup with its embedded subscription is treated as a heartbeat, the
+generation is the member epoch, no member leads, and SyncGroup returns the assignment. The answers to their heartbeats
+(REBALANCE_IN_PROGRESS) make members join again when they have partitions to give back or to get.
 
 Checks, their order and their texts are Apache Kafka's (``GroupMetadataManager``).
 """
@@ -40,7 +40,7 @@ from kafkalog.protocol.primitives import ProtocolError
 
 
 def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcome[JoinResult]:
-    """JoinGroup.
+    """Handle JoinGroup.
 
     Raises:
         GroupMaxSizeReachedError, InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError
@@ -91,13 +91,13 @@ def _joining(group: ConsumerGroup, member_id: str, request: JoinRequest, records
     if request.instance_id is None:
         return group.members.get(member_id) or Member(member_id)
     if request.member_id == UNKNOWN_MEMBER_ID:
-        # A static member's place is its own: the old id is fenced.
+        # A static member keeps its place: the old id is fenced.
         return member_changes.static_joiner(group, member_id, request.instance_id, records)
     return member_changes.known_static_member(group, member_id, request.instance_id)
 
 
 def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
-    """Return whether a member's protocols have one that all classic members know."""
+    """Return whether a member supports a protocol that all classic members support."""
     if request.protocol_type != PROTOCOL_TYPE:
         return False
     present = [member.classic for member in group.members.values() if member.classic is not None]
@@ -106,7 +106,7 @@ def _supports(group: ConsumerGroup, request: JoinRequest) -> bool:
 
 
 def sync(group: ConsumerGroup, request: SyncRequest, context: Context) -> Outcome[SyncResult]:
-    """SyncGroup.
+    """Handle SyncGroup.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError, InconsistentGroupProtocolError
@@ -133,7 +133,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, context: Context) -> Outcom
 
 
 def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Outcome[ErrorCode]:
-    """Heartbeat; REBALANCE_IN_PROGRESS makes the member join again.
+    """Handle Heartbeat; REBALANCE_IN_PROGRESS makes the member join again.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError
@@ -154,7 +154,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
 def leave(
     group: ConsumerGroup, members: Sequence[tuple[str, str | None]], context: Context
 ) -> Outcome[list[ErrorCode]]:
-    """LeaveGroup of members (member id, instance id); for each how it went."""
+    """Handle LeaveGroup of members (member id, instance id); return the error of each."""
     errors = []
     leaving: dict[str, Member] = {}
     for member_id, instance_id in members:
@@ -192,7 +192,7 @@ def _check_generation(member: Member, generation: int) -> None:
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
-    """Return whether a partition of its target is still in another's hands."""
+    """Return whether another member still owns a partition of its target."""
     return any(
         group.is_owned(topic_id, partition)
         for topic_id, partitions in group.target.get(member.member_id, {}).items()

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: a group of the consumer protocol as clients are shown it."""
+"""ConsumerGroupDescribe: the description of a group of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 def describe(group: ConsumerGroup, context: Context) -> messages.DescribedGroup:
-    """Return the group's answer, without the operations that the client may do."""
+    """Return the description of the group, without the operations that the client may do."""
     return messages.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state,
@@ -41,7 +41,7 @@ def _member(group: ConsumerGroup, member: Member, topics: Topics) -> messages.Me
 
 
 def _assignment(assignment: Assignment, topics: Topics) -> messages.Assignment:
-    """Without topics that were deleted meanwhile."""
+    """Return an assignment without topics that were deleted meanwhile."""
     named = sorted((topics.name_of(topic_id), topic_id) for topic_id in assignment if topics.name_of(topic_id))
     return messages.Assignment(
         topic_partitions=[

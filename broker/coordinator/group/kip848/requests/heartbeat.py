@@ -120,7 +120,7 @@ def heartbeat(
 def leave(
     group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest, context: Context
 ) -> Outcome[messages.ConsumerGroupHeartbeatResponse]:
-    """Handle a heartbeat of a member that leaves, a static one maybe for a while.
+    """Handle a heartbeat of a member that leaves; a static member may leave for a while only.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError
@@ -135,7 +135,7 @@ def leave(
 
 
 def leaver(group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest) -> Member:
-    """Return the member that a leaving request is about.
+    """Return the member of a request to leave.
 
     Raises:
         UnknownMemberIdError, FencedInstanceIdError
@@ -152,11 +152,11 @@ def _member(
     owned: Assignment | None,
     records: list[GroupRecord],
 ) -> Member:
-    """Return the member before the request; one that joins as it begins."""
+    """Return the member before the request; for a member that joins, its initial state."""
     joins = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         if joins:
-            # One that is known has lost its own state: it owns nothing, and is told again what it has.
+            # A known member that joins has lost its own state: it owns nothing, and gets its assignment again.
             return group.members.get(member_id) or Member(member_id)
         member = member_changes.known_member(group, member_id)
         member_changes.check_epoch(member, request.member_epoch, owned)

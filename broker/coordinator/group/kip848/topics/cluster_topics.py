@@ -1,8 +1,8 @@
 """The cluster's topics as groups of the consumer protocol see them (`context.Topics`).
 
-Regular expressions are matched on a worker, one at a time: one from a hostile member may take some tenths of a second,
-and so may a good one where there are many topics. Groups take turns (`turns.Turns`), so that one with many expressions
-waits longer itself.
+Regular expressions are matched on a worker, one at a time: an expression of a hostile member may take some tenths of a
+second, and so may a good one if there are many topics. Groups take turns (`turns.Turns`), so that a group with many
+expressions delays only itself.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from broker.system.workers import Workers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
 
 REGEXES_KEPT = 256
-"""Expressions whose matches are kept here; each group keeps the matches of its own as well."""
+"""The number of expressions whose matches are kept here; each group keeps the matches of its own as well."""
 
 
 class ClusterTopics:
-    """Always as the metadata cache has it.
+    """The topics as the metadata cache has them.
 
-    The version is the registry's revision in which a change of the topics was first seen, so that it grows over
-    restarts as well.
+    The version is the registry's revision in which a change of the topics was first seen, so it also grows over
+    restarts.
     """
 
     def __init__(self, cache: MetadataCache, workers: Workers) -> None:
@@ -65,20 +65,20 @@ class ClusterTopics:
         found = self._matched.get(regex)
         if isinstance(found, InvalidRegularExpressionError):
             if self._known[regex] != self.version:
-                # Of the topics as they are now it may be good.
+                # The expression may be valid for the topics as they are now.
                 return None
             raise InvalidRegularExpressionError(*found.args)
         return found
 
     async def match(self, group_id: str, regex: str) -> Matched:
-        """Work out, in the group's turn, what an expression matches among the present topics; kept for `matching`.
+        """Match an expression against the current topics, in the group's turn; keep the result for `matching`.
 
         Raises:
             InvalidRegularExpressionError
         """
         if self._known.get(regex) != self.version:
             async with self._turns.turn(group_id):
-                # Another one may have asked for the same meanwhile.
+                # Another group may have matched the same expression meanwhile.
                 if self._known.get(regex) != self.version:
                     await self._work_out(regex)
         found = self._matched[regex]
@@ -102,7 +102,7 @@ class ClusterTopics:
 
     def _look(self) -> None:
         state = self._cache.image
-        # A state shares its topics with the one before where they did not change.
+        # A state shares its topics with the one before if they did not change.
         if state.topics is not self._seen:
             self._seen = state.topics
             self._version = max(state.revision, self._version + 1)
@@ -110,5 +110,5 @@ class ClusterTopics:
 
 
 def _match(regex: str, names: tuple[str, ...]) -> frozenset[str]:
-    """On a worker."""
+    """Match on a worker."""
     return frozenset(matching(regex, names))

@@ -30,7 +30,7 @@ MAX_SECONDS = 2.0
 
 
 def matching(text: str, names: Iterable[str], cpu_seconds: Callable[[], float] = thread_time) -> list[str]:
-    """Return those of the names that an expression matches. For a worker.
+    """Return the names that an expression matches. Call it on a worker.
 
     Args:
         cpu_seconds: the processor's time that this thread has used.

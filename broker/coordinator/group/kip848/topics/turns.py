@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """A lock that goes round: after each piece of work the next group has its turn, with the piece it asked for first.
+    """A lock that groups get in turn: after each piece of work the next group gets it, for its oldest request.
 
-    A group waits for one piece of each other group at most, however many those want done.
+    A group waits for at most one piece of each other group, however many those have.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Turns:
             await waiter
         except asyncio.CancelledError:
             if not waiter.cancelled():
-                # It was given the turn, and does not take it.
+                # The turn came just before the wait was cancelled: pass it on.
                 self._pass_on()
             raise
 
