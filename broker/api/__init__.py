@@ -2,9 +2,9 @@
 
 A module of handlers serves one family of APIs and lists them in ``HANDLERS``. The machinery:
 
-- ``dispatcher``    a frame becomes a request becomes a handler's call; errors become responses or closed connections
-- ``registry``      which APIs and versions are served, and by which module
-- ``context``       what handlers are given: the broker's parts, and the request they answer
+- ``dispatcher``    decodes a frame and calls the handler; errors become responses or closed connections
+- ``registry``      the served APIs, their versions and modules
+- ``context``       arguments of handlers: the broker's parts, and the request to answer
 - ``errors``        errors become Kafka's error codes
 - ``large``         large requests are served in turns, so that others need not wait
 - ``loop_time``     how long requests keep the event loop busy, for quotas

@@ -40,13 +40,11 @@ logger = logging.getLogger(__name__)
 Entry = TypeVar("Entry")
 
 encoded = cast(Callable[[Response, int, int], list[Chunk]], encode_response)
-"""`encode_response` with the chunks that it has here: it passes on the slices of files that handlers put into
-``records``, for it passes on whatever has a length.
-"""
+"""`encode_response` with a wider type: slices of files, which handlers put into ``records``, become chunks."""
 
 
 class ClientGoneError(ConnectionError):
-    """The client of a large request has disconnected, so that its answer is not needed."""
+    """The client of a large request has disconnected, so its answer is not needed."""
 
 
 @dataclass(slots=True)
@@ -93,11 +91,11 @@ class Broker:
         return self.replicas.config
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """Return milliseconds since the epoch."""
         return self.runtime.now_ms()
 
     def quota_clock(self) -> int:
-        """Milliseconds of the clock that quotas go by, which never jumps."""
+        """Return the milliseconds of the monotonic clock that quotas use."""
         return self.runtime.monotonic_ms()
 
 
@@ -145,9 +143,9 @@ class Request:
         self.response_type: type[Response] = type(message).response_type
         self.is_answered = False
         self.owns_records = False
-        """The records were copied out of the connection's buffer."""
+        """Whether the records were copied out of the connection's buffer."""
         self.turn: Turn | None = None
-        """The turns that its handler takes, where it is one that does."""
+        """The turns that its handler takes, if it takes any."""
 
     @property
     def user(self) -> str:
@@ -160,11 +158,11 @@ class Request:
         """Count what the request used of its quotas, before it is answered.
 
         Args:
-            timed: its time is among that.
-            mutations: what it has created and deleted, which was taken into account before.
+            timed: whether the time that it used the event loop counts.
+            mutations: the topics and partitions that it has created and deleted, which were counted before.
 
         Returns:
-            How long its client has to wait for them; to be given to ``reply`` or ``no_reply``.
+            How long its client has to wait for its quotas; an argument of ``reply`` or ``no_reply``.
         """
         now_ms = self.broker.quota_clock()
         client_id = self.client_id or ""
@@ -180,7 +178,7 @@ class Request:
         return wait_ms
 
     def mutations(self, strict_since: int) -> Mutations:
-        """Count what the request creates and deletes against the quota of mutations (KIP-599).
+        """Count creations and deletions of the request against the quota of mutations (KIP-599).
 
         Args:
             strict_since: the first version whose clients understand THROTTLING_QUOTA_EXCEEDED.
@@ -201,7 +199,7 @@ class Request:
         """Send ``response`` in the request's version.
 
         Args:
-            wait_ms: how long the client has to wait for its quotas (``quota_wait_ms``), where that is known.
+            wait_ms: how long the client has to wait for its quotas (``quota_wait_ms``), if that is known.
         """
         self._hold_back(response, wait_ms)
         chunks = self._encoded(response)
@@ -210,7 +208,7 @@ class Request:
         self.connection.reply(chunks)
 
     def fail(self) -> bool:
-        """Answer UNKNOWN_SERVER_ERROR where the response has an error of its own; False where it has none."""
+        """Answer UNKNOWN_SERVER_ERROR if the response has an error field of its own; return False if it has none."""
         field = next((field for field in self.response_type.fields if field.name == "error_code"), None)
         if self.is_answered or field is None or self.version not in field.versions:
             return False
@@ -229,16 +227,16 @@ class Request:
             return encoded(response, self.version, self.correlation_id)
 
     def take_turns(self) -> Turn:
-        """Return the turns that its handler takes, for one that has something to do before each of them ends."""
+        """Return the turns of its handler, which has something to do before each of them ends."""
         if self.turn is None:
             self.turn = Turn(self.broker.turns)
         return self.turn
 
     async def each(self, entries: Iterable[Entry]) -> AsyncIterator[Entry]:
-        """Yield the entries one by one; other requests get their turn in between where they take long.
+        """Yield the entries one by one; other requests get their turn in between if they take long.
 
         Raises:
-            ClientGoneError: the client has left meanwhile.
+            ClientGoneError: the client has disconnected meanwhile.
         """
         turn = self.take_turns()
         for entry in entries:
@@ -249,10 +247,10 @@ class Request:
                     raise ClientGoneError
 
     async def answer(self, response: Response, *done_with: Any, wait_ms: int | None = None) -> None:
-        """Send ``response``; where its entries took more than one turn, a worker encodes it and frees both messages.
+        """Send ``response``; if its entries took more than one turn, a worker encodes it and frees both messages.
 
         Args:
-            done_with: collections that the handler does not need any more, for the worker to free, too.
+            done_with: collections that the handler does not need any more, which the worker frees too.
             wait_ms: as for ``reply``.
         """
         if self.turn is None or not self.turn.ended:
@@ -280,6 +278,6 @@ class Request:
         self.connection.skip_reply()
 
     def drop(self) -> None:
-        """Close the connection, where there can be no response: none was asked for, or serving the request failed."""
+        """Close the connection if no response is possible: none was requested, or serving the request failed."""
         self._counter.answered(self.broker.runtime.seconds() - self._began)
         self.connection.close()

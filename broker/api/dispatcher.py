@@ -1,8 +1,8 @@
-"""A frame becomes a request becomes a handler's call.
+"""Decode a frame into a request, and call its handler.
 
-A frame that cannot be followed (no header, unknown API, unserved version, malformed body) closes the connection, as
-Kafka does: the peer is not one that speaks with us, and no response could be in a form that it understands. The one
-exception is ApiVersions, by which a client finds out what is served.
+A frame that cannot be decoded (no header, unknown API, unserved version, malformed body) closes the connection, as
+Kafka does: the peer does not speak our protocol, and it would not understand any response. The one exception is
+ApiVersions, by which a client learns what is served.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from kafkalog.protocol.codec import (
 logger = logging.getLogger(__name__)
 
 LARGE_REQUEST = 64 * 1024
-"""Bytes from which on a request without record batches is decoded on a worker: it may hold 10,000s of entries."""
+"""Requests without record batches are decoded on a worker from this many bytes on: they may hold 10,000s of entries."""
 BUDGET = 32 * 1024
 """The decoding budget of a request with record batches, some 1,024 partitions. A worker decodes larger requests."""
 MOST_TAGS = 1000
-"""Tagged fields that such a request's header may have before it is left to a worker."""
+"""The most tagged fields in the header of such a request; with more of them a worker decodes it."""
 FREED_BY_WORKER = 1 << 20
-"""Bytes from which on a request's entries are freed by a worker."""
+"""A request's entries are freed by a worker from this many bytes on."""
 _HEADER_START = Struct(">hhi")
 """API key, API version, correlation id: the same in every version of the request header."""
 
@@ -97,13 +97,13 @@ class ApiDispatcher:
             pending = api.handler(request)
         except Exception as error:
             _failed(request, api, error)
-            # Where the handler had kept it for a worker that it did not come to.
+            # The handler had kept it for a worker, and did not get there.
             connection.free_memory()
             return
         if pending is not None:
             self._run(_guarded(request, api, pending), time)
         elif time is not None:
-            # It is answered, or waits for something.
+            # The request is answered, or waits for something.
             time.pause()
 
     def _start_large(
@@ -142,7 +142,7 @@ class ApiDispatcher:
     async def _decode_large(
         self, connection: Connection, api: Api, frame: memoryview
     ) -> tuple[RequestHeader, Any] | None:
-        """Return the header and the message; None where the client left before its turn."""
+        """Return the header and the message; None if the client disconnected before its turn."""
 
         def decode() -> tuple[RequestHeader, Any] | None:
             if connection.closed:
@@ -167,7 +167,7 @@ class ApiDispatcher:
 
 
 async def _guarded(request: Request, api: Api, pending: Awaitable[None] | None = None) -> None:
-    """Serve a request, or await the work its handler has begun; a failure concerns this client only."""
+    """Serve a request, or await the work that its handler has begun; a failure affects this client only."""
     try:
         if pending is None:
             pending = api.handler(request)
@@ -180,13 +180,13 @@ async def _guarded(request: Request, api: Api, pending: Awaitable[None] | None =
 
 
 def _failed(request: Request, api: Api, error: Exception) -> None:
-    """Tell the client where its response has a form for that, and close its connection where not."""
+    """Report the failure in the response if it has an error field; otherwise close the connection."""
     connection = request.connection
     logger.error("serving %s to %s failed", api.key.name, connection.peer, exc_info=error)
     try:
         is_told = request.fail()
     except Exception:
-        logger.exception("nor could its failure be told")
+        logger.exception("the failure could not be reported to the client either")
         is_told = False
     if not is_told:
         logger.error("closing connection from %s: serving %s failed", connection.peer, api.key.name)

@@ -34,11 +34,11 @@ def error_code(error: Exception) -> ErrorCode:
 def error_message(error: Exception) -> str | None:
     """Return the message of ``error`` for a client, or None, cut to `LONGEST_MESSAGE`: it may quote the client.
 
-    A string of the protocol has 32,767 bytes, and with a longer one there would be no answer at all.
+    A string of the protocol has at most 32,767 bytes; a longer one could not be sent at all.
     """
     text: str | None = None
     if isinstance(error, KafkaError):
-        # Without the code's name, which the response has beside it.
+        # Leave out the code's name, which the response has in another field.
         text = error.message
     elif isinstance(error, RecordsError):
         text = str(error) or None
@@ -77,11 +77,11 @@ class Answering:
 
 
 def make_encodable(value: Struct, version: int) -> bool:
-    """Put right what keeps a response from being encoded, and whether there was anything.
+    """Repair a response that cannot be encoded; return whether anything had to be repaired.
 
-    A string that is too long is cut, and one that is missing is empty; the entry that it stands in is answered with
-    UNKNOWN_SERVER_ERROR where entries have errors. Bytes of a request that are no UTF-8 become three bytes each: even
-    a name that is only repeated may not fit.
+    A string that is too long is cut, and a missing one becomes empty; its entry gets UNKNOWN_SERVER_ERROR if entries
+    have errors. Bytes of a request that are not UTF-8 become three bytes each, so even a name that is only repeated may
+    be too long.
     """
     is_changed = False
     for field in value.fields:
@@ -110,6 +110,6 @@ def make_encodable(value: Struct, version: int) -> bool:
 def _fitting(text: str | None, field: Field, version: int) -> str | None:
     if text is None:
         return None if field.is_array or version in field.nullable else ""
-    # Surrogates come from no client.
+    # Clients cannot send surrogates.
     data = text.encode(errors="replace")
     return text if len(data) <= MAX_STRING else data[:MAX_STRING].decode(errors="ignore")

@@ -81,7 +81,7 @@ class Turn:
         return self._seconds() - self._began > TURN_SECONDS
 
     def begin(self) -> None:
-        """Begin a turn, after the handler has waited for something else than its turn."""
+        """Begin a turn, after the handler has waited for something other than its turn."""
         self._began = self._seconds()
 
     async def end(self) -> None:
@@ -133,10 +133,10 @@ class FullCollections:
 
 
 def release(value: Any) -> None:
-    """Take a message or a collection apart a few entries at a time.
+    """Free the entries of a message or a collection a few at a time.
 
-    No other thread runs while one of 300,000 entries is freed at once, which takes 50 ms. For a worker; whoever else
-    refers to the value finds it empty.
+    Freeing 300,000 entries at once takes 50 ms, during which no other thread runs. Call it on a worker; other
+    references to the value find it empty.
     """
     if isinstance(value, Struct):
         for name in _array_fields(type(value)):

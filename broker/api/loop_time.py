@@ -1,6 +1,6 @@
-"""How long requests keep the event loop busy, where a quota bounds that (``request_percentage``, KIP-124).
+"""How long requests keep the event loop busy, for the quota ``request_percentage`` (KIP-124).
 
-What a request waits for, on a worker or in a purgatory, does not count: the loop serves others meanwhile.
+The time that a request waits, for a worker or in a purgatory, does not count: the loop serves others meanwhile.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 
 class LoopTime:
-    """The seconds that one request has run on the loop. It runs when this is made.
+    """The seconds that one request has run on the loop. The clock runs from the start.
 
     Args:
-        seconds: the clock that it is measured by.
+        seconds: the clock.
     """
 
     __slots__ = ("_seconds", "_since", "_spent")

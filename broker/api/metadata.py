@@ -40,9 +40,9 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 ZERO_ID = uuid.UUID(int=0)
 SORTED_AT_ONCE = 10_000
-"""Names of topics."""
+"""The most names of topics that are sorted at once."""
 NAMED_BY_NAME_ALONE = (10, 11)
-"""These versions have a field for a topic's id, and a name that may be null, but take neither (KIP-516)."""
+"""These versions have a field for a topic's id, and a name that may be null, but accept neither (KIP-516)."""
 
 
 async def handle_metadata(request: Request) -> None:
@@ -73,7 +73,7 @@ async def handle_metadata(request: Request) -> None:
         if wanted and message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
             await _auto_create(request, wanted)
     if len(wanted) <= 1:
-        # The usual request, in one turn in any case.
+        # The usual request takes one turn in any case.
         response.topics = [_answered(request, asked) for asked in wanted]
     else:
         async for asked in request.each(wanted):
@@ -96,7 +96,7 @@ async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) 
 
 
 def _brokers(request: Request, kind: Any) -> list[Any]:
-    """Return the live brokers that have the listener which the client uses, as it reaches them."""
+    """Return the live brokers that have the client's listener, with its addresses."""
     listener = request.connection.endpoint.name
     id_field = "node_id" if kind is MetadataResponseBroker else "broker_id"
     return [
@@ -116,7 +116,7 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
             if len(missing) == MAX_PARTITIONS_PER_REQUEST:
                 break
     if missing:
-        # They count, but metadata is never refused for it.
+        # Created topics count for the quota, but metadata is never refused for it.
         mutations = request.mutations(strict_since=request.version + 1)
         await broker.topics.create(missing.values(), admit=mutations.record)
 
@@ -152,7 +152,7 @@ def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataRes
 def _partitions(broker: Broker, state: TopicState) -> list[MetadataResponsePartition]:
     result = []
     for index, partition in enumerate(state.partitions):
-        # As Kafka answers where no live replica can lead: no leader, the ISR as it was.
+        # Kafka answers the same if no live replica can lead: no leader, and the last ISR.
         leader = broker.metadata.leader(state.name, index)
         result.append(
             MetadataResponsePartition(
@@ -193,11 +193,14 @@ def handle_describe_cluster(request: Request) -> None:
 
 
 async def handle_describe_topic_partitions(request: Request) -> None:
-    """Topics by name, in order, cut off after ``response_partition_limit`` partitions with a cursor to go on from."""
+    """Serve DescribeTopicPartitions: topics by name, in order.
+
+    The response ends after ``response_partition_limit`` partitions, with a cursor where the next request continues.
+    """
     message: DescribeTopicPartitionsRequest = request.message
     broker = request.broker
     asked = {topic.name: None async for topic in request.each(message.topics)}
-    # Some at a time, for sorting a million names takes a second.
+    # A few at a time, because sorting a million names takes a second.
     runs = [sorted(some) async for some in request.each(_pieces(asked))] or [broker.metadata.topic_names()]
     first_topic, first_partition = "", 0
     if message.cursor is not None:
@@ -228,7 +231,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
                         leader_epoch=partition.leader_epoch,
                         replica_nodes=partition.replica_nodes,
                         isr_nodes=partition.isr_nodes,
-                        # Null would do by the schema, but the Java client does not take it.
+                        # The schema allows null, but the Java client does not accept it.
                         eligible_leader_replicas=[],
                         last_known_elr=[],
                         offline_replicas=partition.offline_replicas,

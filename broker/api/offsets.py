@@ -1,4 +1,4 @@
-"""ListOffsets (key 2), OffsetForLeaderEpoch (key 23) and DeleteRecords (key 21): questions about positions in a log."""
+"""ListOffsets (key 2), OffsetForLeaderEpoch (key 23) and DeleteRecords (key 21): positions in a log."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from kafkalog.storage.topics import INTERNAL_TOPICS
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
-"""Versions since which each negative timestamp has its meaning."""
+"""The first version in which each negative timestamp has its meaning."""
 UNKNOWN = -1
 READ_IN_STEPS = 8
 """A worker reads missing pages in so many times; then the search goes ahead even if some are missing again."""
@@ -121,7 +121,7 @@ def _look_up(
 ) -> None:
     log = partition.log
     if timestamp == LATEST:
-        # Unknown where messages of v0 or v1 have none: a consumer would ask in vain where it ended.
+        # The epoch is unknown if messages of v0 or v1 have none: a consumer would ask in vain where it ended.
         result.offset = partition.latest_offset(isolation)
         result.leader_epoch = partition.leader_epoch if log.latest_epoch >= 0 else UNKNOWN
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -145,7 +145,7 @@ def _look_up(
 
 
 def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsPartition) -> list[int]:
-    """Version 0: base offsets of segments begun before a time, newest first, at most ``max_num_offsets`` of them."""
+    """Return base offsets of segments begun before a time, newest first, at most ``max_num_offsets``: version 0."""
     offsets = partition.log.legacy_offsets_before(wanted.timestamp, wanted.max_num_offsets, request.broker.now_ms())
     return [min(offset, partition.high_watermark) for offset in offsets]
 

@@ -1,4 +1,4 @@
-"""Which APIs are served, in which versions, and by which handler."""
+"""The served APIs, their versions and handlers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.generator import contains_records
 
 Handler = Callable[[Request], Awaitable[None] | None]
-"""Ends the request itself, at once or later; a coroutine is run as a task of the loop."""
+"""Serves the request and ends it, at once or later; if it returns a coroutine, that runs as a task of the loop."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ def handle_api_versions(request: Request) -> None:
         session = request.connection.session
         session.client_software_name = message.client_software_name
         session.client_software_version = message.client_software_version
-    # The broker keeps no features that clients could finalize (KIP-584): epoch -1 says so.
+    # The broker has no features that clients could finalize (KIP-584): epoch -1 says so.
     request.reply(ApiVersionsResponse(api_keys=list(_served()), finalized_features_epoch=-1))
 
 

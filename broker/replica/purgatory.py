@@ -142,12 +142,12 @@ class Purgatory:
 
     def _fail(self, operation: DelayedOperation, error: Exception) -> None:
         name = type(operation).__name__
-        logger.error("%s failed while it waited; its client is told", name, exc_info=error)
+        logger.error("%s failed while it waited; its client gets an error", name, exc_info=error)
         self.remove(operation)
         try:
             operation.fail(error)
         except Exception:
-            logger.exception("the client of %s cannot be told that it failed", name)
+            logger.exception("the failure of %s could not be reported to its client", name)
 
     def _arm(self) -> None:
         deadlines = self._deadlines

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: answered as Kafka does where no authorizer is configured."""
+"""DescribeAcls, CreateAcls, DeleteAcls: answered as Kafka does without an authorizer."""
 
 from __future__ import annotations
 

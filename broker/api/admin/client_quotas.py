@@ -67,7 +67,10 @@ async def handle_alter_client_quotas(request: Request) -> None:
 
 
 async def handle_describe_user_scram_credentials(request: Request) -> None:
-    """Nobody has any: there are no SASL listeners. Kafka's tool asks for them together with a user's quotas."""
+    """Serve DescribeUserScramCredentials: no user has credentials, because there are no SASL listeners.
+
+    Kafka's tool sends the request together with one for a user's quotas.
+    """
     message: DescribeUserScramCredentialsRequest = request.message
     results = []
     counts = Counter[str]()

@@ -44,8 +44,8 @@ LOGGER_CONFIG = 6
 
 async def handle_describe_configs(request: Request) -> None:
     message: DescribeConfigsRequest = request.message
-    # One that is asked for twice is described once: its description is 1,000 times as long as the question.
-    # Its keys are kept in the order asked, each once.
+    # A resource that is named twice is described once: its description is 1,000 times as long as the question. Its keys
+    # are kept in their order in the request, each once.
     wanted: dict[Resource, dict[str, None] | None] = {}
     async for resource in request.each(message.resources):
         key, names = (resource.resource_type, resource.resource_name), resource.configuration_keys
@@ -156,7 +156,7 @@ def _check_once(counts: Counter[Resource], resource: AnyResource) -> None:
 
 
 async def _alter(request: Request, changes: Sequence[tuple[AnyResult, ResourceChange]], *, validate_only: bool) -> None:
-    """Carry out changes; the result of each has the error, where there is one."""
+    """Carry out changes; set the error in the result of each that fails."""
     wanted = [change for _, change in changes]
     outcomes = await request.broker.configs.alter(wanted, validate_only=validate_only)
     async for (result, _), error in request.each(zip(changes, outcomes, strict=True)):

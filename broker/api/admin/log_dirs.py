@@ -29,7 +29,7 @@ from kafkalog.protocol.messages.describe_log_dirs import (
 )
 
 LOOKED_AT_ONCE = 10_000
-"""Numbers of partitions that are looked at in one step."""
+"""The number of partitions that are examined in one step."""
 logger = logging.getLogger(__name__)
 
 
@@ -58,7 +58,7 @@ async def handle_describe_log_dirs(request: Request) -> None:
 
 
 async def _wanted(request: Request, topics: Iterable[DescribableLogDirTopic]) -> dict[str, set[int]]:
-    """Return the partitions that are asked for and are here."""
+    """Return the requested partitions that this broker has."""
     hosted: dict[str, set[int]] = defaultdict(set)
     async for partition in request.each(list(request.broker.replicas)):
         hosted[partition.topic].add(partition.index)
@@ -99,7 +99,7 @@ def _describe(directory: LogDir, rows: list[_Row]) -> DescribeLogDirsResult:
 
 async def handle_alter_replica_log_dirs(request: Request) -> None:
     message: AlterReplicaLogDirsRequest = request.message
-    # A partition that is named twice goes where it was named last, as with Apache Kafka.
+    # If a partition is named twice, the last log directory counts, as with Apache Kafka.
     wanted: dict[tuple[str, int], str] = {}
     async for directory in request.each(message.dirs):
         async for topic in request.each(directory.topics):

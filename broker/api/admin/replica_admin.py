@@ -34,7 +34,7 @@ async def handle_elect_leaders(request: Request) -> None:
     refusal: KafkaError | None = None
     kind = ElectionType.PREFERRED
     try:
-        # Version 0 knows preferred leaders alone.
+        # Version 0 supports preferred leaders only.
         kind = ElectionType.parse(message.election_type) if request.version else ElectionType.PREFERRED
     except InvalidRequestError as error:
         response.error_code = error_code(error) if request.version else ErrorCode.NONE
@@ -84,7 +84,7 @@ async def handle_alter_partition_reassignments(request: Request) -> None:
 
 
 def handle_list_partition_reassignments(request: Request) -> None:
-    # A reassignment that this broker accepts is complete before it is answered.
+    # A reassignment that this broker accepts is complete before the response is sent.
     request.reply(ListPartitionReassignmentsResponse(error_message=None, topics=[]))
 
 

@@ -32,7 +32,7 @@ from kafkalog.protocol.messages.delete_topics import (
 
 NAMED_BY_ID_VERSION = 6
 CREATE_REFUSED_SINCE, DELETE_REFUSED_SINCE, GROW_REFUSED_SINCE = 6, 5, 3
-"""From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599); others are served, and wait afterwards."""
+"""Versions since which clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Others are served and throttled afterwards."""
 
 
 async def handle_create_topics(request: Request) -> None:

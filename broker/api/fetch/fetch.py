@@ -1,9 +1,9 @@
-"""Fetch (key 1): record batches from many partitions, as they lie in the log.
+"""Fetch (key 1): record batches from many partitions, as they are stored in the log.
 
-A response holds at least one whole batch of the first partition that has any, and else keeps to the request's limits.
-A fetch that finds fewer than ``min_bytes`` waits for appends, for at most ``max_wait_ms``. The record bytes never pass
-through this process: the response carries slices of segment files. But for versions 0 to 3, whose consumers know
-older message formats only: what is in a later one is converted (`fetch_conversion`).
+A response holds at least one whole batch of the first partition that has any; apart from that it keeps to the request's
+limits. A fetch that finds fewer than ``min_bytes`` waits for appends, for at most ``max_wait_ms``. The record bytes
+never pass through this process: the response carries slices of segment files. Versions 0 to 3 are different, because
+their consumers know older message formats only: records in later formats are converted (`fetch_conversion`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
 
 MANY_BYTES = 32 << 10
-"""A request from so many bytes on may name more partitions than one turn is long enough for."""
+"""A request of this many bytes or more may name more partitions than fit into one turn."""
 
 
 def handle_fetch(request: Request) -> Awaitable[None] | None:
@@ -49,7 +49,7 @@ async def _read_in_and_serve(reading: FetchReading, missing: list[Callable[[], N
         try:
             await request.broker.workers.run(read_in, missing)
         except OSError:
-            # The read meets it again, and answers for the one partition that has it.
+            # The read gets the same error, and answers it for the one partition.
             break
         if request.connection.closed:
             return
@@ -78,7 +78,7 @@ def _serve(reading: FetchReading) -> None:
 
 
 def _respond(reading: FetchReading) -> None:
-    """Send what was read last, converted where that is needed; nothing, where its client is above a quota."""
+    """Send the records that were read, converted if necessary; send nothing if the client is above a quota."""
     if reading.hold_back():
         return
     if reading.needs_conversion:

@@ -1,7 +1,7 @@
-"""Records for consumers from before Kafka 0.11, who ask with Fetch 0 to 3: nothing above the format that they know.
+"""Records for consumers from before Kafka 0.11, which use Fetch 0 to 3: converted to a format that they know.
 
-What is to be sent is read into memory and converted on a worker, a fetch's worth of it at a time. What is in a format
-that the consumer knows already goes out as a slice of its file, as in later versions.
+The records of one fetch are read into memory and converted on a worker. Records in a format that the consumer knows are
+sent as a slice of their file, as in later versions.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Fail = Callable[[PartitionData, FetchPartitionState, Exception], None]
 
 
 class Limited:
-    """A slice of which no more than ``limit`` bytes may be sent, be the last message cut off by that.
+    """A slice of which at most ``limit`` bytes may be sent, even if that cuts off the last message.
 
-    Consumers who ask with Fetch 0 to 2 have buffers of that size. The slice is longer where the first batch is, for
-    only a whole batch can be converted.
+    Consumers that use Fetch 0 to 2 have buffers of that size. The slice is longer if the first batch is, because only a
+    whole batch can be converted.
     """
 
     __slots__ = ("limit", "piece")
@@ -157,7 +157,7 @@ class FetchConversion:
 
 
 def _convert_all(wanted: dict[int, _Wanted]) -> dict[int, _Done | Exception]:
-    """On a worker."""
+    """Convert one fetch on a worker."""
     done: dict[int, _Done | Exception] = {}
     for at, each in wanted.items():
         try:

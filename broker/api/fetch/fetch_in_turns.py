@@ -50,7 +50,7 @@ class _FetchInTurns:
     """One such fetch.
 
     Attributes:
-        made: lists that take long to free, and that nobody needs any more in the end.
+        made: lists that take long to free, to be released at the end.
     """
 
     def __init__(self, request: Request) -> None:
@@ -59,7 +59,7 @@ class _FetchInTurns:
         self.made: list[list[Any]] = []
 
     async def serve(self) -> None:
-        """Read, and answer once that is enough, or after a wait."""
+        """Read, and answer once enough was read, or after a wait."""
         context = await self._in_turns(self._context())
         self.made.append(context.partitions)
         if context.error is not ErrorCode.NONE:
@@ -92,7 +92,7 @@ class _FetchInTurns:
         """Begin a turn after a wait.
 
         Raises:
-            ClientGoneError: the client has left meanwhile.
+            ClientGoneError: the client has disconnected meanwhile.
         """
         self._turn.begin()
         if self._request.connection.closed:
@@ -133,7 +133,7 @@ class _FetchInTurns:
             try:
                 await self._request.broker.workers.run(read_in, missing)
             except OSError:
-                # The read meets it again, and answers for the one partition that has it.
+                # The read gets the same error, and answers it for the one partition.
                 return
             self._go_on()
 
@@ -150,10 +150,10 @@ class _FetchInTurns:
         return False
 
     def _watch(self, reading: FetchReading) -> _Watch | None:
-        """Watch the partitions from before the first read on, so that nothing goes unnoticed; None for no wait.
+        """Watch the partitions from before the first read on, so that no append is missed; None without a wait.
 
-        A fetch of more partitions than there are fails for some of them, and does not wait. So those that are watched
-        are no more than what the broker has.
+        A fetch of more partitions than exist fails for some of them, and does not wait. So the number of watched
+        partitions is at most the broker's.
         """
         replicas = self._request.broker.replicas
         message: FetchRequest = self._request.message
@@ -196,7 +196,7 @@ def _pieces(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 class _Done:
-    """Something that is waited for, or the end of the connection."""
+    """The result that a fetch waits for, or the end of the connection."""
 
     def __init__(self) -> None:
         self._waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -206,7 +206,7 @@ class _Done:
             self._waiter.set_result(None)
 
     def cancel(self) -> None:
-        """Wake the fetch, so that it finds out that its client is gone."""
+        """Wake the fetch, so that it notices that its client is gone."""
         self.set()
 
     async def wait(self) -> None:
@@ -214,13 +214,13 @@ class _Done:
 
 
 class _Watch(DelayedOperation):
-    """Wakes a fetch when its partitions have what makes it worth reading them again.
+    """Wakes a fetch when its partitions have changed so much that it should read again.
 
-    It looks at the partitions that have changed alone.
+    It examines only the partitions that have changed.
 
     Attributes:
         states: the partitions, by their keys.
-        is_over: whether there is nothing more to wait for.
+        is_over: whether the wait is over.
     """
 
     __slots__ = ("_added", "_done", "_is_urgent", "_reading", "_wanted", "is_over", "states")
@@ -238,7 +238,7 @@ class _Watch(DelayedOperation):
         self.is_over = False
 
     async def next(self, wanted: int) -> None:
-        """Wait until so many bytes were added, counted from the wait before, or the time is over."""
+        """Wait until so many bytes were added since the last wait, or the time is over."""
         done = _Done()
         self._wanted, self._done = wanted, done.set
         if not self._is_due:
@@ -260,7 +260,7 @@ class _Watch(DelayedOperation):
             self._is_urgent = not is_online or reading.is_behind([state])
 
     def try_complete(self) -> bool:
-        """Wake the fetch, which ends this when it likes."""
+        """Wake the fetch, which ends this watch itself."""
         if self._is_due:
             self._wake()
         return False

@@ -233,7 +233,7 @@ class FetchReading:
         return result
 
     def fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:
-        """Tell of an error where the result of a partition is."""
+        """Set an error as the result of a partition."""
         self.failed = True
         code = error_code(error)
         if code not in EXPECTED_ERRORS:
@@ -252,7 +252,7 @@ class FetchReading:
     # -- answering
 
     def hold_back(self) -> bool:
-        """Send nothing where the client is above a quota; whether that is so."""
+        """Send nothing if the client is above a quota; return whether it is."""
         quotas = self.request.broker.quotas
         if (quotas.fetch.limited or quotas.request.limited) and not self._is_from_follower:
             wait_ms = self.request.quota_wait_ms((quotas.fetch, self.nbytes))
@@ -262,7 +262,7 @@ class FetchReading:
         return False
 
     def _send_nothing(self, wait_ms: int) -> None:
-        """Answer without records: the client asks for them again after the throttle time, and none count (KIP-219)."""
+        """Answer without records: the client retries after the throttle time, and no bytes are counted (KIP-219)."""
         request, context = self.request, self.context
         broker = request.broker
         if broker.quotas.fetch.limited:

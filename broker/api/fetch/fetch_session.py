@@ -4,7 +4,7 @@ A client that fetches many partitions sends them once; later requests name only 
 partitions that have nothing new. A session is named by an id that the broker chose and counted by an epoch that both
 sides advance, so that a lost request or response is noticed.
 
-What many partitions take long for is also to be had in steps, between which others have their turn.
+Operations that take long for many partitions are also available in steps, between which other requests have their turn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 IN_STEPS = None
-"""The epoch of a session while a request is taken into it in steps: no request has this one."""
+"""The epoch of a session while a request is applied to it in steps: no request has this epoch."""
 MAX_EPOCH = (1 << 31) - 1
 EVICTION_SECONDS = 120.0
 """A session used within this time is not evicted for a new one."""
@@ -33,7 +33,7 @@ A client that is given no session, or loses it, sends its partitions with each r
 MANY_PARTITIONS = 1000
 """Sessions with more partitions than this are served in steps, and freed later, a few entries at a time."""
 STEP = 100
-"""Entries of a request that are looked at in one step."""
+"""The number of a request's entries that are examined in one step."""
 TOPIC_ID_VERSION = 13
 
 ZERO_ID = uuid.UUID(int=0)
@@ -98,7 +98,7 @@ class FetchSession:
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
 
     def served(self, keys: Iterable[PartitionKey]) -> None:
-        """Partitions that gave records go to the end, so that a small response limit starves none."""
+        """Move partitions that returned records to the end, so that a small response limit starves none."""
         for key in keys:
             state = self.partitions.pop(key, None)
             if state is not None:
@@ -117,10 +117,10 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most ``slots`` of them with at most ``max_partitions`` between them.
+    """All sessions of a broker, at most ``slots`` of them with at most ``max_partitions`` in total.
 
     Args:
-        free: is given the partitions of large sessions that have ended, to take them apart where nobody waits for that.
+        free: gets the partitions of large sessions that have ended, to free them without delaying requests.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def context(self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float) -> FetchContext | None:
-        """Return the context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` in seconds.
+        """Return the context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` is in seconds.
 
         None where the session has many partitions: ask for ``steps``.
         """
@@ -162,7 +162,7 @@ class FetchSessionCache:
         context = self._go_on(session, message.session_epoch, size, now)
         if by_id:
             for state in context.partitions:
-                # The topic may have been made or deleted since.
+                # The topic may have been created or deleted since.
                 state.name = names.get(state.topic_id, "")
         return context
 
@@ -171,9 +171,9 @@ class FetchSessionCache:
     ) -> Generator[None, None, FetchContext]:
         """Make the context that ``context`` makes, and pause wherever others may have their turn.
 
-        A new session is found by nobody before it is whole. One that goes on is in no epoch that another request could
-        have, so that nobody finds it half changed; where the request ends early, the session ends. It may be ended by
-        others meanwhile.
+        No request can find a new session before it is complete. A session that continues gets an epoch that no other
+        request can have, so none finds it half changed; if the request ends early, the session ends. Other requests may
+        end it meanwhile.
         """
         by_id = version >= TOPIC_ID_VERSION
         if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -211,7 +211,7 @@ class FetchSessionCache:
     def _end(self, session: FetchSession) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
-        # Where a request is being taken into it, that request comes here again.
+        # If a request is being applied to it, that request calls this again.
         if session.epoch is not IN_STEPS and len(session.partitions) > MANY_PARTITIONS:
             self._free(session.partitions)
 
@@ -226,7 +226,7 @@ class FetchSessionCache:
         return session
 
     def _go_on(self, session: FetchSession, epoch: int, size: int, now: float) -> FetchContext:
-        """Return the context of a session that had so many partitions before its request, which came in ``epoch``."""
+        """Return the context of a session that had ``size`` partitions before its request, which came in ``epoch``."""
         if len(session.partitions) > size and self._partitions() > self._max_partitions:
             self._end(session)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])

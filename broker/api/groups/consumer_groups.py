@@ -12,12 +12,12 @@ from kafkalog.protocol.errors import InvalidRequestError, UnknownServerError
 from kafkalog.protocol.messages import consumer_group_describe, consumer_group_heartbeat
 
 NAMED_AT_ONCE = 10_000
-"""Topic names of a request that are looked at before other connections get their turn."""
+"""The number of topic names of a request that are examined before other connections get their turn."""
 MOST_NAMED = MOST_OWNED = 200_000
-"""Topics that a member may be subscribed to by name, and partitions that it may own.
+"""The most topics to which a member may be subscribed by name, and the most partitions that it may own.
 
-So many partitions are what Apache Kafka advises for a whole cluster on ZooKeeper. It sets no bound itself. A group
-looks at all names in one turn.
+Apache Kafka recommends at most this many partitions for a whole cluster on ZooKeeper, but has no limit itself. A group
+examines all names in one turn.
 """
 
 
@@ -29,7 +29,7 @@ async def handle_consumer_group_heartbeat(request: Request) -> None:
         if message.subscribed_topic_names is not None:
             message.subscribed_topic_names = await _distinct(request, message.subscribed_topic_names)
         response = await request.broker.consumer_groups.heartbeat(
-            # As Java writes an address without a name.
+            # Java writes an address without a name like this.
             message,
             request.version,
             request.client_id or "",
@@ -48,8 +48,8 @@ async def _distinct(request: Request, names: list[str]) -> list[str]:
 
     Raises:
         InvalidRequestError: there are more than `MOST_NAMED`.
-        UnknownServerError: no record of the group can hold them. As by Apache Kafka, which finds that out when it
-            stores the member, after it has made an assignment.
+        UnknownServerError: no record of the group can hold them. Apache Kafka answers the same, when it
+            stores the member after it has made an assignment.
         KafkaError: the group's coordinator is not here.
     """
     if len(names) <= NAMED_AT_ONCE:
@@ -60,7 +60,7 @@ async def _distinct(request: Request, names: list[str]) -> list[str]:
     turn = request.take_turns()
     for begin in range(0, len(names), NAMED_AT_ONCE):
         some = dict.fromkeys(names[begin : begin + NAMED_AT_ONCE])
-        # In the record a name has its length before it.
+        # In the record each name is preceded by its length.
         size += sum(len(name.encode()) + 1 for name in some.keys() - distinct.keys())
         if size > most:
             raise UnknownServerError

@@ -1,7 +1,7 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-The internal topic is made when the first client asks. The answer is the leader of the partition that keeps the state,
-under the listener that the client used.
+The first request creates the internal topic. The answer is the leader of the partition that keeps the state, under the
+listener that the client used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkalog.protocol.messages.find_coordinator import (
 from kafkalog.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 MANY_SINCE = 4
-"""Versions that ask for many keys at once."""
+"""Versions that have several keys in one request."""
 SHARE_SINCE = 6
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 """Key types."""
@@ -46,7 +46,7 @@ async def handle_find_coordinator(request: Request) -> None:
 
 
 async def _find(request: Request, keys: Sequence[str], turn: Turn) -> list[Coordinator]:
-    """Find the coordinators of keys of the request's type; keys in turns with other requests."""
+    """Find the coordinators of keys of the request's type; other requests get their turn in between."""
     try:
         topic, partition_for = await _topic_of(request)
     except Exception as error:

@@ -23,9 +23,9 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 
 GROUPS_SINCE = 8
-"""Versions of OffsetFetch that ask for many groups."""
+"""Versions of OffsetFetch that have several groups in one request."""
 ERROR_SINCE = 2
-"""Versions of OffsetFetch that tell a group's error once; before, every partition has it."""
+"""Versions of OffsetFetch that return a group's error once; in earlier versions every partition has it."""
 ABORTABLE_SINCE = 4
 """Versions of TxnOffsetCommit whose clients know TRANSACTION_ABORTABLE."""
 LOADING_SINCE = 2
@@ -63,7 +63,7 @@ async def _existing(request: Request, turn: Turn) -> dict[TopicPartition, Any]:
 async def _answers(
     topics: Topics, codes: Mapping[TopicPartition, ErrorCode], kinds: tuple[Any, Any], turn: Turn
 ) -> list[Any]:
-    """Return the answers to the partitions of a request, in its order; those without a code do not exist."""
+    """Return the results of the partitions of a request, in its order; partitions without a code do not exist."""
     topic_kind, partition_kind = kinds
     answers = []
     for topic in topics:
@@ -211,7 +211,8 @@ async def _fetch_groups(request: Request, turn: Turn) -> None:
                 return
         if group.topics is None:
             if group.group_id in whole:
-                # All that it has committed is answered once: some bytes may not ask for it a million times.
+                # All committed offsets are returned once: a short request must not be able to ask for them a million
+                # times.
                 continue
             whole.add(group.group_id)
         answer = offset_fetch.OffsetFetchResponseGroup(group_id=group.group_id)
@@ -252,7 +253,7 @@ async def _fetched(
 
 
 def _wanted(topics: Topics) -> Iterator[TopicPartition | None]:
-    """Yield the partitions that a request names, and None for each of its topics, which take time as well."""
+    """Yield the partitions of a request, and None for each of its topics, which take time as well."""
     for topic in topics:
         yield None
         for index in topic.partition_indexes:
@@ -260,7 +261,7 @@ def _wanted(topics: Topics) -> Iterator[TopicPartition | None]:
 
 
 async def _sorted(offsets: OffsetsView, turn: Turn) -> list[TopicPartition]:
-    """Return all partitions that the group has committed, in order."""
+    """Return all partitions that have committed offsets, in order."""
     indexes_of: dict[str, list[int]] = {}
     for topic, index in offsets.partitions():
         indexes_of.setdefault(topic, []).append(index)

@@ -27,17 +27,16 @@ ID_FIRST_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
 PROTOCOL_REQUIRED_SINCE = 5
-"""Versions of SyncGroup that must say the protocol (KIP-559)."""
+"""Versions of SyncGroup that must name the protocol (KIP-559)."""
 MANY_MEMBERS_SINCE = 3
 """Versions of LeaveGroup that take several members."""
 MOST_PROTOCOLS = 1000
-"""Protocols of a member that count, the preferred ones. A group looks at all protocols of all members in one turn."""
+"""The most protocols of a member that count, the preferred ones. A group examines those of all members in one turn."""
 MOST_STORED = 16 << 20
-"""Bytes of a member's subscriptions, and of all assignments. They become one record, which no log takes at that size,
-and several copies are made of it before the log is asked.
-"""
+"""The most bytes of a member's subscriptions, and of all assignments. They become one record; no log accepts a larger
+one, but several copies of it would be made before the log refuses it."""
 ENCODED_AT_ONCE = 1 << 20
-"""Bytes of subscriptions and assignments that are copied into a response without a worker."""
+"""The most bytes of subscriptions and assignments that are copied into a response without a worker."""
 NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_GROUP_OPERATIONS = sum(1 << op for op in (3, 6, 8))
 """READ, DELETE and DESCRIBE: without an authorizer all are allowed."""
@@ -54,7 +53,7 @@ async def handle_join_group(request: Request) -> None:
         member_id=message.member_id,
         instance_id=message.group_instance_id,
         client_id=request.client_id or "",
-        # As Java writes an address without a name.
+        # Java writes an address without a name like this.
         client_host=f"/{request.connection.peer}",
         session_timeout_ms=message.session_timeout_ms,
         rebalance_timeout_ms=message.session_timeout_ms if timeout_ms < 0 else timeout_ms,
@@ -193,7 +192,7 @@ async def handle_list_groups(request: Request) -> None:
 
 
 async def _lower(names: Iterable[str], turn: Turn) -> set[str]:
-    """Return the names of a filter, which may be in upper or lower case."""
+    """Return the names of a filter in lower case; a request may write them in any case."""
     lower = set()
     for name in names:
         lower.add(name.lower())

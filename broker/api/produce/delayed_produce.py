@@ -12,7 +12,7 @@ from kafkalog.protocol.messages.produce import PartitionProduceResponse
 
 
 class Pending:
-    """An appended batch that is not acknowledged yet, and the response that it will have."""
+    """An appended batch that is not acknowledged yet, and its entry in the response."""
 
     __slots__ = ("_appended", "_with_leader", "result")
 
@@ -69,6 +69,6 @@ class DelayedProduce(DelayedOperation):
 
 
 def fill_leader(result: PartitionProduceResponse, partition: Partition) -> None:
-    """Name the partition's leader in a response (KIP-951)."""
+    """Set the partition's leader in a response (KIP-951)."""
     result.current_leader.leader_id = partition.leader
     result.current_leader.leader_epoch = partition.leader_epoch

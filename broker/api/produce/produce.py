@@ -2,10 +2,11 @@
 
 Checks in Kafka's order: acks, then for each partition that it exists, is led here, and that its batch is valid. With
 acks=1 the response follows the append; with acks=all it waits until the high watermark has passed the batch, for at
-most ``timeout_ms``; with acks=0 there is none, and an error closes the connection so that the producer looks again.
+most ``timeout_ms``; with acks=0 there is none, and an error closes the connection so that the producer refreshes its
+metadata.
 
-Since version 3 records are one batch of message format v2; before, message sets of v0 (0 and 1) or v1 (2). These, and
-whatever goes into a topic that stores them, leave for `produce_legacy` at the door.
+Since version 3 records are one batch of message format v2; earlier versions have message sets of v0 (0 and 1) or v1
+(2). `produce_legacy` handles these, and all records for a topic that stores them.
 """
 
 from __future__ import annotations
@@ -56,20 +57,20 @@ ZSTD_SINCE = 7
 BATCH_SINCE = 3
 """From this version on records are exactly one batch of message format v2."""
 LARGE_BATCH = 16 * 1024
-"""Bytes from which on a batch is compressed on a worker; one to be decompressed always is."""
+"""Batches are compressed on a worker from this many bytes on; they are always decompressed on a worker."""
 ADMIN_CLIENT_ID = "__admin_client"
 """Clients with this id may produce into internal topics, as in Kafka."""
 ABORTABLE_SINCE = 11
 """Producers that know TRANSACTION_ABORTABLE (KIP-890)."""
 RECORD_ERRORS_SINCE = 8
-"""Responses name the records for which a batch was refused (KIP-467)."""
+"""Versions whose responses name the records for which a batch was refused (KIP-467)."""
 LEADER_SINCE = 10
-"""Responses name the partition's leader where it is not this broker (KIP-951)."""
+"""Versions whose responses name the partition's leader if it is not this broker (KIP-951)."""
 _UNVERIFIED = (
     ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
 )  # fmt: skip
 CHECKED_ON_LOOP_BYTES = 4 << 20
-"""Bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check what exceeds that."""
+"""The most bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check the rest."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 EXPECTED_ERRORS = TOO_LARGE | {
@@ -80,7 +81,7 @@ EXPECTED_ERRORS = TOO_LARGE | {
 
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
-    """Serve a Produce request; what needs a worker or turns is done by the returned coroutine."""
+    """Serve a Produce request; the returned coroutine does the work that needs a worker or turns."""
     produce = Produce(request)
     if request.owns_records:
         return _serve_in_turns(produce)
@@ -88,7 +89,7 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     if not ahead and not produce.rejected:
         produce.respond()
         return None
-    # Before anything else runs: the connection goes on receiving into the buffer that the records lie in.
+    # Do this before anything else runs: the connection continues to receive into the buffer that holds the records.
     request.connection.keep_memory()
     for work in ahead:
         work.keep()
@@ -109,7 +110,7 @@ async def _work_and_respond(produce: Produce, ahead: list[Ahead]) -> None:
 
 
 async def _serve_in_turns(produce: Produce) -> None:
-    """Serve a request of so many partitions, or of so many other things, that a worker has decoded it."""
+    """Serve a request with so many partitions, or other entries, that a worker has decoded it."""
     request = produce.request
     async for topic in request.each(request.message.topic_data):
         results: list[PartitionProduceResponse] = []
@@ -124,12 +125,12 @@ async def _serve_in_turns(produce: Produce) -> None:
 
 
 class Ahead:
-    """Records for a worker, before they are appended: to check many of them, or to change their codec or format.
+    """Records that a worker prepares before they are appended: it checks them, or changes their codec or format.
 
     Attributes:
         records: as the producer sent them.
         config: of their topic.
-        result: their place in the response.
+        result: their entry in the response.
     """
 
     __slots__ = ("config", "records", "result", "topic")
@@ -152,7 +153,7 @@ class Ahead:
 
 
 class Produce:
-    """One request: its records are appended to one partition after another, and then it is answered."""
+    """One request: append its records to one partition after another, then answer."""
 
     __slots__ = (
         "_acks", "_failed", "_now_ms", "_room", "_topics", "_version", "_waiting",
@@ -167,10 +168,10 @@ class Produce:
         self._waiting: list[Pending] = []
         self._failed = False
         self._room = CHECKED_ON_LOOP_BYTES
-        """Bytes that may yet be checked while others wait."""
+        """Bytes that may still be checked in this turn."""
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
-        """Made with the first batch that is refused for some of its records."""
+        """Made with the first batch that is refused because of some of its records."""
 
     def append_all(self) -> list[Ahead]:
         """Append the batches that need no worker.
@@ -219,7 +220,7 @@ class Produce:
         return None
 
     def _takes_long(self, view: RecordsView, records: memoryview) -> bool:
-        """Return whether checking a batch takes too long for others to wait, together with those before it."""
+        """Return whether checking this batch and those before it would keep others waiting for too long."""
         if view.magic != MAGIC or view.size < HEADER_SIZE:
             return False
         cost = most_expanded(view.codec, records[HEADER_SIZE:], self._room) if view.codec else view.size // 2
@@ -236,7 +237,7 @@ class Produce:
             if _is_old(view, work.config):
                 label = f"{work.topic}-{work.result.index}"
                 prepared = await produce_legacy.prepare_on_worker(broker, records, work.config, label)
-                # The partition may be led elsewhere by now.
+                # Another broker may lead the partition by now.
                 self._append_prepared(self._partition(work.topic, work.result.index), view, prepared, work.result)
                 return
             checked = await broker.checking.run(partial(self._checked, work))
@@ -321,7 +322,7 @@ class Produce:
         self.rejected.add(error, records, result, takes_long=takes_long)
 
     def respond(self) -> None:
-        """Answer now, or once what was appended is acknowledged."""
+        """Answer now, or once the appended batches are acknowledged."""
         if self._acks == ACKS_NONE:
             self._end_without_response()
             return
@@ -360,7 +361,7 @@ class Produce:
             request.connection.state = operation
             keys = [pending.key for pending in self._waiting]
             timeout_ms = request.message.timeout_ms
-            # Its records are views of memory that is others' from now on.
+            # Its records are views of memory that others use from now on.
             request.message = None
             request.broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
 
@@ -376,11 +377,11 @@ def _is_old(view: RecordsView, config: LogConfig) -> bool:
 
 
 def _changes_codec(version: int, view: RecordsView, config: LogConfig) -> bool:
-    """Return whether it takes long to write a batch of v2 under the codec that its topic names."""
+    """Return whether recompressing a batch of v2 for its topic takes long."""
     if not (view.codec or view.size >= LARGE_BATCH):
         return False
     if version < ZSTD_SINCE and (view.codec == Codec.ZSTD or config.compression_type == "zstd"):
-        # What the client sent is judged by its codec, and must be seen as it came.
+        # Checks depend on the client's codec, and need the batch as it came.
         return False
     return view.size >= HEADER_SIZE and view.codec != TARGET_CODECS[config.compression_type]
 
@@ -401,7 +402,7 @@ def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
 
     Raises:
         TransactionalIdAuthorizationFailedError: the request names no transactional id.
-        NotEnoughReplicasError: that is not known now; an error that every producer tries again after.
+        NotEnoughReplicasError: the answer is not known now; every producer retries after this error.
         KafkaError: it does not; see `Transactions.admit`.
     """
     transactional_id = request.message.transactional_id
@@ -427,7 +428,7 @@ def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
 def _check_version(version: int, view: RecordsView) -> None:
     """Raise RecordsError for records that a produce request of that version may not contain."""
     if version < BATCH_SINCE:
-        # Whatever their format, and be it nothing: Kafka never minded what clients sent in these versions.
+        # This holds for any format, and for empty records: Kafka never restricted what clients sent in these versions.
         return
     if view.magic == NO_MAGIC:
         raise RecordsError("Produce requests must have exactly one record batch for each partition")

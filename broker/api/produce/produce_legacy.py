@@ -1,7 +1,7 @@
-"""Produced message sets of v0 and v1, and whatever is produced to topics that store these.
+"""Produced message sets of v0 and v1, and all records produced to topics that store these.
 
-`produce` hands them over at its door. What is not in the format that its topic stores is converted; where that takes
-long a worker does it.
+`produce` passes them to this module. Records in another format than their topic's are converted, by a worker if that
+takes long.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from broker.log.log_config import LogConfig
 from kafkalog.records.peek import NO_MAGIC, RecordsView
 
 LARGE_SET = 16 * 1024
-"""Bytes from which on a set is checked and converted on a worker; a compressed one always is."""
+"""Sets of this many bytes are checked and converted on a worker; compressed ones always are."""
 
 
 def takes_long(view: RecordsView) -> bool:
-    """Return whether the set is for a worker."""
+    """Return whether a worker should prepare the set."""
     return view.magic != NO_MAGIC and bool(view.codec or view.size >= LARGE_SET)
 
 
 def prepare(records: memoryview, view: RecordsView, config: LogConfig, now_ms: int, label: str) -> PreparedSet | None:
-    """Check a set and convert it to what the topic stores.
+    """Check a set and convert it to the topic's format.
 
     Returns:
-        None where it has no whole message: a producer may send that, and it is appended as nothing.
+        None if it has no whole message: a producer may send that, and nothing is appended.
 
     Raises:
         KafkaError: it is refused.
@@ -34,5 +34,5 @@ def prepare(records: memoryview, view: RecordsView, config: LogConfig, now_ms: i
 
 
 async def prepare_on_worker(broker: Broker, records: memoryview, config: LogConfig, label: str) -> PreparedSet | None:
-    """`prepare` for a set that takes long."""
+    """Call `prepare` on a worker, for a set that takes long."""
     return await broker.replicas.conversions.run(prepare_set, records, config, broker.now_ms(), Origin.CLIENT, label)

@@ -1,6 +1,6 @@
-"""Naming the records for which a request's batches were refused (KIP-467).
+"""Find the records because of which a request's batches were refused (KIP-467).
 
-A few records are looked through at once. More of them are left for a worker, for they take microseconds each.
+A few records are examined at once. A worker examines more of them, because they take microseconds each.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kafkalog.protocol.messages.produce import BatchIndexAndErrorMessage, Partit
 from kafkalog.records.batch import read_header
 
 MOST_RECORD_ERRORS = 10_000
-"""Records that one response names. Kafka names all of them, in a response of any size."""
+"""The most records that one response names. Kafka names all of them, in a response of any size."""
 WALKED_AT_ONCE = 1000
-"""Records of refused batches that a request walks over before a worker has to do it."""
+"""The most records of refused batches that a request examines without a worker."""
 
 
 class _Rejected:
-    """A batch that was refused, and its place in the response."""
+    """A batch that was refused, and its entry in the response."""
 
     __slots__ = ("_error", "_result", "records")
 
@@ -35,7 +35,7 @@ class _Rejected:
         self.records = records
 
     def find(self, most: int) -> list[RecordError]:
-        """Return the first ``most`` of the records at fault; a worker may do it."""
+        """Return the first ``most`` of the records at fault; a worker may call it."""
         return self._error.rules.record_errors(self.records, most)
 
     def name(self, found: list[RecordError]) -> None:
@@ -47,7 +47,7 @@ class _Rejected:
 
 
 class RejectedBatches:
-    """The batches of one request that were refused for some of their records."""
+    """The batches of one request that were refused because of some of their records."""
 
     __slots__ = ("_nameable", "_waiting", "_walkable")
 
@@ -86,7 +86,7 @@ class RejectedBatches:
             rejected.records = memoryview(bytes(rejected.records))
 
     async def name_rest(self, broker: Broker) -> None:
-        """Have a worker find the records at fault in the batches that wait."""
+        """Let a worker find the records at fault in the batches that wait."""
         for rejected in self._waiting:
             if self._nameable:
                 self._name(rejected, await broker.checking.run(partial(rejected.find, self._nameable)))

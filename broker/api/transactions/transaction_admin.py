@@ -117,7 +117,7 @@ async def handle_list_transactions(request: Request) -> None:
             machine.pending is not TransactionState.DEAD
             and (not ids or current.producer_id in ids)
             and (not is_filtered or current.state in states)
-            # As in Kafka, whatever the state: one that never had a transaction counts as very old.
+            # As in Kafka, the state does not matter: an id that never had a transaction counts as very old.
             and (message.duration_filter < 0 or now - current.started_ms > message.duration_filter)
         )
 

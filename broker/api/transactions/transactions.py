@@ -1,6 +1,6 @@
 """The APIs of transactional producers: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; WriteTxnMarkers of coordinators.
 
-TxnOffsetCommit is the group coordinator's, InitProducerId is in ``producer_ids``, what administrators ask is in
+TxnOffsetCommit is the group coordinator's, InitProducerId is in ``producer_ids``, the APIs of administrators are in
 ``transaction_admin``.
 """
 
@@ -39,11 +39,11 @@ from kafkalog.storage.topics import CONSUMER_OFFSETS
 FENCED_SINCE = 2
 """From this version on, clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH, its predecessor."""
 BATCHED_SINCE = 4
-"""AddPartitionsToTxn of brokers: many transactions, to be verified or added to."""
+"""Versions of AddPartitionsToTxn for brokers, with many transactions to verify or to add to."""
 WRITTEN_AT_ONCE = 100
-"""Partitions that a marker is written to before it is waited for."""
+"""The number of partitions to which a marker is written before waiting for it."""
 ABORTABLE_SINCE = 5
-"""AddPartitionsToTxn whose sender knows TRANSACTION_ABORTABLE."""
+"""Versions of AddPartitionsToTxn whose sender knows TRANSACTION_ABORTABLE."""
 
 
 def _code(error: Exception, *, knows_fenced: bool) -> ErrorCode:
@@ -85,7 +85,7 @@ async def _add_partitions(
             partition = topic.name, index
             (partitions if _exists(request, partition) else unknown)[partition] = None
     if unknown:
-        # One that fails fails them all.
+        # If one fails, all fail.
         def attempted(partition: TopicPartition) -> ErrorCode:
             is_unknown = partition in unknown
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -200,7 +200,7 @@ async def _write_marker(request: Request, wanted: WritableTxnMarker) -> Writable
 
 
 async def _written(writing: dict[int, asyncio.Future[int]]) -> list[WritableTxnMarkerPartitionResult]:
-    """Wait for markers; how it went in each partition."""
+    """Wait for markers; return the result of each partition."""
     done = await asyncio.gather(*writing.values(), return_exceptions=True)
     return [
         WritableTxnMarkerPartitionResult(
