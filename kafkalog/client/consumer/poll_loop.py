@@ -15,7 +15,7 @@ from kafkalog.client.consumer.fetcher.fetcher import Fetcher
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.offsets.position_reset import PositionReset
-from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 
@@ -44,7 +44,7 @@ class PollLoop:
 
     def next(self, deadline: float, take: Callable[[], T]) -> T:
         """Return the first result of ``take`` that is not empty, or its result at the deadline."""
-        if self._subscription.kind is Kind.NONE:
+        if self._subscription.kind is SubscriptionType.NONE:
             raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
         while True:
             self._step()

@@ -107,13 +107,13 @@ class PartitionState:
         return max(self.high_watermark - self.position.offset, 0)
 
 
-class Kind(Enum):
-    """How partitions are assigned."""
+class SubscriptionType(Enum):
+    """How a consumer gets its partitions, as in Kafka's SubscriptionState."""
 
     NONE = auto()
-    TOPICS = auto()
-    PATTERN = auto()
-    MANUAL = auto()
+    AUTO_TOPICS = auto()
+    AUTO_PATTERN = auto()
+    USER_ASSIGNED = auto()
 
 
 def checked_topics(topics: Iterable[str]) -> list[str]:
@@ -130,7 +130,7 @@ class SubscriptionState:
     """What a consumer subscribes to, and the partitions assigned to it."""
 
     def __init__(self) -> None:
-        self.kind = Kind.NONE
+        self.kind = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
         """The topics that the member subscribes to."""
         self.filter: TopicFilter | None = None
@@ -145,7 +145,7 @@ class SubscriptionState:
     @property
     def grouped(self) -> bool:
         """Whether a group assigns the partitions."""
-        return self.kind in (Kind.TOPICS, Kind.PATTERN)
+        return self.kind in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -153,7 +153,7 @@ class SubscriptionState:
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribe to these topics."""
-        self._become(Kind.TOPICS)
+        self._become(SubscriptionType.AUTO_TOPICS)
         self.topics, self.filter, self.regex = frozenset(topics), None, None
 
     def subscribe_to(self, pattern: str | re.Pattern[str] | TopicFilter | SubscriptionPattern) -> None:
@@ -165,12 +165,12 @@ class SubscriptionState:
 
     def subscribe_pattern(self, wanted: TopicFilter) -> None:
         """Subscribe to the topics that a filter allows. `found` passes it the topics of the cluster."""
-        self._become(Kind.PATTERN)
+        self._become(SubscriptionType.AUTO_PATTERN)
         self.filter, self.regex, self.matched = wanted, None, False
 
     def subscribe_regex(self, regex: str) -> None:
         """Subscribe to the topics that the coordinator finds to match."""
-        self._become(Kind.PATTERN)
+        self._become(SubscriptionType.AUTO_PATTERN)
         self.filter, self.regex = None, regex
         self.topics = frozenset()
 
@@ -181,8 +181,10 @@ class SubscriptionState:
         before, self.topics = self.topics, self.filter.select(topics)
         return before != self.topics
 
-    def _become(self, kind: Kind) -> None:
-        if self.kind is not Kind.NONE and (self.kind is Kind.MANUAL) is not (kind is Kind.MANUAL):
+    def _become(self, kind: SubscriptionType) -> None:
+        if self.kind is not SubscriptionType.NONE and (self.kind is SubscriptionType.USER_ASSIGNED) is not (
+            kind is SubscriptionType.USER_ASSIGNED
+        ):
             raise ValueError("topics, a pattern and assigned partitions exclude each other: unsubscribe first")
         if self.kind is not kind:
             self.topics = frozenset()
@@ -190,7 +192,7 @@ class SubscriptionState:
 
     def assign_manually(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign these partitions by hand; those that were assigned before keep their positions."""
-        self._become(Kind.MANUAL)
+        self._become(SubscriptionType.USER_ASSIGNED)
         self.assign(partitions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -200,7 +202,7 @@ class SubscriptionState:
 
     def unsubscribe(self) -> None:
         """Subscribe to nothing, and give all partitions up."""
-        self.kind = Kind.NONE
+        self.kind = SubscriptionType.NONE
         self.topics = self.group_topics = frozenset()
         self.filter = self.regex = None
         self.partitions = {}
@@ -237,7 +239,7 @@ class SubscriptionState:
     @property
     def watches_all(self) -> bool:
         """Whether the metadata of all topics is needed."""
-        return self.kind is Kind.PATTERN
+        return self.kind is SubscriptionType.AUTO_PATTERN
 
     @property
     def watched(self) -> frozenset[str]:

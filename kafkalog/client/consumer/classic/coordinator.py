@@ -18,7 +18,7 @@ from kafkalog.client.consumer.classic.member import Member, State
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation, Next
-from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import is_retriable
 
@@ -138,7 +138,7 @@ class ClassicCoordinator(AbstractCoordinator):
     def _wants_join(self) -> bool:
         """Look for changes that need another join; return whether the member must join."""
         subscription = self._subscription
-        if subscription.kind is Kind.PATTERN and not subscription.matched:
+        if subscription.kind is SubscriptionType.AUTO_PATTERN and not subscription.matched:
             return False
         joined = self._joined
         if joined is not None and self.member.rejoin is None and self._join is None:

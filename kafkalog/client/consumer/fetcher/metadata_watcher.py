@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError, error_for
 
@@ -82,14 +82,14 @@ class MetadataWatcher:
         with self._monitor.lock:
             kind = self._subscription.kind
             wanted = None if self._subscription.watches_all else self._subscription.watched
-        if kind is Kind.NONE or wanted == frozenset():
+        if kind is SubscriptionType.NONE or wanted == frozenset():
             self._at = now + _IDLE_S
             return
         if now < self._at and wanted == self._watched and not refresh:
             return
         self._at = self._again_at = now + self._pause
         self._watched = wanted
-        create = self._config.allow_auto_create_topics and kind is Kind.TOPICS
+        create = self._config.allow_auto_create_topics and kind is SubscriptionType.AUTO_TOPICS
         self._asking = self._worker.submit(
             lambda: self._cluster.metadata(
                 wanted, refresh=True, deadline=now + self._client.request_timeout, allow_auto_topic_creation=create

@@ -18,7 +18,7 @@ from kafkalog.client.consumer.group.commits import Commits, Committer
 from kafkalog.client.consumer.group.generation import Generation
 from kafkalog.client.consumer.group.group_requests import GroupRequests
 from kafkalog.client.consumer.listener import RebalanceListener
-from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.coordinators import Coordinators
 from kafkalog.client.errors import is_retriable
@@ -191,7 +191,9 @@ class AbstractCoordinator(ABC):
         """Commit before the consumer is closed, if commits are automatic; wait for all commits until ``deadline``."""
         generation = self.generation
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        if self._config.enable_auto_commit and (generation.valid or self._subscription.kind is Kind.MANUAL):
+        if self._config.enable_auto_commit and (
+            generation.valid or self._subscription.kind is SubscriptionType.USER_ASSIGNED
+        ):
             offsets = self._consumed()
         # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
         future = self.commits.begin(offsets, deadline)
@@ -206,7 +208,7 @@ class AbstractCoordinator(ABC):
         if self._auto is not None and not self._auto.done():
             return
         offsets = self._consumed()
-        if offsets and (self._subscription.kind is Kind.MANUAL or self.generation.valid):
+        if offsets and (self._subscription.kind is SubscriptionType.USER_ASSIGNED or self.generation.valid):
             self._auto = self.commits.begin_async(offsets, self._auto_committed)
 
     def _auto_committed(self, offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:

@@ -22,7 +22,7 @@ from kafkalog.client.consumer.kip848.member import (
     TopicIdPartition,
     Wanted,
 )
-from kafkalog.client.consumer.subscription import Kind, SubscriptionState
+from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
@@ -159,7 +159,7 @@ class Kip848Coordinator(AbstractCoordinator):
             return Wanted(frozenset(), subscription.regex)
         # Apache Kafka 3.9 does not admit members without a subscription.
         nothing = not subscription.topics and self.member.wanted is None
-        if subscription.kind is Kind.PATTERN and (nothing or not subscription.matched):
+        if subscription.kind is SubscriptionType.AUTO_PATTERN and (nothing or not subscription.matched):
             return None
         return Wanted(subscription.topics)
 
