@@ -29,7 +29,7 @@ SECOND_CHANCES = 8
 """How many holders in use are passed over in one search for a file to close."""
 
 
-class Holder(Protocol):
+class FileHolder(Protocol):
     """Keep a descriptor or a map open.
 
     Attributes:
@@ -42,7 +42,7 @@ class Holder(Protocol):
         """Close the descriptor or the map; the next use opens it again."""
 
 
-class _Entry(weakref.ref[Holder]):
+class _Entry(weakref.ref[FileHolder]):
     __slots__ = ("key",)
 
     key: int
@@ -66,7 +66,7 @@ class OpenFiles:
         """Return the number of holders that may have a file open."""
         return len(self._entries)
 
-    def admit(self, holder: Holder) -> None:
+    def admit(self, holder: FileHolder) -> None:
         """Admit ``holder``, which has opened a descriptor; beyond the limit another holder closes one."""
         holder.used = True
         entries = self._entries
@@ -76,7 +76,7 @@ class OpenFiles:
         if len(entries) > self.limit:
             self._make_room()
 
-    def _gone(self, entry: weakref.ref[Holder]) -> None:
+    def _gone(self, entry: weakref.ref[FileHolder]) -> None:
         assert isinstance(entry, _Entry)
         if self._entries.get(entry.key) is entry:
             self._entries.pop(entry.key, None)

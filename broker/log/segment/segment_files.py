@@ -28,7 +28,7 @@ class SegmentFiles:
         directory: path of the directory that holds the files.
         base_offset: the offset with which their names begin.
         suffix: what their names end with.
-        used: see `open_files.Holder`.
+        used: see `open_files.FileHolder`.
     """
 
     __slots__ = ("__weakref__", "_last_open", "_open", "_resources", "base_offset", "directory", "suffix", "used")
