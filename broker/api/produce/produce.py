@@ -85,22 +85,22 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     produce = Produce(request)
     if request.owns_records:
         return _serve_in_turns(produce)
-    ahead = produce.append_all()
-    if not ahead and not produce.rejected:
+    deferred = produce.append_all()
+    if not deferred and not produce.rejected:
         produce.respond()
         return None
     # Do this before anything else runs: the connection continues to receive into the buffer that holds the records.
     request.connection.keep_memory()
-    for work in ahead:
+    for work in deferred:
         work.keep()
     if produce.rejected is not None:
         produce.rejected.keep()
-    return _work_and_respond(produce, ahead)
+    return _work_and_respond(produce, deferred)
 
 
-async def _work_and_respond(produce: Produce, ahead: list[Ahead]) -> None:
+async def _work_and_respond(produce: Produce, deferred: list[DeferredAppend]) -> None:
     try:
-        for work in ahead:
+        for work in deferred:
             await produce.append_later(work)
         if produce.rejected is not None:
             await produce.rejected.name_rest(produce.request.broker)
@@ -124,7 +124,7 @@ async def _serve_in_turns(produce: Produce) -> None:
     await produce.respond_in_turns()
 
 
-class Ahead:
+class DeferredAppend:
     """Records that a worker prepares before they are appended: it checks them, or changes their codec or format.
 
     Attributes:
@@ -173,28 +173,30 @@ class Produce:
         self.rejected: RejectedBatches | None = None
         """Made with the first batch that is refused because of some of its records."""
 
-    def append_all(self) -> list[Ahead]:
+    def append_all(self) -> list[DeferredAppend]:
         """Append the batches that need no worker.
 
         Returns:
             The other batches, which a worker has to check or convert first.
         """
-        ahead = []
+        deferred = []
         message: ProduceRequest = self.request.message
         for topic in message.topic_data:
             results: list[PartitionProduceResponse] = []
             for data in topic.partition_data:
                 work = self.append(topic.name, data, results)
                 if work is not None:
-                    ahead.append(work)
+                    deferred.append(work)
             self.answered(topic.name, results)
-        return ahead
+        return deferred
 
     def answered(self, topic: str, results: list[PartitionProduceResponse]) -> None:
         """Note the results of a topic's partitions; results that wait for a worker are filled in later."""
         self._topics.append(TopicProduceResponse(name=topic, partition_responses=results))
 
-    def append(self, topic: str, data: PartitionProduceData, results: list[PartitionProduceResponse]) -> Ahead | None:
+    def append(
+        self, topic: str, data: PartitionProduceData, results: list[PartitionProduceResponse]
+    ) -> DeferredAppend | None:
         """Append records as the producer sent them, or return the work that a worker has to do first."""
         result = PartitionProduceResponse(index=data.index, base_offset=-1)
         results.append(result)
@@ -207,12 +209,12 @@ class Produce:
             config = partition.log.config
             if _is_old(view, config):
                 if produce_legacy.takes_long(view):
-                    return Ahead(topic, data.records, config, result)
+                    return DeferredAppend(topic, data.records, config, result)
                 self._append_old(partition, view, data.records, result)
             elif (
                 config.compression_type != "producer" and _changes_codec(self._version, view, config)
             ) or self._takes_long(view, data.records):
-                return Ahead(topic, data.records, config, result)
+                return DeferredAppend(topic, data.records, config, result)
             else:
                 self._append(partition, view, data.records, result)
         except Exception as error:
@@ -229,7 +231,7 @@ class Produce:
         self._room -= cost
         return False
 
-    async def append_later(self, work: Ahead) -> None:
+    async def append_later(self, work: DeferredAppend) -> None:
         """Append records once a worker has prepared them."""
         try:
             broker, records = self.request.broker, work.records
@@ -249,7 +251,7 @@ class Produce:
         except Exception as error:
             self._fail(work.topic, work.result, error, work.records, takes_long=True)
 
-    def _checked(self, work: Ahead) -> CheckedBatch:
+    def _checked(self, work: DeferredAppend) -> CheckedBatch:
         label = f"{work.topic}-{work.result.index}"
         return prepare_ahead(work.records, work.config, self._now_ms, Origin.CLIENT, label)
 
