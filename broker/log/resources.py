@@ -1,4 +1,4 @@
-"""What the logs of one broker share: file operations, a clock, the budget of open files, statistics of flushes."""
+"""Objects that the logs of one broker share: file operations, a clock, the budget of open files, flush statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.log.files.open_files import OpenFiles
 
 @dataclass(frozen=True, slots=True)
 class LogResources:
-    """Hold what the logs of one broker share. Two brokers in one process have one each.
+    """Hold the objects that the logs of one broker share. Two brokers in one process have one each.
 
     Attributes:
         ops: the file operations.

@@ -192,7 +192,7 @@ def _error(buf: Buffer, table: Table, row: int, status: int, index: int) -> Reco
         verify_any_crc(buf, int(table[row, t.POSITION]), read_header(buf, int(table[row, t.POSITION])))
     except RecordsError as error:
         return error
-    return CorruptRecordError("checksum of the kernel's that Python does not compute")
+    return CorruptRecordError("the kernel and Python disagree about a checksum")
 
 
 def _check_one(buf: Buffer, pos: int, counts: Counts, records: bool, max_size: int, summed: bool) -> None:

@@ -1,4 +1,4 @@
-"""What runs on the driver: the readers that Spark plans a query with.
+"""Code that runs on the driver: the readers with which Spark plans a query.
 
 - `batch_reader`   batch queries
 - `stream_reader`  streaming queries

@@ -1,4 +1,4 @@
-"""What runs on executors: the tasks of a query.
+"""Code that runs on executors: the tasks of a query.
 
 - `tasks`          the tasks themselves, made by the driver, and how an executor reads one
 - `range_reader`   one range of offsets, fetched and decoded into Arrow record batches

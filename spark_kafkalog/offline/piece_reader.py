@@ -218,7 +218,7 @@ class _PieceReader:
         positions: list[int] = load_index(self._fs, self._segment).positions.tolist()
         return positions
 
-    # What is lost
+    # Losses
 
     def _report(self, why: str, onward: int, is_loss: bool) -> None:
         """Report damage. ``is_loss``: whether the damaged bytes may have held offsets that the query reads."""

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Written:
-    """What was written to one partition: rows, bytes of their record batches as sent, and offsets.
+    """The rows written to one partition: their number, bytes of their record batches as sent, and offsets.
 
     The offsets are those of the first and the last row; None if brokers did not return them (acks=0). Rows of other
     producers may lie between them.
@@ -42,7 +42,7 @@ class Written:
 
 @dataclass
 class TaskWrote(WriterCommitMessage):
-    """What one task wrote, by partition. In the transactional mode also its claim and the transaction left open."""
+    """The rows that one task wrote, by partition. In the transactional mode also its claim and open transaction."""
 
     partitions: dict[TopicPartition, Written] = field(default_factory=dict)
     claim: Claim | None = None

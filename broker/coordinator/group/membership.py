@@ -127,7 +127,7 @@ class Membership(Protocol):
         """The time to call `wake`, on the clock of ``Moment.ms``; it may be too early, but never too late."""
 
     def wake(self, now: Moment) -> None:
-        """Do what is due by now, such as ending sessions."""
+        """Do everything that is due by now, such as ending sessions."""
 
     def check_commit(self, request: CommitRequest, now: Moment) -> None:
         """Check that a member (or, if the group is empty, any client) may commit; this renews the member's session.

@@ -1,4 +1,4 @@
-"""What a move does next, and what the broker's start does with the directories that moves left. Pure."""
+"""Decide the next step of a move, and how the broker's start settles the directories that moves left. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the broker's start does, before it loads the logs, with the directories that moves have left."""
+"""Settle the directories that moves have left when the broker starts, before it loads the logs."""
 
 from __future__ import annotations
 

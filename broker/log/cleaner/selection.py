@@ -42,7 +42,7 @@ class LogFacts(NamedTuple):
 
 
 class Cleanable(NamedTuple):
-    """Describe what there is to clean in a log."""
+    """Describe the part of a log that can be cleaned."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -87,7 +87,7 @@ def first_dirty_offset(log: LogFacts) -> tuple[int, bool]:
 
 
 def examine(log: LogFacts, now_ms: int) -> Cleanable:
-    """Return what there is to clean in the log."""
+    """Return the part of the log that can be cleaned."""
     segments = log.segments
     bases = [segment.base_offset for segment in segments]
     first_dirty, wrong = first_dirty_offset(log)

@@ -35,7 +35,7 @@ class Action(ABC):
     @property
     @abstractmethod
     def text(self) -> str:
-        """What the action does, for the user."""
+        """A description of the action, for the user."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def encode_arrow(
     """
     columns = [column for column in (keys, values) if column is not None]
     if not columns:
-        raise ValueError("neither keys nor values: how many rows is not known")
+        raise ValueError("neither keys nor values are given, so the number of rows is unknown")
     inputs = _Inputs(len(columns[0]), keys, values, timestamps, headers, order)
     loader.load()
     attributes = int(codec) | (TRANSACTIONAL_FLAG if is_transactional else 0)

@@ -73,7 +73,7 @@ _START = Struct(">qiIbb")
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
-# What the CRC covers before the key: magic, attributes, (timestamp,) length of the key.
+# The fields that the CRC covers before the key: magic, attributes, (timestamp,) length of the key.
 _HEAD_V0 = Struct(">bbi")
 _HEAD_V1 = Struct(">bbqi")
 _ENTRY = Struct(">qiI")
@@ -226,7 +226,7 @@ def _key_and_value(buf: Buffer, pos: int, header: BatchHeader) -> tuple[bytes | 
     at += 4
     key = None
     if length >= 0:
-        # The value's length must be there, too.
+        # The message must have the value's length, too.
         if length > end - at - 4:
             raise CorruptRecordError(f"key of {length} bytes where {end - at} are left")
         key = bytes(buf[at : at + length])

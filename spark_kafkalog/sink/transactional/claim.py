@@ -1,4 +1,4 @@
-"""What the driver and the tasks of one micro-batch tell each other."""
+"""Data that the driver and the tasks of one micro-batch exchange."""
 
 from __future__ import annotations
 

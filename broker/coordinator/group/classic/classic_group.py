@@ -194,7 +194,7 @@ class ClassicGroup:
         return self._deadlines.wake_at
 
     def wake(self, now: Moment) -> None:
-        """Do what is due by now, such as ending sessions."""
+        """Do everything that is due by now, such as ending sessions."""
         for member_id, deadline in list(self.members.pending.items()):
             if deadline <= now.ms:
                 self._rebalance.remove(member_id)
@@ -218,7 +218,7 @@ class ClassicGroup:
         for member in self.members:
             self._rebalance.release(member, error, member.member_id)
 
-    # -- what is asked of any group
+    # -- the interface of any group
 
     @property
     def group_id(self) -> str:

@@ -210,7 +210,7 @@ class ConsumerMembership:
                 logger.info("member %s of group %s leaves: %s", name, group_id, member.reason or "not provided")
         self.apply(outcome, token, now)
 
-    # -- what is asked of any group
+    # -- the interface of any group
 
     @property
     def state_name(self) -> str:

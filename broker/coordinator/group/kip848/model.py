@@ -1,4 +1,4 @@
-"""What a group of the consumer protocol consists of: members, their states, and sets of partitions.
+"""The parts of a group of the consumer protocol: members, their states, and sets of partitions.
 
 Epochs (KIP-848): the group epoch grows whenever the members, their subscriptions or the subscribed topics change; the
 assignment epoch is the group epoch that the target assignment was made for; a member's epoch is the assignment epoch
@@ -103,7 +103,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """What a regular expression matched at ``timestamp_ms``, in version ``version`` of the cluster's metadata."""
+    """The topics that a regular expression matched at ``timestamp_ms``, in ``version`` of the cluster's metadata."""
 
     topics: frozenset[str]
     version: int

@@ -1,4 +1,4 @@
-"""What a leader does with message sets of formats v0 and v1, and with any records for a topic that stores these.
+"""Message sets of formats v0 and v1 that a leader receives, and all records for a topic that stores these formats.
 
 The checks are those of Kafka's LogValidator: sizes and checksums of the entries; that all have one format; that a
 compressed message is alone; then format, checksum, key and timestamp of every record within. Records that already have
