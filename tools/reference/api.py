@@ -75,7 +75,7 @@ def public(module: Any) -> list[str]:
 
 
 def _own_doc(value: Any) -> str:
-    """The docstring that was written for it; what dataclasses and enums make up counts as none."""
+    """Return the value's own docstring, or nothing if a dataclass or an enum generated it."""
     doc = vars(value).get("__doc__") if inspect.isclass(value) else getattr(value, "__doc__", None)
     if not doc or (inspect.isclass(value) and doc.startswith(f"{value.__name__}(")):
         return ""
