@@ -1,4 +1,8 @@
-"""`python -m conformance`: run suites against a broker, keep the results, and write them as a page."""
+"""Run suites against a broker, keep the results, and write them as a page: `python -m conformance`.
+
+The exit code is 1 if a test failed in any run. A further run (`--tries`, `--again`) tells flaky tests from those that
+always fail; it turns no failure into a success.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +27,10 @@ FETCH_PATIENCE_S = 1800.0
 
 
 def run_suite(suite: Suite, kind: str, work: Path, tries: int = 1) -> SuiteReport:
-    """Run one suite against a new broker, and again while tests fail, up to ``tries`` times; files stay in ``work``."""
+    """Run one suite against a new broker, and again while tests fail, up to ``tries`` times.
+
+    Files and logs stay in ``work``. A test that fails in one run and passes in another is flaky.
+    """
     begun = time.monotonic()
     results: tuple[TestResult, ...] = ()
     try:
@@ -43,27 +51,33 @@ def _run_once(suite: Suite, kind: str, work: Path) -> tuple[TestResult, ...]:
 
 
 def main() -> int:
-    """The command line; 1 when a test failed."""
-    parser = argparse.ArgumentParser(prog="python -m conformance", description=__doc__)
-    parser.add_argument("--suites", help=f"comma-separated, of {', '.join(suite.name for suite in SUITES)}; else all")
+    """Run the command line; return 1 if a test failed in any run."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--suites", help=f"comma-separated names; default: all of {', '.join(suite.name for suite in SUITES)}"
+    )
     parser.add_argument("--broker", default="kafkalog", help="kafkalog, or apache:VERSION such as apache:3.9.2")
     parser.add_argument(
-        "--tries", type=int, default=1, help="run a suite again while tests fail, to tell the flaky ones"
+        "--tries", type=int, default=1, help="run a suite again while tests fail; those that then pass are flaky"
     )
-    parser.add_argument("--again", action="store_true", help="a further run of what is kept, to tell the flaky tests")
-    parser.add_argument("--report", type=Path, help="write all results kept so far as this page")
+    parser.add_argument(
+        "--again", action="store_true", help="merge this run with the kept results, to find flaky tests"
+    )
+    parser.add_argument("--report", type=Path, help="write all kept results to this page")
     parser.add_argument("--results", type=Path, default=cache_root() / "conformance" / "results")
     parser.add_argument("--work", type=Path, help="keep the suites' files and logs here")
     args = parser.parse_args()
-    _be_patient()
-    # Brokers and suites end with this process, however it is told to.
+    _extend_deadlines()
+    # Brokers and suites end with this process, also when it is terminated.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     wanted = args.suites.split(",") if args.suites is not None else [suite.name for suite in SUITES]
     unknown = set(wanted) - {suite.name for suite in SUITES} - {""}
     if unknown:
         parser.error(f"no such suite: {', '.join(sorted(unknown))}")
     root = args.work or Path(tempfile.mkdtemp(prefix="conformance-"))
-    failed = 0
+    reports = []
     for suite in SUITES:
         if suite.name not in wanted:
             continue
@@ -72,24 +86,28 @@ def main() -> int:
         if args.again and kept.exists() and not report.missing:
             report = replace(report, results=merged(SuiteReport.load(kept).results, report.results))
         report.save(args.results)
-        failed += report.count(Outcome.FAILED)
-        told = report.missing or ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
-        print(f"{suite.name} {suite.version} @ {args.broker}: {told} ({report.seconds:.0f} s)", flush=True)
-        for result in report.results:
-            if result.outcome in (Outcome.FAILED, Outcome.FLAKY):
-                print(f"  {result.outcome} {result.name}: {result.why}", flush=True)
+        reports.append(report)
+        summary = report.missing or ", ".join(f"{report.count(outcome)} {outcome}" for outcome in Outcome)
+        print(f"{suite.name} {suite.version} @ {args.broker}: {summary} ({report.seconds:.0f} s)", flush=True)
+        for result in report.failures:
+            print(f"  {result.outcome} {result.name}: {result.why}", flush=True)
     if args.report is not None:
-        reports = [SuiteReport.load(path) for path in sorted(args.results.glob("*.json"))]
-        reports.sort(key=lambda report: (report.broker != "kafkalog", report.broker))
-        args.report.write_text(render(SUITES, reports))
+        kept_reports = [SuiteReport.load(path) for path in sorted(args.results.glob("*.json"))]
+        kept_reports.sort(key=lambda report: (report.broker != "kafkalog", report.broker))
+        args.report.write_text(render(SUITES, kept_reports))
     if args.work is None:
         shutil.rmtree(root, ignore_errors=True)
-    return int(failed > 0)
+    return exit_code(reports)
 
 
-def _be_patient() -> None:
+def exit_code(reports: Sequence[SuiteReport]) -> int:
+    """Return 1 if a test failed in any run, even if it passed in another run."""
+    return int(any(report.failures for report in reports))
+
+
+def _extend_deadlines() -> None:
     cache.FETCH_DEADLINE_S = FETCH_PATIENCE_S
-    # Tools that live for seconds spend most of them compiling.
+    # A tool that runs for seconds spends most of them on compilation.
     kafka.JVM_EXTRA.append("-XX:TieredStopAtLevel=1")
 
 

@@ -1,4 +1,4 @@
-"""Results of tests, whoever ran them."""
+"""Suites, and the results of their tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class TestResult:
-    """One test. ``why``: of a failure (flaky or not) its first line, of a skipped test the reason."""
+    """The result of one test. ``why`` is the first line of a failure (flaky or not), or the reason for a skip."""
 
     __test__ = False
 
@@ -33,7 +33,7 @@ class TestResult:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Tests whose name the regular expression ``pattern`` finds are not run, because of ``why``."""
+    """A rule: tests whose names match the regular expression ``pattern`` are not run; ``why`` is the reason."""
 
     pattern: str
     why: str
@@ -41,7 +41,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Explained:
-    """Tests whose name ``pattern`` finds fail, with some broker or every one, because of ``why``."""
+    """An explanation: tests whose names match ``pattern`` fail with some brokers or all; ``why`` is the cause."""
 
     pattern: str
     why: str
@@ -49,7 +49,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class Target:
-    """The broker that is asked."""
+    """The broker under test."""
 
     kind: str
     bootstrap: str
@@ -64,17 +64,17 @@ class Target:
 
 
 Run = Callable[[Target, Path, Sequence[LeftOut]], Sequence[TestResult]]
-"""Runs a suite's tests: (broker, a directory for its files, what to leave out) → results."""
+"""Runs a suite's tests: (broker, a directory for files, rules of what to leave out) → results."""
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One client's tests. ``broker_settings`` are what its authors' broker has, too."""
+    """The tests of one client. ``broker_settings`` are settings that its authors' broker has, too."""
 
     name: str
     version: str
     tests: str
-    """Which tests, and where they come from: a sentence for the report."""
+    """A sentence for the report: which tests, and where they come from."""
     run: Run
     left_out: Sequence[LeftOut] = ()
     broker_settings: Mapping[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """What came of a suite with a broker; ``missing`` says why it could not be run at all."""
+    """The results of a suite with one broker; ``missing`` is the reason if it could not run at all."""
 
     suite: str
     version: str
@@ -95,30 +95,36 @@ class SuiteReport:
     def count(self, outcome: Outcome) -> int:
         return sum(result.outcome is outcome for result in self.results)
 
+    @property
+    def failures(self) -> list[TestResult]:
+        """The tests that failed in at least one run: the failed and the flaky ones."""
+        return [result for result in self.results if result.outcome in (Outcome.FAILED, Outcome.FLAKY)]
+
     def save(self, directory: Path) -> None:
         """Keep the report as a file of ``directory``."""
         directory.mkdir(parents=True, exist_ok=True)
         self.path(directory).write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     def path(self, directory: Path) -> Path:
-        """Where `save` keeps it."""
+        """Return the file that `save` writes."""
         return directory / f"{self.suite}@{self.broker}.json"
 
     @classmethod
     def load(cls, path: Path) -> SuiteReport:
-        """The inverse of `save`."""
-        told = json.loads(path.read_text())
-        results = tuple(TestResult(each["name"], Outcome(each["outcome"]), each["why"]) for each in told.pop("results"))
-        return cls(results=results, **told)
+        """Read a report that `save` wrote."""
+        fields = json.loads(path.read_text())
+        saved = fields.pop("results")
+        results = tuple(TestResult(each["name"], Outcome(each["outcome"]), each["why"]) for each in saved)
+        return cls(results=results, **fields)
 
 
 def left_out(name: str, rules: Sequence[LeftOut | Explained]) -> str:
-    """Why a test is left out, or fails, or nothing."""
+    """Return the reason of the first rule that matches the test's name, or an empty text."""
     return next((rule.why for rule in rules if re.search(rule.pattern, name)), "")
 
 
 def merged(first: Sequence[TestResult], again: Sequence[TestResult]) -> tuple[TestResult, ...]:
-    """Of two runs of the same tests: what did not end in both as it should have is flaky, or failed if it never did."""
+    """Merge two runs; mark tests whose outcome differs as flaky."""
     second = {result.name: result for result in again}
     found = [_worse(result, second.pop(result.name, result)) for result in first]
     return (*found, *second.values())
@@ -135,6 +141,6 @@ _NUMBERS = re.compile(r"\b0x[0-9a-f]+\b|\b\d{5,}\b|[0-9a-f]{8}-[0-9a-f-]{27}")
 
 
 def first_line(text: str, limit: int = 200) -> str:
-    """The first line that says something, without numbers that differ from run to run."""
+    """Return the first line that is not blank, without numbers that differ from run to run."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return _NUMBERS.sub("…", line)[:limit]

@@ -1,4 +1,4 @@
-"""A page of results: pure, from reports to Markdown."""
+"""Render reports as a page of Markdown. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -9,26 +9,28 @@ from conformance.model import Outcome, Suite, SuiteReport, TestResult, left_out
 
 _HEAD = """# Conformance
 
-What the test suites of Kafka's clients find, each run against one kafkalog broker and, in the same way, against one
-broker of Apache Kafka. `conformance/suites` says for each suite where its tests come from, how they are run and what is
-left out. This page is written by the command that runs them.
+This page has the results of the test suites of Kafka's clients. Each suite runs against one kafkalog broker and, in
+the same way, against one broker of Apache Kafka. `conformance/suites` says where each suite's tests come from, how they
+are run and which are left out. The command that runs the suites also writes this page.
 
     python -m conformance                                     # every suite against kafkalog, each with a new broker
     python -m conformance --suites sarama --broker apache:3.9.2
     python -m conformance --suites '' --report docs/reference/conformance.md
 
-Clients and tests are fetched when they are first needed: Python's by pip, Java's by Maven, Go's and Node.js's by their
-own tools, and by git those that no registry holds. Where GitHub cannot be reached, `KAFKALOG_CONFORMANCE_SOURCES` names
-a directory of clones: `aiokafka`, `confluent-kafka-python`, `kafkajs`. Flaky is what failed in one run and passed in
-another (`--tries 2`, or `--again`).
+Clients and tests are fetched when they are first needed: for Python by pip, for Java by Maven, for Go and Node.js by
+their own tools. Tests that no registry has are cloned by git. Without access to GitHub, set
+`KAFKALOG_CONFORMANCE_SOURCES` to a directory of clones: `aiokafka`, `confluent-kafka-python`, `kafkajs`.
+
+A flaky test failed in one run and passed in another (`--tries 2`, or `--again`). The command exits with 1 if a test
+failed in any run, so a flaky test counts as a failure.
 
 """
 
-_TOLD = (Outcome.FAILED, Outcome.FLAKY)
+_BAD = (Outcome.FAILED, Outcome.FLAKY)
 
 
 def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
-    """The page; suites in their order, brokers in the order of their first report."""
+    """Return the page: suites in their order, brokers in the order of their first report."""
     brokers = list(dict.fromkeys(report.broker for report in reports))
     by_key = {(report.suite, report.broker): report for report in reports}
     lines = [f"| suite | version | broker | {' | '.join(Outcome)} |", "|--|--|--|" + "--:|" * len(Outcome)]
@@ -54,10 +56,10 @@ def _section(suite: Suite, reports: Sequence[SuiteReport]) -> str:
     missing = [f"- {report.broker}: could not run, {_cell(report.missing)}" for report in reports if report.missing]
     lines += [*missing, ""] if missing else []
     outcomes = {report.broker: {result.name: result for result in report.results} for report in reports}
-    failed = sorted({r.name for report in reports for r in report.results if r.outcome in _TOLD})
+    failed = sorted({r.name for report in reports for r in report.failures})
     if failed:
         brokers = list(outcomes)
-        lines += [f"| failed | {' | '.join(brokers)} | what is behind it |", "|--|" + "--|" * (len(brokers) + 1)]
+        lines += [f"| failed | {' | '.join(brokers)} | cause |", "|--|" + "--|" * (len(brokers) + 1)]
         for name in failed:
             cells = [_outcome(outcomes[broker].get(name)) for broker in brokers]
             lines.append(f"| `{name}` | {' | '.join(cells)} | {_cell(left_out(name, suite.explained))} |")
@@ -78,7 +80,7 @@ def _unique_skips(report: SuiteReport) -> list[TestResult]:
 def _outcome(result: TestResult | None) -> str:
     if result is None:
         return "–"
-    return f"{result.outcome}: {_cell(result.why)}" if result.outcome in _TOLD else result.outcome.value
+    return f"{result.outcome}: {_cell(result.why)}" if result.outcome in _BAD else result.outcome.value
 
 
 def _cell(text: str) -> str:

@@ -1,4 +1,4 @@
-"""aiokafka: its tests against a broker, from its repository (the source distribution has none)."""
+"""aiokafka: the tests that need a broker, from its repository (the source distribution has no tests)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from conformance.pytest_suite import PLUGINS, run_pytest
 
 VERSION = "0.14.0"
 REQUIREMENTS = (
-    # Without gssapi, which must be compiled against Kerberos: what needs it is left out.
+    # gssapi must be compiled against Kerberos, so it is missing here, and tests that need it are left out.
     f"aiokafka[lz4,snappy,zstd]=={VERSION}",
     "docker",
     "pytest",
@@ -38,7 +38,7 @@ TESTS = (
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Its conftest starts a container; ours in its place tells of the broker that runs."""
+    """Run the tests. Our conftest replaces aiokafka's, which starts a container; ours names the running broker."""
     python = sources.python_environment("aiokafka", REQUIREMENTS)
     files = work / "files"
     origin = sources.repository("aiokafka", "https://github.com/aio-libs/aiokafka.git", f"v{VERSION}")

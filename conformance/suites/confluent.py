@@ -1,4 +1,4 @@
-"""confluent-kafka-python: its integration tests, from its repository (the source distribution has none)."""
+"""confluent-kafka-python: the integration tests, from its repository (the source distribution has no tests)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TESTS = ("admin", "consumer", "producer")
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Its fixtures take a running cluster from BROKERS."""
+    """Run the tests. Their fixtures use the running cluster that BROKERS names."""
     python = sources.python_environment("confluent-kafka", REQUIREMENTS)
     files = work / "files"
     url = "https://github.com/confluentinc/confluent-kafka-python.git"
     origin = sources.repository("confluent-kafka-python", url, f"v{VERSION}")
     shutil.copytree(origin / "tests", files / "tests")
-    # Of the cluster that they would start: tests of newer brokers are skipped.
+    # The version of the cluster that the fixtures would start. Tests of newer brokers are skipped.
     version = target.kind.partition(":")[2] or "3.9.2"
     sources.edit(files / "tests" / "common" / "__init__.py", {"return '4.2.0'": f"return '{version}'"})
     env = {"BROKERS": target.bootstrap}
@@ -44,8 +44,6 @@ SUITE = Suite(
     tests="Integration tests of admin client, consumer and producer, of librdkafka underneath.",
     run=run,
     left_out=(LeftOut("test_user_scram_credentials|sasl", "needs a cluster with SASL that the test starts itself"),),
-    explained=(
-        Explained("test_basic_operations", "makes ACLs, among much else, and needs a broker with an authorizer"),
-    ),
+    explained=(Explained("test_basic_operations", "creates ACLs, which need a broker with an authorizer"),),
     broker_settings={"num.partitions": "4", "auto.create.topics.enable": "true"},
 )

@@ -1,4 +1,4 @@
-"""franz-go: the tests of its client package `kgo`, from its Go module."""
+"""franz-go: the tests of the client package `kgo`, from its Go module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """KGO_SEEDS names the broker; one broker, so the replication factor is one, and fewer records than a CI of many."""
+    """Run the tests. KGO_SEEDS names the broker, and the replication factor is 1.
+
+    The tests write fewer records than in franz-go's CI, which has several brokers.
+    """
     files = sources.go_module(MODULE, VERSION)
     env = {"KGO_SEEDS": target.bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "50000", "GOFLAGS": "-mod=mod"}
     return run_go_test(files, "pkg/kgo", "^Test", work, rules, env=env)
@@ -22,8 +25,8 @@ def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult
 SUITE = Suite(
     name="franz-go",
     version=VERSION,
-    tests="All tests of the package kgo: groups of every balancer, transactions end to end, and what needs no broker.",
+    tests="All tests of the package kgo: groups of every balancer, transactions end to end, units without a broker.",
     run=run,
-    left_out=(LeftOut("Share", "needs share groups (KIP-932), which begin with Kafka 4"),),
+    left_out=(LeftOut("Share", "needs share groups (KIP-932), which Kafka 4 introduced"),),
     broker_settings={"auto.create.topics.enable": "true"},
 )

@@ -1,4 +1,4 @@
-"""Apache Kafka's Java tools, and a program of our own with its Java clients: groups, offsets, transactions."""
+"""Apache Kafka's Java tools, and our own program with its Java clients: groups, offsets, transactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GROUPS = f"{_TOOLS}consumer.group.ConsumerGroupCommand"
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Each tool is a JVM of its own; the program runs once with the clients of each version of Kafka."""
+    """Run each tool in its own JVM, and the program once with each version of the clients."""
     for version in kafka.VERSIONS:
         if reason := kafka.missing(version):
             raise MissingPeerError(reason)
@@ -71,7 +71,7 @@ def creates_describes_alters_and_deletes_a_topic(target: Target) -> None:
 
 def produces_and_consumes_at_the_console(target: Target) -> None:
     topic, lines = _create(target, 1), [f"line {number}" for number in range(100)]
-    # In the broker's jar until 4.0.
+    # Until 4.0 the tools are in the broker's jar.
     _tool("kafka.tools.ConsoleProducer", target, "--topic", topic, stdin="".join(f"{line}\n" for line in lines))
     assert _read(target, topic, 100) == lines
 
@@ -213,9 +213,9 @@ CHECKS = (
 SUITE = Suite(
     name="java",
     version=VERSION,
-    tests="Checks of our own: with the Java tools of Kafka 3.9.2, and of `conformance/java` with the clients of 3.9.2 "
+    tests="Our own checks: with the Java tools of Kafka 3.9.2, and by `conformance/java` with the clients of 3.9.2 "
     "and of 4.3.1: groups of every assignor and protocol, static members, offsets, transactions, fencing.",
     run=run,
-    # A default of Kafka 4, not yet of 3.9.
+    # The default of Kafka 4; Kafka 3.9 has another.
     broker_settings={"group.consumer.migration.policy": "bidirectional"},
 )

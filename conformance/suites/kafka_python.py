@@ -1,4 +1,4 @@
-"""kafka-python: its integration tests, from its source distribution, with a broker that is already running."""
+"""kafka-python: the integration tests, from its source distribution, against a running broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ TESTS = ("admin", "consumer", "producer")
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Its fixtures take a running broker from KAFKA_URI; what they start it with is not in the distribution."""
+    """Run the tests. Their fixtures use the running broker that KAFKA_URI names.
+
+    The distribution lacks the module that would start a broker; `kafka_python_service` replaces it.
+    """
     python = sources.python_environment("kafka-python", REQUIREMENTS)
     files = work / "files"
     shutil.copytree(sources.python_sdist("kafka-python", VERSION) / "test", files / "test")
@@ -35,7 +38,7 @@ def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult
     env = {
         "KAFKA_URI": f"plaintext://{target.bootstrap}",
         "ZOOKEEPER_URI": f"zookeeper://{target.bootstrap}",
-        # As a broker of 4.x its fixtures want no ZooKeeper; the client still asks which versions the broker has.
+        # With 4.x the fixtures need no ZooKeeper; the client still asks the broker for its versions.
         "KAFKA_VERSION": "4.0.0" if "4." in target.kind else "3.9.0",
         "KAFKA_ROOT": str(work),
     }
@@ -53,7 +56,7 @@ SUITE = Suite(
         Explained("test_create_partitions", "assigns partitions to broker 0; Apache Kafka's is broker 1 here"),
     ),
     left_out=(LeftOut("acls", "needs a broker with an authorizer"),),
-    # As the properties of its own brokers.
+    # The same as in the properties of kafka-python's own brokers.
     broker_settings={
         "num.partitions": "4",
         "offsets.topic.num.partitions": "2",

@@ -1,4 +1,4 @@
-"""kafkajs: its jest specs of broker, cluster, producer, consumer and admin client, from its repository."""
+"""kafkajs: the jest specs of broker, cluster, producer, consumer and admin client, from its repository."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DEPENDENCIES = (
     "semver",
     "uuid",
 )
-"""What its tests import, of the many things that its repository installs; in the versions that it names."""
+"""The packages that the tests import, in the versions that the repository names. It installs many more."""
 TESTS = "src/(admin|broker|cluster|consumer|network|producer|index\\.spec)"
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Its helpers name three brokers with three listeners each; they are made to name one."""
+    """Run the specs. Their helpers name three brokers with three listeners each; they are edited to name one."""
     files = work / "files"
     origin = sources.repository("kafkajs", "https://github.com/tulios/kafkajs.git", f"v{VERSION}")
     shutil.copytree(origin, files, ignore=shutil.ignore_patterns("website", "docs", "logo*"))
@@ -81,19 +81,19 @@ SUITE = Suite(
     tests="The jest specs of broker, cluster, network, producer, consumer and admin client, from its repository.",
     run=run,
     explained=(
-        Explained("respect the requestTimeout", "the answer comes so soon that a time-out of 50 ms is not noticed"),
-        Explained("emits (the )?request timeout event", "the answer comes within the time-out of 1 ms"),
+        Explained("respect the requestTimeout", "the response is faster than the time-out of 50 ms"),
+        Explained("emits (the )?request timeout event", "the response is faster than the time-out of 1 ms"),
         Explained("ignores invalid transaction fields", "written before transactions were verified (KIP-890)"),
         Explained(
             r"OffsetCommit request|OffsetFetch request|Heartbeat request|recovers from offset out of range",
-            "joins a group with a rebalance time-out of 0, and is too late for it",
+            "joins a group with a rebalance time-out of 0, which expires first",
         ),
         Explained(
             r"(brokerPool|findBroker|describeGroups|fetchTopicMetadata)\.spec",
-            "asks for a topic that was made a moment before, which Apache Kafka's metadata may not have yet",
+            "requests a topic right after its creation; Apache Kafka's metadata may lack it still",
         ),
-        Explained("use the default replication factor", "asks broker 0; Apache Kafka's is broker 1 here"),
-        Explained(r"describeConfigs\.spec", "expects the answer of Kafka 2.4, to the word"),
+        Explained("use the default replication factor", "sends requests to broker 0; Apache Kafka's is broker 1 here"),
+        Explained(r"describeConfigs\.spec", "expects exactly the response of Kafka 2.4"),
     ),
     left_out=(
         LeftOut(
@@ -112,6 +112,6 @@ SUITE = Suite(
             "needs three brokers",
         ),
     ),
-    # As the brokers of its docker-compose files.
+    # The same as in kafkajs's docker-compose files.
     broker_settings={"num.partitions": "2", "auto.create.topics.enable": "true"},
 )

@@ -1,4 +1,4 @@
-"""kcat, as it is used from a shell: listing, producing, consuming, groups, offsets, transactions."""
+"""kcat, used from a shell: listing, producing, consuming, groups, offsets, transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Each check has topics of its own, made by producing to them."""
+    """Run the checks. Each has its own topics, which producing to them creates."""
     if reason := kcat.missing():
         raise MissingPeerError(reason)
     return run_checks(CHECKS, target, rules)
@@ -182,7 +182,7 @@ CHECKS = (
 SUITE = Suite(
     name="kcat",
     version="1.7.1",
-    tests="Checks of our own of what kcat is used for, for it brings no tests that run without its sources.",
+    tests="Our own checks of kcat's uses. Its tests need its sources, so they do not run here.",
     run=run,
     broker_settings={"num.partitions": "3"},
 )

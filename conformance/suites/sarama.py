@@ -1,4 +1,4 @@
-"""sarama: its functional tests, from its Go module, with one broker behind the five proxies that they know."""
+"""sarama: the functional tests, from its Go module. One broker is behind the five proxies that the tests name."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from conformance.toxiproxy import toxiproxy
 
 MODULE, VERSION = "github.com/IBM/sarama", "v1.46.3"
 PROXIES = {f"kafka{number}": f"127.0.0.1:{29090 + number}" for number in range(1, 6)}
-"""The names and addresses are in its tests."""
+"""The names and addresses in sarama's tests."""
 ADVERTISED = PROXIES["kafka1"]
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Its topics have three replicas on five brokers; with one broker they have one. Nothing else is changed."""
+    """Run the tests. They expect three replicas; with one broker they are edited to expect one, and nothing else."""
     files = work / "files"
     shutil.copytree(sources.go_module(MODULE, VERSION), files)
     sources.edit(
@@ -43,13 +43,13 @@ SUITE = Suite(
             "TestConsumerFetchFollowerFailover|TestFuncTxnProduceWithBrokerFailure|TestFuncAdminListConsumerGroupOffsets",
             "stops one of several brokers",
         ),
-        LeftOut("TestFuncAdminDescribeLogDirs", "asks five brokers"),
+        LeftOut("TestFuncAdminDescribeLogDirs", "needs five brokers"),
         LeftOut("TestFuncIdempotentBufferedSequence", "reads the log of a broker that runs in a container"),
     ),
     explained=(
         Explained(
             r"TestFuncProducing\w*/.*",
-            "expects its client to make three batches of 1000 messages, and it makes two at times",
+            "expects three batches of 1000 messages; the client sometimes makes two",
         ),
     ),
     broker_settings={

@@ -1,1 +1,1 @@
-"""What the conformance suites share: parsers of results, and the page."""
+"""Tests of what the conformance suites share: parsers of results, and the page."""

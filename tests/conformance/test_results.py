@@ -1,4 +1,4 @@
-"""What test runners print, and the page made of it."""
+"""Tests of conformance: parsers of test runners' output, merged runs, the exit code and the page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance import go_test, java_program, jest, junit, sources
+from conformance.__main__ import exit_code
 from conformance.checks import run_checks
 from conformance.model import (
     Explained,
@@ -162,6 +163,17 @@ def test_what_fails_in_one_run_is_flaky() -> None:
     assert {result.why for result in found if result.outcome is Outcome.FLAKY} == {"f"}
     again = {result.name: result.outcome.value for result in merged(found, run(a="f", b="f", c="p", d="p", e="s"))}
     assert (again["a"], again["b"], again["c"]) == ("flaky", "failed", "flaky")
+
+
+def test_a_flaky_test_fails_the_command() -> None:
+    def report(*outcomes: Outcome) -> SuiteReport:
+        results = tuple(TestResult(str(number), outcome) for number, outcome in enumerate(outcomes))
+        return SuiteReport("one", "1.0", "kafkalog", results)
+
+    passed, skipped = Outcome.PASSED, Outcome.SKIPPED
+    assert exit_code([report(passed, skipped), report()]) == 0
+    assert exit_code([report(passed), report(Outcome.FLAKY)]) == 1
+    assert exit_code([report(passed, Outcome.FAILED), report(passed)]) == 1
 
 
 def good(target: Target) -> None:
