@@ -1,8 +1,9 @@
-"""The clients' own test suites, run against the broker: `python -m conformance`.
+"""Run the test suites of Kafka's clients against the broker: `python -m conformance`.
 
-Unit tests say what we believe; these say what users of Kafka's clients find. Each suite is a module of `suites`: where
-its tests come from, how they are run, which of them are left out and why. The same is run against Apache Kafka, with
-one broker as ours, to know what such a broker passes. Results are kept (`results`), and `report` makes them a page.
+Our own tests check what we believe; these suites check what users of Kafka's clients rely on. Each suite is a module of
+`suites`. The module says where the tests come from, how they are run, which of them are left out, and why. The same
+suites run against one broker of Apache Kafka, to show what such a broker passes. The results are kept as files, and
+`report` renders them as a page.
 
-Tests of foreign projects are fetched when they are needed and never become part of this one.
+The tests of other projects are fetched when they are needed. They never become part of this project.
 """

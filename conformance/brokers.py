@@ -1,4 +1,4 @@
-"""The broker that the suites ask: a new one for each."""
+"""Start a new broker for each suite."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUICK = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
-"""What makes tests shorter and changes no answer."""
+"""Settings that shorten tests without changing any answer."""
 
 ALONE = {
     "offsets.topic.replication.factor": "1",
@@ -25,17 +25,20 @@ ALONE = {
     "transaction.state.log.min.isr": "1",
     **RETENTION_LATER,
 }
-"""What Apache Kafka needs to run alone. The rest of its `server.properties` repeats defaults, and tests that ask where
-a broker's settings come from would find other sources than with a broker of ours."""
+"""Settings that a lone broker of Apache Kafka needs. The rest of its `server.properties` repeats defaults and is left
+out: tests of a setting's source would otherwise find another source than with our broker."""
 
 
 @contextmanager
 def broker(kind: str, directory: Path, settings: Mapping[str, str]) -> Iterator[Target]:
-    """``kafkalog``, or ``apache:VERSION``; MissingPeerError when it cannot run here."""
+    """Run a broker of the kind ``kafkalog`` or ``apache:VERSION`` for the time of the block.
+
+    Raises MissingPeerError if it cannot run here.
+    """
     name, _, version = kind.partition(":")
     if name == "kafkalog":
         ours = KafkalogBroker(directory, {**QUICK, **settings})
-        # Not where it says that it is: a suite may advertise a proxy.
+        # The advertised address may be another: a suite may advertise a proxy.
         ours.address = bootstrap = f"127.0.0.1:{free_port()}"
         with ours:
             yield Target(kind, bootstrap)

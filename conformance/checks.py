@@ -1,4 +1,4 @@
-"""Suites that are lists of checks of our own, for programs that bring no tests: a check says what is wrong."""
+"""Run our own checks, for programs that have no tests of their own. A check raises an error that says what is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Check = Callable[[Target], None]
 
 
 def run_checks(checks: Sequence[Check], target: Target, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Run each check, in order."""
+    """Run the checks in order; return a result for each."""
     results = []
     for check in checks:
         name = check.__name__

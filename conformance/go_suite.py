@@ -1,4 +1,4 @@
-"""Suites of Go modules: `go test` in a copy of the module."""
+"""Run the tests of a Go module: `go test` in a copy of the module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run_go_test(
     env: Mapping[str, str],
     args: Sequence[str] = (),
 ) -> list[TestResult]:
-    """Run the tests of ``package`` (a path in ``files``) that ``tests`` finds, but for what is left out."""
+    """Run the tests of ``package`` (a path in ``files``) whose names match ``tests``, except those left out."""
     go = shutil.which("go")
     if go is None:
         raise MissingPeerError("missing because go is not installed")

@@ -1,4 +1,4 @@
-"""The events of `go test -json` to results."""
+"""Parse the events of `go test -json` into results."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections.abc import Iterable
 from conformance.model import Outcome, TestResult, first_line
 
 _OUTCOMES = {"pass": Outcome.PASSED, "fail": Outcome.FAILED, "skip": Outcome.SKIPPED}
-# "    file_test.go:12: words": what a test says by Log, Error and Skip.
+# "    file_test.go:12: words": a message of a test, by Log, Error or Skip.
 _SAID = re.compile(r"^\s+[\w./]+\.go:\d+: (.*)$")
 
 
 def parse(lines: Iterable[str]) -> list[TestResult]:
-    """One result for each test without subtests; a package that does not compile or ends early is a failed test."""
+    """Return a result for each test without subtests.
+
+    A package that does not compile, or that ends early, is a failed test.
+    """
     outcomes: dict[str, Outcome] = {}
     said: dict[str, list[str]] = {}
     package_said: list[str] = []
@@ -46,11 +49,11 @@ def parse(lines: Iterable[str]) -> list[TestResult]:
 
 
 def _why(output: list[str]) -> str:
-    told = [match[1] for line in output if (match := _SAID.match(line.rstrip("\n")))]
-    return first_line(told[0] if told else "".join(output))
+    messages = [match[1] for line in output if (match := _SAID.match(line.rstrip("\n")))]
+    return first_line(messages[0] if messages else "".join(output))
 
 
 def listed(lines: Iterable[str]) -> list[str]:
-    """The names that `go test -list -json` prints."""
+    """Return the names that `go test -list -json` prints."""
     output = (json.loads(line).get("Output", "").strip() for line in lines if line.startswith("{"))
     return [name for name in output if re.fullmatch(r"(Test|Example)\w*", name)]

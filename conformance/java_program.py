@@ -1,4 +1,4 @@
-"""The Java program of `conformance/java`: compiled against Kafka's clients of a version, and run as one process."""
+"""Compile the Java program of `conformance/java` against one version of Kafka's clients, and run it as one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ TIMEOUT_S = 3000.0
 
 
 def run_java_program(target: Target, version: str, work: Path, only: str = "") -> list[TestResult]:
-    """One result for each of its checks, named with the ``version`` of the clients; ``only`` those with that text."""
+    """Return a result for each check of the program, named with the ``version`` of the clients.
+
+    With ``only``, run only the checks whose names contain that text.
+    """
     if reason := java.missing():
         raise MissingPeerError(reason)
     # The tools' jars: the clients, and what they need to log their warnings.
@@ -48,7 +51,7 @@ def run_java_program(target: Target, version: str, work: Path, only: str = "") -
 
 
 def judged(lines: Sequence[str], code: int, version: str, errors: str) -> list[TestResult]:
-    """The program's results, and a failure with its last words where it did not come to its end."""
+    """Return the program's results; add a failure with its last output if it ended early."""
     results = parse(lines, version)
     if code != 0 or not results or not lines or lines[-1] != f"end\t{len(results)}":
         results.append(TestResult(f"clients {version}", Outcome.FAILED, f"ended with {code} too early: {errors}"))
@@ -56,7 +59,7 @@ def judged(lines: Sequence[str], code: int, version: str, errors: str) -> list[T
 
 
 def parse(lines: Iterable[str], version: str) -> list[TestResult]:
-    """The program's lines ("name, outcome, why", separated by tabs) as results."""
+    """Parse the program's lines ("name, outcome, why", separated by tabs) into results."""
     results = []
     for line in lines:
         if line.count("\t") == 2:

@@ -1,4 +1,4 @@
-"""The report of `jest --json` to results."""
+"""Parse the report of `jest --json` into results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def parse(text: str, files: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """One result for each test, named "<file under files>.<its describes and its own name>".
+    """Return a result for each test, named "<file under files>.<describes and test name>".
 
-    A file that could not be loaded is a failed test; a skipped test has the reason of ``rules`` or is its authors'.
+    A file that cannot be loaded is a failed test. A skipped test has the reason of ``rules``; without one, its authors
+    skip it.
     """
     results: list[TestResult] = []
     for suite in json.loads(text)["testResults"]:

@@ -1,4 +1,4 @@
-"""JUnit XML, which pytest and others write, to results."""
+"""Parse JUnit XML, as pytest and other runners write it, into results."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conformance.model import Outcome, TestResult, first_line
 
 
 def parse(text: str) -> list[TestResult]:
-    """One result for each test case; several entries of one case (a test and its teardown) count as the worst."""
+    """Return a result for each test case; a case with several entries (test and teardown) has the worst outcome."""
     found: dict[str, TestResult] = {}
     for case in ElementTree.fromstring(text).iter("testcase"):
         name = f"{case.get('classname', '')}.{case.get('name', '')}".lstrip(".")
@@ -21,9 +21,9 @@ def parse(text: str) -> list[TestResult]:
 
 def _result(name: str, case: ElementTree.Element) -> TestResult:
     for tag in ("failure", "error"):
-        told = case.find(tag)
-        if told is not None:
-            return TestResult(name, Outcome.FAILED, first_line(told.get("message") or told.text or ""))
+        failure = case.find(tag)
+        if failure is not None:
+            return TestResult(name, Outcome.FAILED, first_line(failure.get("message") or failure.text or ""))
     skipped = case.find("skipped")
     if skipped is not None:
         return TestResult(name, Outcome.SKIPPED, first_line(skipped.get("message") or ""))

@@ -1,4 +1,4 @@
-"""Run a suite's program for as long as it may take, and keep what it printed."""
+"""Run a suite's program, with a time limit, and keep its output."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 3600,
 ) -> int:
-    """The exit code; what is printed is in ``log``, or its errors apart in ``errors``. After
-    ``timeout_s`` the whole process group is killed: -9.
+    """Run a program and return its exit code; -9 if it was killed after ``timeout_s``.
+
+    Its output goes to ``log``; standard error goes to ``errors`` if that is given. The whole process group is killed.
     """
     with log.open("wb") as out, (errors or Path(os.devnull)).open("wb") as err:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Foreign tests and what they need, fetched through the ordinary clients of package registries into the cache."""
+"""Fetch foreign tests and their dependencies into the cache, with the ordinary clients of package registries."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from peers.cache import MissingPeerError, cached, fetch
 
 
 def python_environment(name: str, requirements: Sequence[str]) -> Path:
-    """The python of a virtual environment with ``requirements``; MissingPeerError when they cannot be had."""
+    """Return the `python` of a virtual environment with ``requirements``.
+
+    Raises MissingPeerError if they cannot be installed.
+    """
 
     def make(directory: Path) -> None:
-        # Where it will stay, for environments cannot be moved.
+        # Made in its final place, because a virtual environment cannot be moved.
         digest_directory.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(digest_directory, ignore_errors=True)
         venv.create(digest_directory, with_pip=True)
@@ -33,7 +36,7 @@ def python_environment(name: str, requirements: Sequence[str]) -> Path:
 
 
 def python_sdist(name: str, version: str) -> Path:
-    """The unpacked source distribution of a Python package."""
+    """Return the unpacked source distribution of a Python package."""
 
     def make(directory: Path) -> None:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
@@ -47,9 +50,9 @@ def python_sdist(name: str, version: str) -> Path:
 
 
 def repository(name: str, url: str, revision: str) -> Path:
-    """The files of a public repository at a tag or commit, for tests that no registry holds.
+    """Return the files of a public repository at a tag or commit, for tests that no registry has.
 
-    ``KAFKALOG_CONFORMANCE_SOURCES`` may name a directory of clones by ``name``; they are asked first.
+    ``KAFKALOG_CONFORMANCE_SOURCES`` may name a directory of clones; a clone called ``name`` there is used first.
     """
 
     def make(directory: Path) -> None:
@@ -65,7 +68,7 @@ def repository(name: str, url: str, revision: str) -> Path:
 
 
 def npm_packages(name: str, packages: Mapping[str, str]) -> Path:
-    """The `node_modules` with ``packages`` (name → version range) and what they need."""
+    """Return a `node_modules` with ``packages`` (name → version range) and their dependencies."""
 
     def make(directory: Path) -> None:
         npm = shutil.which("npm")
@@ -79,7 +82,7 @@ def npm_packages(name: str, packages: Mapping[str, str]) -> Path:
 
 
 def node() -> str:
-    """The `node` to run; MissingPeerError when there is none."""
+    """Return the path of `node`; raises MissingPeerError if it is not installed."""
     found = shutil.which("node")
     if found is None:
         raise MissingPeerError("missing because node (Node.js) is not installed")
@@ -87,7 +90,7 @@ def node() -> str:
 
 
 def edit(path: Path, replacements: Mapping[str, str]) -> None:
-    """Replace texts in a foreign file; ValueError when one is not there, for then the file is not what we know."""
+    """Replace texts in a foreign file; raises ValueError if one is missing, because then the file has changed."""
     text = path.read_text()
     for old, new in replacements.items():
         if old not in text:
@@ -97,7 +100,7 @@ def edit(path: Path, replacements: Mapping[str, str]) -> None:
 
 
 def go_module(module: str, version: str) -> Path:
-    """A copy of a Go module's files, which may be written to."""
+    """Return a writable copy of a Go module's files."""
 
     def make(directory: Path) -> None:
         go = shutil.which("go")
@@ -116,7 +119,7 @@ def go_module(module: str, version: str) -> Path:
 
 
 def go_program(package: str, version: str) -> Path:
-    """The executable of a Go program, compiled from its module."""
+    """Return the executable of a Go program, compiled from its module."""
 
     def make(directory: Path) -> None:
         go = shutil.which("go")

@@ -1,4 +1,4 @@
-"""Toxiproxy: proxies between a client and a broker that tests tell to delay, to break and to mend connections."""
+"""Run Toxiproxy: proxies between a client and a broker. Tests use its API to delay, break and restore connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START_DEADLINE_S = 60.0
 
 @contextmanager
 def toxiproxy(listeners: Mapping[str, str], upstream: str, work: Path) -> Iterator[str]:
-    """Proxies (name → host:port it listens on) that all lead to ``upstream``; yields the address of their API."""
+    """Run a proxy for each of ``listeners`` (name → address), all to ``upstream``; yield the address of the API."""
     server = sources.go_program(f"{MODULE}/cmd/server", VERSION)
     proxies = [
         {"name": name, "listen": listen, "upstream": upstream, "enabled": True} for name, listen in listeners.items()

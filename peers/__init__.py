@@ -1,12 +1,12 @@
-"""Foreign programs to test and measure against: fetched into a cache, started, stopped.
+"""Fetch, start and stop foreign programs, for tests and benchmarks.
 
-One module a kind: `kafka` (Apache Kafka brokers and its Java tools), `java` (small Java sources against the
-Kafka clients), `node` (kafkajs), `golang` (franz-go), `kcat`, `hdfs` (a NameNode and a DataNode). Each has
-`missing() -> str | None`: the reason why the program cannot run here, or None. `require(reason)` turns a reason into a
-skipped test, or, where the environment says `CI=true`, into a failed one: a peer that silently never ran judges
-nothing.
+Each kind of program has a module: `kafka` (Apache Kafka brokers and their Java tools), `java` (small Java sources
+against the Kafka clients), `node` (kafkajs), `golang` (franz-go), `kcat`, `hdfs` (a NameNode and a DataNode). Each
+module has `missing() -> str | None`: the reason why the program cannot run here, or None. `require(reason)` skips the
+test for that reason. Under `CI=true` it fails the test, so that a missing program cannot go unnoticed.
 
-The cache is `$KAFKALOG_PEERS`, by default `~/.cache/kafkalog/peers`; it can be deleted at any time.
+The programs are cached in `$KAFKALOG_PEERS`, by default `~/.cache/kafkalog/peers`. The directory may be deleted at any
+time.
 """
 
 from peers.cache import MissingPeerError, require

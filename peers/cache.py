@@ -1,4 +1,4 @@
-"""The cache directory of fetched programs, and what is said when one is missing."""
+"""Keep fetched programs in a cache directory; skip or fail tests whose program is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 FETCH_DEADLINE_S = 90.0
-"""How long a test waits for a download; less than a test may take. `python -m peers.fetch` waits longer."""
+"""The time that a test waits for a download; less than the time-out of a test. `python -m peers.fetch` waits longer."""
 _TRIES = 3
 _failed: dict[str, str] = {}
 
@@ -33,7 +33,7 @@ def require(reason: str | None) -> None:
 
 
 def cache_root() -> Path:
-    """The directory that holds every fetched program; made when absent."""
+    """Return the directory of all fetched programs; create it if it is absent."""
     named = os.environ.get("KAFKALOG_PEERS")
     root = Path(named) if named else Path.home() / ".cache" / "kafkalog" / "peers"
     root.mkdir(parents=True, exist_ok=True)
@@ -41,9 +41,9 @@ def cache_root() -> Path:
 
 
 def fetch(what: str, command: Sequence[str], directory: Path) -> None:
-    """Run a command that downloads, up to three times and FETCH_DEADLINE_S in all.
+    """Run a command that downloads, up to three times, for at most FETCH_DEADLINE_S in all.
 
-    Raises MissingPeerError with the end of what it said when it does not succeed.
+    Raises MissingPeerError with the end of the command's output if it does not succeed.
     """
     end = time.monotonic() + FETCH_DEADLINE_S
     said = ""
@@ -75,11 +75,11 @@ def fetch(what: str, command: Sequence[str], directory: Path) -> None:
 
 
 def cached(name: str, build: Callable[[Path], None]) -> Path:
-    """The directory `name` of the cache, filled by `build(directory)` if it is not there yet.
+    """Return the directory `name` of the cache; fill it with `build(directory)` if it is absent.
 
-    Built beside and renamed, so that a broken download never looks complete; a file lock makes processes that
-    want the same thing at the same time wait for one download. What could not be built is not tried again by
-    this process: the next who asks gets the same MissingPeerError.
+    It is built under another name and renamed, so that a broken download never looks complete. A file lock lets
+    processes that need the same directory wait for one download. A build that failed is not tried again in this
+    process: later calls raise the same MissingPeerError.
     """
     root = cache_root()
     done = root / name

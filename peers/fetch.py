@@ -1,4 +1,4 @@
-"""Fetch every foreign peer into the cache: `python -m peers.fetch`. Ends with 1 when one is missing."""
+"""Fetch every foreign program into the cache: `python -m peers.fetch`. The exit code is 1 if one is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_S = 1800.0
 
 
 def main() -> int:
-    """Ask every peer for itself and print what came of it."""
+    """Fetch every program; print for each whether it is ready, or why it is missing."""
     cache.FETCH_DEADLINE_S = PATIENCE_S
     wanted: dict[str, Callable[[], str | None]] = {
         f"Apache Kafka {version}": partial(kafka.missing, version) for version in (*kafka.VERSIONS, kafka.KAFKA_2)

@@ -1,4 +1,4 @@
-"""Go programs that use franz-go: built once per source text into the cache."""
+"""Build Go programs that use franz-go, once for each source text, into the cache."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MODULES = ("github.com/twmb/franz-go@v1.22.2", "github.com/twmb/franz-go/pkg/ka
 
 
 def build(source: Path) -> Path:
-    """The program made from one `main.go`-like file; MissingPeerError when it cannot be built."""
+    """Return the program built from one source file; raise MissingPeerError if it cannot be built."""
     text = source.read_bytes()
 
     def make(directory: Path) -> None:
@@ -30,7 +30,7 @@ def build(source: Path) -> Path:
 
 
 def missing(source: Path) -> str | None:
-    """Why the program of `source` cannot run here, or None. Builds it the first time."""
+    """Return why the program of `source` cannot run here, or None. The first call builds it."""
     try:
         build(source)
     except MissingPeerError as error:

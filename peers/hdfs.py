@@ -1,4 +1,4 @@
-"""HDFS: a NameNode and a DataNode in one JVM, from Hadoop's own artifacts, in the version that PySpark brings."""
+"""Run HDFS: a NameNode and a DataNode in one JVM, from Hadoop's artifacts, in the version that PySpark ships."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
 
 
 def missing() -> str | None:
-    """Why HDFS cannot run here, or None. Fetches it the first time."""
+    """Return why HDFS cannot run here, or None. The first call fetches it."""
     if reason := java.missing():
         return reason
     if shutil.which("javac") is None:
@@ -45,7 +45,7 @@ def missing() -> str | None:
 
 
 def _classes() -> Path:
-    """A directory with the compiled starter, and with what the servers look for beside their jars."""
+    """Compile the starter; return its directory, with the files that the servers need beside their jars."""
 
     def compile_into(directory: Path) -> None:
         jars = ":".join(map(str, maven.classpath(COORDINATES)))
@@ -62,7 +62,7 @@ def _classes() -> Path:
 
 
 class Hdfs:
-    """One HDFS as a context manager. ``settings``: keys of ``hdfs-site.xml``."""
+    """One HDFS, as a context manager. ``settings`` are keys of ``hdfs-site.xml``."""
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._own_directory = directory is None
@@ -73,7 +73,7 @@ class Hdfs:
 
     @property
     def address(self) -> str:
-        """host:port of the NameNode."""
+        """Return host:port of the NameNode."""
         return (self.directory / "address").read_text()
 
     @property
@@ -81,7 +81,7 @@ class Hdfs:
         return f"hdfs://{self.address}"
 
     def start(self) -> None:
-        """Start and wait until the DataNode is there."""
+        """Start; return when the DataNode has registered."""
         ready = self.directory / "address"
         ready.unlink(missing_ok=True)
         classpath = [_classes(), *maven.classpath(COORDINATES)]

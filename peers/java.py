@@ -14,7 +14,7 @@ LOWEST_JAVA = 17
 
 
 def java_command() -> str | None:
-    """The `java` to run: of JAVA_HOME, else of PATH."""
+    """Return the path of `java`: from JAVA_HOME, else from PATH."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")
@@ -23,7 +23,7 @@ def java_command() -> str | None:
 
 @functools.cache
 def missing() -> str | None:
-    """Why Java programs cannot run here, or None."""
+    """Return why Java programs cannot run here, or None."""
     java = java_command()
     if java is None:
         return f"missing because java is not installed (Java {LOWEST_JAVA} or newer is needed)"
@@ -37,7 +37,10 @@ def missing() -> str | None:
 
 
 def java_line(classpath: Sequence[Path], main: str, args: Sequence[str], jvm: Sequence[str] = ()) -> list[str]:
-    """The command that runs `main`: a class name, or a path ending in .java (compiled in memory at start)."""
+    """Return the command that runs `main`.
+
+    `main` is a class name, or the path of a .java file, which Java compiles in memory.
+    """
     java = java_command()
     if java is None:
         raise FileNotFoundError(str(missing()))
@@ -54,7 +57,10 @@ def run_java(
     timeout_s: float = 120.0,
     env: Mapping[str, str] | None = None,
 ) -> str:
-    """Standard output of a Java program that must end with 0; RuntimeError with its errors otherwise."""
+    """Run a Java program; return its standard output.
+
+    Raises RuntimeError with its errors if its exit code is not 0.
+    """
     done = subprocess.run(
         java_line(classpath, main, args, jvm),
         input=stdin,

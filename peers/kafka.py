@@ -1,7 +1,7 @@
-"""Apache Kafka: a broker with its own production defaults, and its Java tools.
+"""Run Apache Kafka: a broker with its production defaults, and its Java tools.
 
-The broker runs as the distribution's scripts run it: flags of `kafka-run-class.sh`, heap of
-`kafka-server-start.sh`, settings of `config/server.properties`; one KRaft node that is broker and controller.
+The broker runs as the distribution's scripts run it, with the flags of `kafka-run-class.sh`, the heap of
+`kafka-server-start.sh` and the settings of `config/server.properties`. One KRaft node is broker and controller.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from peers import java, maven, probe
 from peers.cache import MissingPeerError, cached
 from peers.process import PeerFailedError, Process, free_port
 
-# The newest of each line that Maven Central holds complete (4.4.0 lacks kafka-tools there).
+# The newest release of each line that is complete on Maven Central (4.4.0 lacks kafka-tools there).
 KAFKA_4 = "4.3.1"
 KAFKA_3 = "3.9.2"
 VERSIONS = (KAFKA_4, KAFKA_3)
@@ -32,7 +32,7 @@ KAFKA_2 = "2.8.2"
 START_DEADLINE_S = 120.0
 _START_TRIES = 3
 
-# The logging back end that each distribution ships, so that a broker's last words are in its log.
+# The logging back end that each distribution ships, so that a broker's last messages are in its log.
 _LOGGING = {
     "2": ("org.slf4j:slf4j-reload4j:1.7.36",),
     "3": ("org.slf4j:slf4j-reload4j:1.7.36",),
@@ -67,7 +67,7 @@ JVM_DEFAULTS = (
     "-Dcom.sun.management.jmxremote.authenticate=false",
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
-# Further options of all JVMs that are started; tests have them compile less, benchmarks leave them as they are.
+# Further options of all JVMs. Tests add options for less compilation; benchmarks add none.
 JVM_EXTRA: list[str] = []
 # kafka-server-start.sh, KAFKA_HEAP_OPTS
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
@@ -98,19 +98,19 @@ _SHARE_DEFAULTS = {
 
 
 def coordinates(version: str) -> list[str]:
-    """What a broker and the tools of `version` consist of."""
-    # The tools of 2.x lie in the broker's jar.
+    """Return the Maven coordinates of the broker and the tools of `version`."""
+    # The tools of 2.x are in the broker's jar.
     tools = [] if version.startswith("2") else [f"org.apache.kafka:kafka-tools:{version}"]
     return [f"org.apache.kafka:kafka_2.13:{version}", *tools, *_LOGGING[version.split(".")[0]]]
 
 
 def kafka_classpath(version: str) -> list[Path]:
-    """Jars of the broker, clients and tools of `version`; MissingPeerError when they cannot be fetched."""
+    """Return the jars of the broker, clients and tools; raise MissingPeerError if they cannot be fetched."""
     return maven.classpath(coordinates(version))
 
 
 def missing(version: str = KAFKA_4) -> str | None:
-    """Why Apache Kafka `version` cannot run here, or None. Fetches it the first time."""
+    """Return why Apache Kafka `version` cannot run here, or None. The first call fetches it."""
     if reason := java.missing():
         return reason
     try:
@@ -121,12 +121,12 @@ def missing(version: str = KAFKA_4) -> str | None:
 
 
 def streams_classpath() -> list[Path]:
-    """Jars of Kafka Streams; MissingPeerError when they cannot be fetched."""
+    """Return the jars of Kafka Streams; raise MissingPeerError if they cannot be fetched."""
     return maven.classpath([f"org.apache.kafka:kafka-streams:{KAFKA_3}", *_LOGGING["3"]])
 
 
 def streams_missing() -> str | None:
-    """Why Kafka Streams cannot run here, or None. Fetches it the first time."""
+    """Return why Kafka Streams cannot run here, or None. The first call fetches it."""
     if reason := java.missing():
         return reason
     try:
@@ -137,7 +137,7 @@ def streams_missing() -> str | None:
 
 
 def logging_options(version: str, directory: Path) -> list[str]:
-    """JVM options that send warnings to standard error, with the file they need written into `directory`."""
+    """Return JVM options that log warnings to standard error; write their file into `directory`."""
     if not version.startswith("4"):
         file = directory / "log4j.properties"
         file.write_text(_RELOAD4J)
@@ -148,14 +148,14 @@ def logging_options(version: str, directory: Path) -> list[str]:
 
 
 def tool_directory(version: str) -> Path:
-    """Where the Java tools of `version` find how to log."""
+    """Return the directory with the logging configuration of the Java tools of `version`."""
     directory = cached("logging", lambda directory: None) / version
     directory.mkdir(exist_ok=True)
     return directory
 
 
 def tool_line(main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP) -> list[str]:
-    """The command of a Java tool, for a caller who starts the process himself."""
+    """Return the command of a Java tool; the caller starts the process."""
     options = [*heap, *JVM_DEFAULTS, *JVM_EXTRA, *logging_options(version, tool_directory(version))]
     return java.java_line(kafka_classpath(version), main, args, options)
 
@@ -168,9 +168,9 @@ def run_java_tool(
     stdin: str | None = None,
     timeout_s: float = 600.0,
 ) -> str:
-    """Run e.g. `org.apache.kafka.tools.ProducerPerformance` or `kafka.tools.DumpLogSegments`; its output.
+    """Run a tool, such as `kafka.tools.DumpLogSegments`; return its output.
 
-    Raises RuntimeError with what it said when it does not end with 0.
+    Raises RuntimeError with the output if the exit code is not 0.
     """
     command = tool_line(main, args, version)
     at = command.index("-cp")
@@ -179,10 +179,10 @@ def run_java_tool(
 
 
 class ApacheKafka:
-    """One Apache Kafka broker as a context manager.
+    """One Apache Kafka broker, as a context manager.
 
-    `directory`: where its data goes (default: a temporary one that is removed at the end); `config` overrides
-    single settings; `heap` the JVM's heap options. `bootstrap` is "127.0.0.1:port"; `log_dir` has segments.
+    Its data goes to `directory`, by default a temporary one that is removed at the end. `config` overrides single
+    settings, `heap` the JVM's heap options. `bootstrap` is "127.0.0.1:port"; `log_dir` has the segments.
     """
 
     def __init__(
@@ -212,13 +212,13 @@ class ApacheKafka:
 
     @property
     def log(self) -> Path:
-        """What the broker says (warnings and errors)."""
+        """Return the broker's warnings and errors."""
         return self.directory / "broker.log"
 
     def start(self, *, wait: bool = True) -> None:
-        """Format the directory if it is new and start; returns when it answers (or at once: wait=False).
+        """Format the directory if it is new, and start the broker; return when it responds (at once with wait=False).
 
-        A port that another process took between choosing and binding is chosen again.
+        If another process takes the chosen port first, choose another port.
         """
         for attempt in range(1, _START_TRIES + 1):
             self.launch()
@@ -260,7 +260,7 @@ class ApacheKafka:
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         if not (self.log_dir / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            # With "=", for an id may begin with "-".
+            # With "=", because an id may begin with "-".
             args = ["format", f"--cluster-id={cluster_id}", "--config", str(self.properties)]
             run_java_tool("kafka.tools.StorageTool", args, self.version, timeout_s=60)
 
@@ -269,30 +269,30 @@ class ApacheKafka:
         return self.directory / "server.properties"
 
     def launch(self) -> None:
-        """`prepare` and start the process; does not wait for it to answer."""
+        """Prepare and start the process, without waiting for a response."""
         self.prepare()
         self.exec()
 
     def exec(self) -> None:
-        """Start the prepared broker; does not wait."""
+        """Start the prepared broker, without waiting."""
         gc_log = f"-Xlog:gc*:file={self.directory}/gc.log:time,tags:filecount=10,filesize=100M"
         options = [*self.heap, *JVM_DEFAULTS, *JVM_EXTRA, gc_log, *logging_options(self.version, self.directory)]
         command = java.java_line(kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options)
         self._process = Process(command, self.log)
 
     def restart(self) -> None:
-        """Start again after `stop` or `kill`, with the same ports; returns when it answers."""
+        """Start again after `stop` or `kill`, with the same ports; return when the broker responds."""
         self.exec()
         self.process.wait_until(lambda: probe.answers(self.bootstrap), START_DEADLINE_S)
 
     def stop(self) -> None:
-        """SIGTERM (a clean shutdown), SIGKILL if that takes too long."""
+        """Send SIGTERM for a clean shutdown; send SIGKILL if that takes too long."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def kill(self) -> None:
-        """SIGKILL: the log directory stays as a crash leaves it."""
+        """Send SIGKILL; the log directory stays as a crash leaves it."""
         self.process.kill()
         self._process = None
 
@@ -315,7 +315,7 @@ class ApacheKafka:
 
 
 class ZooKeeperKafka(ApacheKafka):
-    """A broker of 2.x or 3.x with a ZooKeeper at `address`; `broker.id` is 0 unless `config` says otherwise."""
+    """A broker of 2.x or 3.x with a ZooKeeper at `address`. Its `broker.id` is 0 unless `config` sets another."""
 
     def __init__(
         self,
@@ -330,7 +330,7 @@ class ZooKeeperKafka(ApacheKafka):
         self._zookeeper = address
 
     def prepare(self) -> None:
-        """Write the properties; the directory is made by the broker."""
+        """Write the properties; the broker makes the directory."""
         self.directory.mkdir(parents=True, exist_ok=True)
         port = free_port()
         self.bootstrap = f"127.0.0.1:{port}"
@@ -346,7 +346,7 @@ class ZooKeeperKafka(ApacheKafka):
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Stop the process in its tracks: its files are what SIGKILL at this moment would leave."""
+        """Suspend the process; its files are as SIGKILL would leave them at this moment."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
             yield

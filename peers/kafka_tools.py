@@ -1,4 +1,4 @@
-"""Kafka's command-line tools in one Java process: starting one for each call would take longer than its work."""
+"""Run Kafka's command-line tools in one Java process, because starting a process for each call takes long."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 _END = "\x04"
 _PATIENCE = {GROUPS: ("--timeout", "90000")}
-"""Options that let a tool wait longer than its 5 s, for machines that are busy."""
+"""Options that let a tool wait longer than its default of 5 s, for busy machines."""
 
 
 class KafkaTools:
-    """A Java process that runs tools of Apache Kafka `version`, one after another; as a context manager."""
+    """A Java process that runs tools of Apache Kafka `version` one after another, as a context manager."""
 
     def __init__(self, version: str = kafka.KAFKA_4) -> None:
         self._process = subprocess.Popen(
@@ -30,7 +30,7 @@ class KafkaTools:
         )
 
     def run(self, tool: str, *words: str) -> list[str]:
-        """What the tool prints to standard output, without empty lines."""
+        """Run a tool; return its standard output without empty lines."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join((tool, *words, *_PATIENCE.get(tool, ()))) + "\n")

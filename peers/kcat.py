@@ -1,4 +1,4 @@
-"""kcat, the command line of librdkafka."""
+"""Run kcat, the command line of librdkafka."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 
 def command() -> str | None:
-    """Path of kcat under either of its names."""
+    """Return the path of kcat, under either of its names."""
     return shutil.which("kcat") or shutil.which("kafkacat")
 
 
 def missing() -> str | None:
-    """Why kcat cannot run here, or None."""
+    """Return why kcat cannot run here, or None."""
     return None if command() else "missing because kcat is not installed (apt-get install kcat, brew install kcat)"
 
 
 def kcat_line(bootstrap: str, args: Sequence[str]) -> list[str]:
-    """The command line, for a caller who starts it himself."""
+    """Return the command line; the caller starts the process."""
     found = command()
     if found is None:
         raise FileNotFoundError(str(missing()))
@@ -26,7 +26,7 @@ def kcat_line(bootstrap: str, args: Sequence[str]) -> list[str]:
 
 
 def run_kcat(bootstrap: str, args: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60.0) -> bytes:
-    """Standard output of kcat, which must end with 0; RuntimeError with its errors otherwise."""
+    """Run kcat; return its standard output. Raises RuntimeError with its errors if its exit code is not 0."""
     done = subprocess.run(kcat_line(bootstrap, args), input=stdin, capture_output=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")

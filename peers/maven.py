@@ -1,4 +1,4 @@
-"""Artifacts of Maven Central and all they depend on, resolved by the ordinary `mvn`."""
+"""Resolve artifacts of Maven Central and their dependencies, by the ordinary `mvn`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 <repositories><repository><id>gcs-maven-central-mirror</id><url>https://repo.maven.apache.org/maven2</url></repository>
 </repositories><dependencies>{dependencies}</dependencies></project>
 """
-# Spark's artifacts name a mirror of Maven Central that is not reachable everywhere; the same id here takes its place.
+# Spark's artifacts name a mirror of Maven Central that is not reachable everywhere. This one replaces it by its id.
 
 
 def missing() -> str | None:
-    """Why artifacts cannot be fetched here, or None. What is in the cache needs no Maven."""
+    """Return why artifacts cannot be fetched here, or None. Cached artifacts need no Maven."""
     return None if shutil.which("mvn") else "missing because mvn (Apache Maven) is not installed"
 
 
@@ -33,16 +33,16 @@ def _dependency(coordinates: str) -> str:
 
 
 def cache_name(coordinates: Sequence[str]) -> str:
-    """Directory of the cache for a list of `group:artifact:version`."""
+    """Return the cache's directory name for a list of `group:artifact:version`."""
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:8]
     _, artifact, version = coordinates[0].split(":")
     return f"maven/{artifact}-{version}-{digest}"
 
 
 def classpath(coordinates: Sequence[str]) -> list[Path]:
-    """The jars of `coordinates` (each `group:artifact:version`) and their run-time dependencies.
+    """Return the jars of `coordinates` (each `group:artifact:version`) and their run-time dependencies.
 
-    Raises MissingPeerError when Maven is absent or cannot fetch them.
+    Raises MissingPeerError if Maven is absent or cannot fetch them.
     """
 
     def resolve(directory: Path) -> None:

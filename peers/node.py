@@ -1,4 +1,4 @@
-"""Node.js programs that use kafkajs, installed by npm into the cache."""
+"""Run Node.js programs that use kafkajs, which npm installs into the cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _install() -> Path:
 
 
 def missing() -> str | None:
-    """Why kafkajs cannot run here, or None. Fetches it the first time."""
+    """Return why kafkajs cannot run here, or None. The first call fetches it."""
     if shutil.which("node") is None:
         return "missing because node (Node.js) is not installed"
     try:
@@ -33,12 +33,12 @@ def missing() -> str | None:
 
 
 def environment() -> dict[str, str]:
-    """Environment variables under which a script may `require('kafkajs')`."""
+    """Return the environment variables that a script needs to `require('kafkajs')`."""
     return {"NODE_PATH": str(_install() / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
 
 
 def node_line(script: Path, args: Sequence[str] = ()) -> list[str]:
-    """The command that runs a script."""
+    """Return the command that runs a script."""
     node = shutil.which("node")
     if node is None:
         raise FileNotFoundError(str(missing()))

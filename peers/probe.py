@@ -1,7 +1,7 @@
-"""Ask a broker the two smallest questions there are, in bytes written by hand.
+"""Send a broker two small requests, in bytes written by hand.
 
-Nothing of the product takes part, so the answer says something about a broker even where our protocol code is
-wrong. Requests (all integers big-endian; KIP-35, KIP-4):
+No code of the product takes part, so the result holds even if our protocol code is wrong. Requests (all integers
+big-endian; KIP-35, KIP-4):
 
 | bytes | ApiVersions v0 | Metadata v1, all topics |
 |--|--|--|
@@ -48,7 +48,7 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 
 def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, int]]:
-    """Api key -> (lowest, highest version) as the broker at `host:port` announces; OSError if it does not."""
+    """Return the announced API versions: key to (lowest, highest). Raises OSError without a response."""
     with connect(address, timeout_s) as sock:
         answer = _ask(sock, API_VERSIONS, 0, 1, b"")
     error, count = struct.unpack_from(">hi", answer)
@@ -58,7 +58,7 @@ def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, i
 
 
 def brokers(address: str, timeout_s: float = 1.0) -> int:
-    """How many brokers Metadata v1 lists; OSError if it does not answer."""
+    """Return the number of brokers in Metadata v1. Raises OSError without a response."""
     with connect(address, timeout_s) as sock:
         answer = _ask(sock, METADATA, 1, 2, struct.pack(">i", -1))
     count: int = struct.unpack_from(">i", answer)[0]
@@ -66,7 +66,7 @@ def brokers(address: str, timeout_s: float = 1.0) -> int:
 
 
 def answers(address: str, timeout_s: float = 1.0) -> bool:
-    """Whether the broker tells its versions and lists at least one broker (itself)."""
+    """Tell whether the broker announces its versions and lists at least one broker (itself)."""
     try:
         return bool(api_versions(address, timeout_s)) and brokers(address, timeout_s) > 0
     except OSError:
@@ -74,7 +74,7 @@ def answers(address: str, timeout_s: float = 1.0) -> bool:
 
 
 def wait_for_answer(address: str, deadline_s: float, poll_s: float = 0.002) -> float:
-    """time.perf_counter() of the first answer to both questions; TimeoutError after the deadline."""
+    """Wait until both requests are answered; return time.perf_counter(). Raises TimeoutError at the deadline."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if answers(address):
@@ -84,6 +84,6 @@ def wait_for_answer(address: str, deadline_s: float, poll_s: float = 0.002) -> f
 
 
 def connect(address: str, timeout_s: float) -> socket.socket:
-    """A connection to `host:port`."""
+    """Connect to `host:port`."""
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), timeout_s)

@@ -1,4 +1,4 @@
-"""Start a foreign process, wait until it is ready, and end it for certain."""
+"""Start a foreign process, wait until it is ready, and make sure that it ends."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STOP_DEADLINE_S = 30.0
 
 
 class PeerFailedError(RuntimeError):
-    """A foreign process ended or stayed silent; the message ends with its log."""
+    """A foreign process ended, or was not ready in time; the message ends with its log."""
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    """Return a TCP port of 127.0.0.1 that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -28,7 +28,7 @@ def free_port() -> int:
 
 
 def tail(path: Path, size: int = 4000) -> str:
-    """The last `size` bytes of a text file, or nothing."""
+    """Return the last `size` bytes of a text file, or an empty text if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size))
@@ -38,7 +38,7 @@ def tail(path: Path, size: int = 4000) -> str:
 
 
 class Process:
-    """A child in its own process group, its output in a file; ends with the `with` block."""
+    """A child process in its own process group, with its output in a file. It ends with the `with` block."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Process:
         return self._popen.poll() is None
 
     def wait_until(self, ready: Callable[[], bool], deadline_s: float, *, poll_s: float = 0.02) -> None:
-        """Poll `ready` until it says True; PeerFailedError when the process ends or time is up."""
+        """Poll `ready` until it returns True. Raises PeerFailedError if the process ends, or at the deadline."""
         end = time.monotonic() + deadline_s
         while not ready():
             if not self.running:
@@ -80,11 +80,11 @@ class Process:
             time.sleep(poll_s)
 
     def wait(self, deadline_s: float) -> int:
-        """The exit code; subprocess.TimeoutExpired when it does not end in time."""
+        """Wait for the exit code. Raises subprocess.TimeoutExpired if the process does not end in time."""
         return self._popen.wait(deadline_s)
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:
-        """SIGTERM, then SIGKILL to the whole group after the deadline; the exit code."""
+        """Send SIGTERM, and SIGKILL to the whole group at the deadline; return the exit code."""
         if self.running:
             self._popen.terminate()
             try:
@@ -94,7 +94,7 @@ class Process:
         return self._popen.wait()
 
     def kill(self) -> None:
-        """SIGKILL to the whole group, and reap."""
+        """Send SIGKILL to the whole group, and reap the process."""
         if self.running:
             os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()

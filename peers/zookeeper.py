@@ -1,4 +1,4 @@
-"""A ZooKeeper server from Apache Kafka's own jars, and as much of its client as it takes to make nodes beforehand."""
+"""Run a ZooKeeper server from Apache Kafka's jars, and create nodes in it with a minimal client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ALL_PERMISSIONS = 31
 
 
 class ZooKeeper:
-    """One server, with its data in `directory`; as a context manager. `address` is "127.0.0.1:port"."""
+    """One server with its data in `directory`, as a context manager. `address` is "127.0.0.1:port"."""
 
     def __init__(self, version: str, directory: Path) -> None:
         self.version = version
@@ -28,7 +28,7 @@ class ZooKeeper:
         self._process: Process | None = None
 
     def start(self) -> None:
-        """Start without waiting; `wait` does, so that a broker's JVM can start at the same time."""
+        """Start without waiting, so that a broker's JVM can start at the same time; then call `wait`."""
         self.directory.mkdir(parents=True, exist_ok=True)
         port = free_port()
         self.address = f"127.0.0.1:{port}"
@@ -47,7 +47,7 @@ class ZooKeeper:
         self._process = Process(line, self.directory / "zookeeper.log")
 
     def wait(self) -> None:
-        """Until it takes sessions."""
+        """Wait until the server accepts sessions."""
         assert self._process is not None
         self._process.wait_until(self._answers, START_DEADLINE_S)
 
@@ -59,7 +59,7 @@ class ZooKeeper:
         return True
 
     def make(self, path: str, data: bytes) -> None:
-        """Make a node and the nodes above it; nodes that are there stay as they are."""
+        """Create a node and its parents; existing nodes do not change."""
         session = _Session(self.address)
         try:
             parts = path.strip("/").split("/")
@@ -71,7 +71,7 @@ class ZooKeeper:
 
     def stop(self) -> None:
         if self._process is not None:
-            # It has nothing that must be kept.
+            # Its data is not needed afterwards.
             self._process.kill()
             self._process = None
 

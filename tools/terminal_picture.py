@@ -1,11 +1,11 @@
-"""Draw the recording of a terminal as an SVG: one frame, with the progress lines of several moments.
+"""Draw the recording of a terminal as an SVG of one frame.
 
     script -qec 'stty cols 110; kafkalog quickstart' quickstart.typescript
     python -m tools.terminal_picture quickstart.typescript '$ make quickstart' > docs/images/quickstart.svg
 
-The text is what the program printed. A line that the program wrote again and again in place is shown at a few moments
-of the recording, evenly spaced, because a still picture has no other way to show progress. Nothing else is changed but
-paths: ``--replace OLD=NEW`` turns those of the machine into a reader's.
+The picture shows the text that the program printed. A line that the program overwrote many times is shown at a few
+evenly spaced moments, because a still picture has no other way to show progress. ``--replace OLD=NEW`` replaces paths
+of the machine. Nothing else is changed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("recording", type=Path, help="what script(1) wrote")
     parser.add_argument("command", help="the first line, such as '$ make quickstart'")
     parser.add_argument("--moments", type=int, default=4, help="states of a progress line to show (default: 4)")
-    parser.add_argument("--replace", action="append", default=[], metavar="OLD=NEW", help="a path to write otherwise")
+    parser.add_argument("--replace", action="append", default=[], metavar="OLD=NEW", help="a path to replace")
     arguments = parser.parse_args()
     # Not as text: carriage returns tell which lines were overwritten.
     text = arguments.recording.read_bytes().decode()

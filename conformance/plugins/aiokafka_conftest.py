@@ -1,4 +1,4 @@
-"""Takes the place of aiokafka's `tests/conftest.py`: the same fixtures, of a broker that runs already."""
+"""Replace aiokafka's `tests/conftest.py`: the same fixtures, for a running broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @dataclass
 class KafkaServer:
-    """Where the broker is; it has one port."""
+    """The address of the running broker, which has one port."""
 
     host: str
     port: int

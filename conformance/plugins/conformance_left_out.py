@@ -1,6 +1,6 @@
-"""A plugin of pytest that skips the tests named in CONFORMANCE_LEFT_OUT, with the reason given there.
+"""Skip the tests that CONFORMANCE_LEFT_OUT names, with its reasons: a plugin of pytest.
 
-It runs in the environment of the suite, beside the client that the suite tests.
+It runs in the suite's environment, with the client under test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Takes the place of kafka-python's `test/service.py`, which its distribution lacks: a broker that runs already."""
+"""Replace kafka-python's `test/service.py`, which its distribution lacks, by a running broker."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import Any
 
 
 class ExternalService:
-    """A broker at an address; nothing to start."""
+    """A broker that is already running."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host = host
         self.port = port
 
     def open(self) -> None:
-        """Nothing to open."""
+        """Do nothing: the broker is running."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: the broker keeps running."""
 
 
 class SpawnedService:
-    """A broker that the tests would start."""
+    """A broker that the tests would start; none is started here."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise RuntimeError("these tests do not start brokers")

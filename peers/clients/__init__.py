@@ -1,6 +1,9 @@
-"""Clients that nobody here wrote, behind one small interface, so that one test asks all of them the same.
+"""Foreign clients behind one small interface, so that one test runs with all of them.
 
-`base` has the interface; `lines` the clients that are programs (Java, kafkajs, franz-go), `confluent`,
-`kafka_python`, `aio` the Python libraries, `kcat_client` the command line. `old_java` runs Kafka's clients of
-before 0.11, which have no such interface.
+- `base`         the interface
+- `lines`        clients that are programs: Java, kafkajs, franz-go
+- `confluent`, `kafka_py`, `aio`  the Python libraries
+- `kcat_client`  the command line kcat
+- `old_java`     Kafka's clients from before 0.11, which lack that interface
+- `registry`     every client by name
 """

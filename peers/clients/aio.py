@@ -1,4 +1,4 @@
-"""aiokafka."""
+"""The client aiokafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class AioKafkaClient(ForeignClient):
-    """AIOKafkaProducer, AIOKafkaConsumer and AIOKafkaAdminClient, each call in a loop of its own."""
+    """AIOKafkaProducer, AIOKafkaConsumer and AIOKafkaAdminClient; each call runs its own event loop."""
 
     name = "aiokafka"
     features = frozenset(

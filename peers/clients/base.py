@@ -1,4 +1,4 @@
-"""What every foreign client can do for a test, and what it says when the broker refuses."""
+"""The interface of foreign clients, and the error that they raise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ DEFAULT_MAX_REQUEST = 1 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """One record as a client sends it (offset -1; timestamp None: the client's clock) or got it."""
+    """A record that a client sends or has received.
+
+    To send, `offset` is -1, and a `timestamp` of None means the client's clock.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -24,7 +27,7 @@ class Record:
 
 
 class ClientError(Exception):
-    """The client reports a failure; `code` is Kafka's error code, or -1 when the client found it itself."""
+    """A failure that the client reports; `code` is Kafka's error code, or -1 if the client itself raised it."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -32,10 +35,10 @@ class ClientError(Exception):
 
 
 class ForeignClient(ABC):
-    """One client library connected to one bootstrap address.
+    """One client library, connected to one bootstrap address.
 
-    `codecs`: what it compresses and decompresses. `features`: which of the methods below it has, and what it
-    can carry: "idempotent", "transactions", "timestamps" (sets them), "null_record" (neither key nor value),
+    `codecs` are those that it can compress and decompress. `features` names the methods below that it has, and what its
+    records can have: "idempotent", "transactions", "timestamps" (sets them), "null_record" (neither key nor value),
     "null_header", "admin", "list_offset", "max_timestamp", "delete_records", "describe_config", "acks_0",
     "consume_all".
     """
@@ -54,7 +57,7 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-        """Create and return when the broker says so."""
+        """Create a topic; return when the broker has confirmed it."""
 
     @abstractmethod
     def produce(
@@ -69,35 +72,36 @@ class ForeignClient(ABC):
         transaction: str = "",
         max_request: int = DEFAULT_MAX_REQUEST,
     ) -> list[int]:
-        """Send all, wait for all; the offsets told (-1 where acks=0 tells none).
+        """Send all records and wait for them; return their offsets (-1 with acks=0).
 
-        `transaction`: "commit" or "abort" puts the records in a transaction ended so. ClientError on failure.
+        A `transaction` of "commit" or "abort" puts the records in a transaction that ends so. Raises ClientError on
+        failure.
         """
 
     @abstractmethod
     def consume(
         self, topic: str, partition: int, start: int, end: int, *, isolation: str = "read_uncommitted"
     ) -> list[Record]:
-        """The records of an assigned partition with start <= offset < end, in the order got."""
+        """Return the records of an assigned partition with start <= offset < end, in the order received."""
 
     def consume_all(self, topic: str, ends: Sequence[int]) -> list[list[int]]:
-        """Offsets got of each partition, in order, by one consumer that is assigned them all, from 0 to `ends`."""
+        """Consume all partitions with one consumer, from 0 to `ends`; return each partition's offsets in order."""
         raise AssertionError(f"{self.name} has no consume_all")
 
     def list_offset(self, topic: str, partition: int, at: str) -> tuple[int, int]:
-        """(offset, timestamp) of "earliest", "latest", "max_timestamp" or a time in ms; -1: there is none."""
+        """Return (offset, timestamp) of "earliest", "latest", "max_timestamp" or a time in ms; -1 if there is none."""
         raise AssertionError(f"{self.name} has no list_offset")
 
     def describe_config(self, topic: str) -> dict[str, str | None]:
-        """Every config of a topic."""
+        """Return every config of a topic."""
         raise AssertionError(f"{self.name} has no describe_config")
 
     def alter_config(self, topic: str, values: Mapping[str, str]) -> None:
-        """Set configs of a topic (incrementally, or in place of all: as the client does it)."""
+        """Set configs of a topic: incrementally or replacing all, as the client does it."""
         raise AssertionError(f"{self.name} has no alter_config")
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions metadata tells of."""
+        """Return the number of partitions in the metadata."""
         raise AssertionError(f"{self.name} has no partition_count")
 
     def create_partitions(self, topic: str, total: int) -> None:
@@ -105,7 +109,7 @@ class ForeignClient(ABC):
         raise AssertionError(f"{self.name} has no create_partitions")
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """The log start offset after deleting what is below `before`."""
+        """Delete the records below `before`; return the log start offset."""
         raise AssertionError(f"{self.name} has no delete_records")
 
     def delete_topic(self, topic: str) -> None:
@@ -113,4 +117,4 @@ class ForeignClient(ABC):
         raise AssertionError(f"{self.name} has no delete_topic")
 
     def close(self) -> None:  # noqa: B027 - most clients hold nothing
-        """End what the client holds."""
+        """Close the client's connections."""

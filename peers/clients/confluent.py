@@ -1,4 +1,4 @@
-"""librdkafka through confluent-kafka."""
+"""The client librdkafka, through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _failed(error: ck.KafkaException | ck.KafkaError) -> ClientError:
 
 
 class ConfluentClient(ForeignClient):
-    """confluent-kafka's Producer, Consumer and AdminClient."""
+    """The Producer, Consumer and AdminClient of confluent-kafka."""
 
     name = "librdkafka"
     features = frozenset(
@@ -131,7 +131,7 @@ class ConfluentClient(ForeignClient):
                 "auto.offset.reset": "error",
                 "isolation.level": isolation,
                 "fetch.wait.max.ms": 200,
-                # Past control batches and aborted records no message leads; the end of the partition tells.
+                # No message comes after control batches and aborted records, so look for the partition's end.
                 "enable.partition.eof": True,
             }
         )
@@ -207,7 +207,7 @@ class ConfluentClient(ForeignClient):
         return int(self._done(self._admin.delete_records([where])[where]).low_watermark)
 
     def close(self) -> None:
-        # It has no close of its own and would go on connecting.
+        # The admin client has no close method; it would keep connecting.
         del self._admin
 
     @staticmethod

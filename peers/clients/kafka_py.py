@@ -1,4 +1,4 @@
-"""kafka-python."""
+"""The client kafka-python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SPECS = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 
 
 def _told(call: Callable[[], T]) -> T:
-    """The call's answer, its failure as ClientError."""
+    """Return the call's result; raise its failure as ClientError."""
     try:
         return call()
     except kafka.errors.KafkaError as error:
@@ -28,7 +28,7 @@ def _told(call: Callable[[], T]) -> T:
 
 
 class KafkaPythonClient(ForeignClient):
-    """KafkaProducer, KafkaConsumer and KafkaAdminClient of kafka-python."""
+    """The KafkaProducer, KafkaConsumer and KafkaAdminClient of kafka-python."""
 
     name = "kafka-python"
     features = frozenset(
@@ -181,7 +181,7 @@ class KafkaPythonClient(ForeignClient):
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(values))
         said = _told(lambda: self._admin.alter_configs([resource]))["topic"][topic]
         if said != "OK":
-            # It turns the answer's code into text: "[Error 40] InvalidConfigurationError: ..."
+            # kafka-python turns the response's code into text: "[Error 40] InvalidConfigurationError: ..."
             code = re.match(r"\[Error (\d+)\]", said)
             raise ClientError(int(code[1]) if code else -1, said)
 

@@ -1,4 +1,4 @@
-"""kcat: produces text records and reads them as JSON."""
+"""The client kcat: it produces text records and prints them as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KEY_MARK = "\x1f"
 
 
 class KcatClient(ForeignClient):
-    """kcat. Its records are text; it sets no timestamps and gives every record the same headers."""
+    """The client kcat. Its records are text; it sets no timestamps, and all records have the same headers."""
 
     name = "kcat"
     features = frozenset({"idempotent", "acks_0", "list_offset"})
@@ -36,7 +36,7 @@ class KcatClient(ForeignClient):
         transaction: str = "",
         max_request: int = DEFAULT_MAX_REQUEST,
     ) -> list[int]:
-        """As the interface says; kcat tells no offsets, so they are all -1."""
+        """Produce records; the returned offsets are all -1, because kcat prints none."""
         assert not transaction
         settings = {
             "acks": acks,

@@ -1,6 +1,6 @@
-"""Clients that are programs: one JSON request a line in, one JSON reply a line out.
+"""Clients that are programs. They read a JSON request from each line and write a JSON reply as a line.
 
-Bytes are hex, null is null. Requests have "op" and the arguments of the method of ForeignClient of that name.
+Bytes are in hex, null is null. A request has "op", the name of a method of ForeignClient, and the method's arguments.
 
 | op | reply |
 |--|--|
@@ -12,7 +12,7 @@ Bytes are hex, null is null. Requests have "op" and the arguments of the method 
 | delete_records | {"low": log start offset} |
 | partition_count | {"partitions"} |
 | create_topic, delete_topic, alter_config, create_partitions | {} |
-| any that failed | {"error": Kafka's error code or -1, "message": text} |
+| any op that failed | {"error": Kafka's error code or -1, "message": text} |
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REPLY_DEADLINE_S = 2 * DEADLINE_S
 
 
 class LineClient(ForeignClient, ABC):
-    """A ForeignClient that is a program speaking the line protocol."""
+    """A ForeignClient that is a program with the line protocol."""
 
     features = frozenset(
         {"idempotent", "transactions", "timestamps", "null_record", "null_header", "admin", "acks_0"}
@@ -59,7 +59,7 @@ class LineClient(ForeignClient, ABC):
         self._unread = bytearray()
 
     def _line(self) -> bytes:
-        """One whole line of the reply, or ClientError when the program ends or stays silent."""
+        """Return one whole line of the reply; raise ClientError if the program ends or does not reply in time."""
         out = self._process.stdout
         assert out is not None
         with selectors.DefaultSelector() as selector:
@@ -180,18 +180,18 @@ class JavaClient(LineClient):
 
 
 class Java3Client(JavaClient):
-    """The same of Apache Kafka 3.9."""
+    """The Java producer, consumer and admin client of Apache Kafka 3.9."""
 
     name = "java-3"
     version = kafka.KAFKA_3
 
 
 class KafkaJsClient(LineClient):
-    """kafkajs; gzip is the one codec it brings."""
+    """The client kafkajs; gzip is its only codec."""
 
     name = "kafkajs"
     codecs = ("none", "gzip")
-    # no max-timestamp look-up; a header without a value is left out by it; consumes many partitions in groups only
+    # kafkajs has no max-timestamp look-up, omits headers without a value, and assigns many partitions in groups only.
     features = LineClient.features - {"max_timestamp", "null_header", "consume_all"}
 
     def __init__(self, bootstrap: str) -> None:
@@ -203,7 +203,7 @@ class KafkaJsClient(LineClient):
 
 
 class FranzGoClient(LineClient):
-    """franz-go: kgo and kadm."""
+    """The client franz-go: kgo and kadm."""
 
     name = "franz-go"
 

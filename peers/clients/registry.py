@@ -9,11 +9,11 @@ from peers.clients.kafka_py import KafkaPythonClient
 from peers.clients.kcat_client import KcatClient
 from peers.clients.lines import FranzGoClient, Java3Client, JavaClient, KafkaJsClient
 
-# Installed with the `dev` extra, so always there.
+# The `dev` extra installs these, so they are always available.
 LIBRARIES: dict[str, type[ForeignClient]] = {
     client.name: client for client in (ConfluentClient, KafkaPythonClient, AioKafkaClient)
 }
-# Need a program beside Python.
+# These need a program beside Python.
 PROGRAMS: dict[str, type[ForeignClient]] = {
     client.name: client for client in (JavaClient, Java3Client, KafkaJsClient, FranzGoClient, KcatClient)
 }

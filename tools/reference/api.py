@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Page(NamedTuple):
-    """A page: its title, what it is about, and its modules; of a module, all public names or, after a colon, one."""
+    """A page: its title, a sentence about it, and its modules. ``module:name`` shows one name only."""
 
     title: str
     about: str
@@ -98,7 +98,7 @@ def _signature(name: str, value: Any, *, method: bool = False) -> str:
 
 
 class _Shown:
-    """A default value as it is written: enums by name, what has no short form as an ellipsis."""
+    """A default value as text: enums by name, long values as an ellipsis."""
 
     def __init__(self, value: Any) -> None:
         self._value = value

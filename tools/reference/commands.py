@@ -1,6 +1,6 @@
 """The command-line reference, from the argument parsers of ``kafkalog`` and all of its commands.
 
-The parsers are read, and not what ``--help`` prints, because each Python release lays that out in another way.
+It reads the parsers instead of the output of ``--help``, because Python releases differ in the layout of the output.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _cell(text: str) -> str:
 
 
 def _value(action: argparse.Action) -> str:
-    """How the action's value is written: its placeholder, its choices, or nothing for a flag."""
+    """Return the text for the action's value: its placeholder, its choices, or nothing for a flag."""
     if action.nargs == 0:
         return ""
     if action.metavar is None and action.choices:
