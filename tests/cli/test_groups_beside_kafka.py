@@ -1,4 +1,4 @@
-"""`kafkalog groups` and `kafkalog configs` beside Kafka's own tools: the same state gives the same tables."""
+"""Test that `kafkalog groups` and `kafkalog configs` print the same tables as Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Scene(NamedTuple):
     active: str
     static: str
     left: str
-    modern: str | None
+    kip848: str | None
 
     @property
     def groups(self) -> list[str]:
-        return [each for each in (self.active, self.static, self.left, self.modern) if each]
+        return [each for each in (self.active, self.static, self.left, self.kip848) if each]
 
     def chosen(self) -> list[str]:
         """The groups as options."""
@@ -51,7 +51,7 @@ def rows(lines: list[str]) -> list[list[str]]:
 
 
 @contextmanager
-def stage(bootstrap: str, *, modern: bool) -> Iterator[Scene]:
+def stage(bootstrap: str, *, kip848: bool) -> Iterator[Scene]:
     name = uuid.uuid4().hex[:8]
     scene = Scene(
         bootstrap,
@@ -59,7 +59,7 @@ def stage(bootstrap: str, *, modern: bool) -> Iterator[Scene]:
         f"active-{name}",
         f"static-{name}",
         f"left-{name}",
-        f"modern-{name}" if modern else None,
+        f"kip848-{name}" if kip848 else None,
     )
     call("topics", "create", "--bootstrap-server", bootstrap, "--topic", scene.topic, "--partitions", "3")
     producer = Producer({"bootstrap.servers": bootstrap})
@@ -86,8 +86,8 @@ def stage(bootstrap: str, *, modern: bool) -> Iterator[Scene]:
 
         join(scene.active, **{"client.id": "one"})
         join(scene.static, **{"client.id": "two", "group.instance.id": f"instance-{name}"})
-        if scene.modern:
-            join(scene.modern, **{"client.id": "three", "group.protocol": "consumer"})
+        if scene.kip848:
+            join(scene.kip848, **{"client.id": "three", "group.protocol": "consumer"})
         join(scene.left).close()
         yield scene
 
@@ -104,14 +104,14 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == OURS:
         with (
             KafkalogBroker(tmp_path_factory.mktemp("broker"), SETTINGS) as broker,
-            stage(broker.bootstrap, modern=True) as found,
+            stage(broker.bootstrap, kip848=True) as found,
         ):
             yield found
         return
     require(kafka.missing(request.param))
     with (
         ApacheKafka(request.param, config=SETTINGS, heap=("-Xmx512M",)) as apache,
-        stage(apache.bootstrap, modern=request.param == KAFKA_4) as found,
+        stage(apache.bootstrap, kip848=request.param == KAFKA_4) as found,
     ):
         yield found
 

@@ -1,4 +1,4 @@
-"""Groups from outside: several coordinators, ones that move or are not ready, brokers that know less."""
+"""Tests of group administration: several coordinators, moved or unready ones, brokers with older versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kafkalog.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from kafkalog.protocol.messages.consumer_group_describe import DescribedGroup as ModernGroup
+from kafkalog.protocol.messages.consumer_group_describe import DescribedGroup as Kip848Group
 from kafkalog.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kafkalog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -80,7 +80,7 @@ class Groups:
                 MetadataRequest: lambda request: metadata(self.brokers, {}),
                 FindCoordinatorRequest: self._find,
                 ListGroupsRequest: lambda request: self._list(node_id, request),
-                ConsumerGroupDescribeRequest: self._describe_modern,
+                ConsumerGroupDescribeRequest: self._describe_kip848,
                 DescribeGroupsRequest: lambda request: self._describe(node_id, request),
                 OffsetFetchRequest: lambda request: self._fetch(node_id, request),
                 DeleteGroupsRequest: lambda request: self._delete(node_id, request),
@@ -116,9 +116,9 @@ class Groups:
             ],
         )
 
-    def _describe_modern(self, request: Any) -> Answer:
+    def _describe_kip848(self, request: Any) -> Answer:
         groups = [
-            ModernGroup(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="none")
+            Kip848Group(group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message="none")
             for name in request.group_ids
         ]
         return ConsumerGroupDescribeResponse(groups=groups)

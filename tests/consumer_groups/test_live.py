@@ -1,4 +1,4 @@
-"""Consumers with ``group.protocol=consumer`` against a real broker: librdkafka's, through confluent-kafka."""
+"""Tests of librdkafka's consumers with ``group.protocol=consumer``, against a real broker."""
 
 from __future__ import annotations
 
@@ -183,12 +183,12 @@ def test_a_static_member_is_back_before_anybody_notices(group: Group) -> None:
 def test_a_group_changes_its_protocol_and_back(group: Group) -> None:
     classic = group.consumer(protocol="classic")
     group.settle([classic], [4])
-    modern = group.consumer()
-    group.settle([classic, modern], [2, 2])
+    kip848 = group.consumer()
+    group.settle([classic, kip848], [2, 2])
     assert group.listed().type is ConsumerGroupType.CONSUMER
     another = group.consumer(protocol="classic")
-    group.settle([classic, modern, another], [1, 1, 2])
-    modern.close()
+    group.settle([classic, kip848, another], [1, 1, 2])
+    kip848.close()
     group.settle([classic, another], [2, 2])
     assert group.listed().type is ConsumerGroupType.CLASSIC
     classic.close()

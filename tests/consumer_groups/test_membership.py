@@ -1,4 +1,4 @@
-"""A consumer group in its shard: what is stored and answered in which order, and who is too late."""
+"""Tests of a consumer group's membership: the order of storing and answering, and members that are late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.consumer_groups.support import GROUP, FakeTopics, beat, join, owned_b
 
 
 class PartitionGroups:
-    """Stands where the shard stands: it takes what the membership wants done."""
+    """Take the place of the partition's groups: carry out the effects of the membership."""
 
     def __init__(self) -> None:
         self.now = Moment(0, 1_000_000)
@@ -54,7 +54,7 @@ class PartitionGroups:
                 self.stores.append(effect)
 
     def stored(self, error: ErrorCode | None = None) -> None:
-        """What was to be stored first is stored."""
+        """Complete the first store."""
         self.stores.pop(0).done(error, self.now)
         self.settle()
 
@@ -66,18 +66,18 @@ class PartitionGroups:
 
 
 @pytest.fixture
-def shard() -> PartitionGroups:
+def groups() -> PartitionGroups:
     return PartitionGroups()
 
 
-def test_nobody_is_told_of_what_is_not_stored(shard: PartitionGroups) -> None:
-    shard.request("joins", join("a", "t0"))
-    shard.request("beats", beat("a", 1))
-    assert not shard.answers
-    shard.stored()
-    assert shard.answers["joins"].member_epoch == shard.answers["beats"].member_epoch == 1
-    shard.request("beats again", beat("a", 1))
-    assert shard.answers["beats again"].member_epoch == 1
+def test_nobody_is_told_of_what_is_not_stored(groups: PartitionGroups) -> None:
+    groups.request("joins", join("a", "t0"))
+    groups.request("beats", beat("a", 1))
+    assert not groups.answers
+    groups.stored()
+    assert groups.answers["joins"].member_epoch == groups.answers["beats"].member_epoch == 1
+    groups.request("beats again", beat("a", 1))
+    assert groups.answers["beats again"].member_epoch == 1
 
 
 @pytest.mark.parametrize(
@@ -87,77 +87,77 @@ def test_nobody_is_told_of_what_is_not_stored(shard: PartitionGroups) -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_what_cannot_be_stored_was_not(shard: PartitionGroups, error: ErrorCode, told: ErrorCode) -> None:
-    shard.request("a", join("a", "t0"))
-    shard.stored()
-    before = shard.membership.group
-    shard.request("b", join("b", "t0"))
-    assert set(shard.membership.group.members) == {"a", "b"}
-    shard.stored(error)
-    assert isinstance(shard.answers["b"], KafkaError)
-    assert shard.answers["b"].code is told
-    group = shard.membership.group
+def test_what_cannot_be_stored_was_not(groups: PartitionGroups, error: ErrorCode, told: ErrorCode) -> None:
+    groups.request("a", join("a", "t0"))
+    groups.stored()
+    before = groups.membership.group
+    groups.request("b", join("b", "t0"))
+    assert set(groups.membership.group.members) == {"a", "b"}
+    groups.stored(error)
+    assert isinstance(groups.answers["b"], KafkaError)
+    assert groups.answers["b"].code is told
+    group = groups.membership.group
     assert (set(group.members), group.group_epoch, group.assignment_epoch) == ({"a"}, 1, 1)
     assert group.target.keys() == {"a"}
     assert before.group_id == group.group_id
-    shard.request("b again", join("b", "t0"))
-    shard.stored()
-    assert shard.answers["b again"].member_epoch == 2
+    groups.request("b again", join("b", "t0"))
+    groups.stored()
+    assert groups.answers["b again"].member_epoch == 2
 
 
-def test_what_may_have_been_stored_is_kept(shard: PartitionGroups) -> None:
-    shard.request("a", join("a", "t0"))
-    shard.stored(ErrorCode.REQUEST_TIMED_OUT)
-    assert shard.answers["a"].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert set(shard.membership.group.members) == {"a"}
+def test_what_may_have_been_stored_is_kept(groups: PartitionGroups) -> None:
+    groups.request("a", join("a", "t0"))
+    groups.stored(ErrorCode.REQUEST_TIMED_OUT)
+    assert groups.answers["a"].code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert set(groups.membership.group.members) == {"a"}
 
 
-def test_a_session_ends(shard: PartitionGroups) -> None:
-    shard.request("a", join("a", "t0"))
-    shard.stored()
-    shard.pass_time(44_000)
-    shard.request("a", beat("a", 1))
-    shard.pass_time(44_000)
-    assert set(shard.membership.group.members) == {"a"}
-    shard.pass_time(1_001)
-    assert shard.membership.state_name == EMPTY
-    shard.stored()
-    assert shard.membership.is_empty
-    assert shard.membership.wake_at is None
+def test_a_session_ends(groups: PartitionGroups) -> None:
+    groups.request("a", join("a", "t0"))
+    groups.stored()
+    groups.pass_time(44_000)
+    groups.request("a", beat("a", 1))
+    groups.pass_time(44_000)
+    assert set(groups.membership.group.members) == {"a"}
+    groups.pass_time(1_001)
+    assert groups.membership.state_name == EMPTY
+    groups.stored()
+    assert groups.membership.is_empty
+    assert groups.membership.wake_at is None
 
 
-def expire(shard: PartitionGroups, *members: str) -> None:
+def expire(groups: PartitionGroups, *members: str) -> None:
     """The members join, and their sessions end at the same time."""
     for member in members:
-        shard.request(member, join(member, "t0"))
-        shard.stored()
+        groups.request(member, join(member, "t0"))
+        groups.stored()
     for member in members:
-        shard.request(member, beat(member, shard.membership.group.members[member].epoch))
-        while shard.stores:
-            shard.stored()
-    shard.pass_time(45_001)
+        groups.request(member, beat(member, groups.membership.group.members[member].epoch))
+        while groups.stores:
+            groups.stored()
+    groups.pass_time(45_001)
 
 
-def test_sessions_that_end_together_are_one_change(shard: PartitionGroups) -> None:
-    expire(shard, "a", "b", "c")
-    epoch = shard.membership.group.group_epoch
-    [store] = shard.stores
+def test_sessions_that_end_together_are_one_change(groups: PartitionGroups) -> None:
+    expire(groups, "a", "b", "c")
+    epoch = groups.membership.group.group_epoch
+    [store] = groups.stores
     assert len(store.records) > 3
-    shard.stored()
-    assert shard.membership.is_empty
-    assert shard.membership.group.group_epoch == epoch
-    assert shard.membership.wake_at is None
+    groups.stored()
+    assert groups.membership.is_empty
+    assert groups.membership.group.group_epoch == epoch
+    assert groups.membership.wake_at is None
 
 
-def test_who_could_not_be_fenced_is_fenced_later(shard: PartitionGroups) -> None:
-    expire(shard, "a", "b")
-    shard.stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert set(shard.membership.group.members) == {"a", "b"}
-    assert shard.membership.wake_at == shard.now.ms + FENCE_AGAIN_MS
-    shard.pass_time(FENCE_AGAIN_MS)
-    shard.stored()
-    assert shard.membership.is_empty
-    assert shard.membership.wake_at is None
+def test_who_could_not_be_fenced_is_fenced_later(groups: PartitionGroups) -> None:
+    expire(groups, "a", "b")
+    groups.stored(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert set(groups.membership.group.members) == {"a", "b"}
+    assert groups.membership.wake_at == groups.now.ms + FENCE_AGAIN_MS
+    groups.pass_time(FENCE_AGAIN_MS)
+    groups.stored()
+    assert groups.membership.is_empty
+    assert groups.membership.wake_at is None
 
 
 @pytest.mark.parametrize(
@@ -179,40 +179,40 @@ def test_a_group_becomes_classic_without_the_last_others(leaving: set[str], beco
     assert can_downgrade(group, leaving, config) is becomes_classic
 
 
-def test_a_member_that_gives_nothing_back_is_fenced(shard: PartitionGroups) -> None:
-    shard.request("a", join("a", "t0"))
-    shard.request("b", join("b", "t0"))
-    shard.request("a", beat("a", 1))
+def test_a_member_that_gives_nothing_back_is_fenced(groups: PartitionGroups) -> None:
+    groups.request("a", join("a", "t0"))
+    groups.request("b", join("b", "t0"))
+    groups.request("a", beat("a", 1))
     for _ in range(4):
-        shard.pass_time(10_000)
-        for member in set(shard.membership.group.members) - {"a"}:
-            shard.request(member, beat(member, shard.membership.group.members[member].epoch))
-        if "a" in shard.membership.group.members:
-            shard.request("a", beat("a", 1))
-    assert set(shard.membership.group.members) == {"b"}
+        groups.pass_time(10_000)
+        for member in set(groups.membership.group.members) - {"a"}:
+            groups.request(member, beat(member, groups.membership.group.members[member].epoch))
+        if "a" in groups.membership.group.members:
+            groups.request("a", beat("a", 1))
+    assert set(groups.membership.group.members) == {"b"}
 
 
-def test_who_moves_away_answers_first(shard: PartitionGroups) -> None:
-    shard.request("a", join("a", "t0"))
-    shard.request("beats", beat("a", 1))
-    shard.membership.unload()
-    shard.settle()
-    assert {result.code for result in shard.answers.values()} == {ErrorCode.NOT_COORDINATOR}
-    assert shard.answers.keys() == {"a", "beats"}
+def test_who_moves_away_answers_first(groups: PartitionGroups) -> None:
+    groups.request("a", join("a", "t0"))
+    groups.request("beats", beat("a", 1))
+    groups.membership.unload()
+    groups.settle()
+    assert {result.code for result in groups.answers.values()} == {ErrorCode.NOT_COORDINATOR}
+    assert groups.answers.keys() == {"a", "beats"}
 
 
-def test_who_may_commit_and_fetch(shard: PartitionGroups) -> None:
-    membership = shard.membership
-    membership.check_commit(CommitRequest("", None, -1, 9), shard.now)
-    shard.request("a", join("a", "t0"))
-    membership.check_commit(CommitRequest("a", None, 1, 9), shard.now)
-    membership.check_commit(CommitRequest("a", None, 1, 3, transactional=True), shard.now)
+def test_who_may_commit_and_fetch(groups: PartitionGroups) -> None:
+    membership = groups.membership
+    membership.check_commit(CommitRequest("", None, -1, 9), groups.now)
+    groups.request("a", join("a", "t0"))
+    membership.check_commit(CommitRequest("a", None, 1, 9), groups.now)
+    membership.check_commit(CommitRequest("a", None, 1, 3, transactional=True), groups.now)
     with pytest.raises(UnsupportedVersionError, match="version 9 or above"):
-        membership.check_commit(CommitRequest("a", None, 1, 8), shard.now)
+        membership.check_commit(CommitRequest("a", None, 1, 8), groups.now)
     with pytest.raises(StaleMemberEpochError, match="epoch 0 does not match the expected member epoch 1"):
-        membership.check_commit(CommitRequest("a", None, 0, 9), shard.now)
+        membership.check_commit(CommitRequest("a", None, 0, 9), groups.now)
     with pytest.raises(UnknownMemberIdError):
-        membership.check_commit(CommitRequest("", None, -1, 9), shard.now)
+        membership.check_commit(CommitRequest("", None, -1, 9), groups.now)
     membership.check_fetch(None, -1)
     membership.check_fetch("a", 1)
     with pytest.raises(StaleMemberEpochError):

@@ -1,4 +1,4 @@
-"""The brokers that consumers are tested against: our own, and Apache Kafka."""
+"""Fixtures: the brokers that consumers are tested against, ours and Apache Kafka."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from peers import kafka, require
-from tests.client.consumer.support import SESSION_MS, Live, ModernLive
+from tests.client.consumer.support import SESSION_MS, Kip848Live, Live
 from tests.support.kafkalog_broker import KafkalogBroker
 
 OURS, APACHE = "kafkalog", "Apache Kafka"
@@ -58,6 +58,6 @@ def apache_kafka_4(foreign_programs: None) -> Iterator[str]:
 
 
 @pytest.fixture(params=[OURS, pytest.param(APACHE, marks=[pytest.mark.peer])])
-def modern(processes: None, request: pytest.FixtureRequest) -> Live:
+def kip848(processes: None, request: pytest.FixtureRequest) -> Live:
     """Each of the brokers, for members of the consumer protocol."""
-    return ModernLive(request.getfixturevalue("apache_kafka_4" if request.param == APACHE else "group_broker"))
+    return Kip848Live(request.getfixturevalue("apache_kafka_4" if request.param == APACHE else "group_broker"))

@@ -1,4 +1,4 @@
-"""What tests of consumers share: topics with records, and consumers that are polled until something holds."""
+"""Helpers of consumer tests: topics with records, and consumers that are polled until a condition holds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ while True:
     consumer.poll(0.1)
     print(json.dumps(sorted(tp.partition for tp in consumer.assignment())), flush=True)
 """
-"""A process with a consumer: its properties and its topic are arguments, and it prints what it is assigned."""
+"""A program with a consumer. Its arguments are properties and a topic; it prints its assignments."""
 
 
 class Live:
@@ -37,7 +37,7 @@ class Live:
         self.address = address
 
     def topic(self, partitions: int = 1, prefix: str = "consumer", **configs: str) -> str:
-        """A new topic."""
+        """Create a topic."""
         name = f"{prefix}-{uuid.uuid4().hex[:12]}"
         with Admin(ClientConfig.from_dict({"bootstrap.servers": self.address})) as admin:
             admin.create_topics([NewTopic(name, partitions, 1, {k.replace("_", "."): v for k, v in configs.items()})])
@@ -47,7 +47,7 @@ class Live:
         return f"group-{uuid.uuid4().hex[:12]}"
 
     def produce(self, topic: str, partition: int, values: Sequence[bytes], **properties: str) -> None:
-        """Records whose keys are their values'."""
+        """Produce records whose keys equal their values."""
         named = {key.replace("_", "."): value for key, value in properties.items()}
         with Producer({"bootstrap.servers": self.address, **named}) as producer:
             futures = [
@@ -58,7 +58,7 @@ class Live:
                 future.result(DEADLINE_S)
 
     def properties(self, group: str | None = None, **properties: Any) -> dict[str, Any]:
-        """A consumer's; names are written with underscores."""
+        """Return a consumer's properties; names are written with underscores."""
         named = {key.replace("_", "."): value for key, value in properties.items()}
         more = {} if group is None else {"group.id": group}
         return {
@@ -77,7 +77,7 @@ class Live:
             yield consumer
 
 
-class ModernLive(Live):
+class Kip848Live(Live):
     """A broker whose consumers are members of the consumer protocol (KIP-848)."""
 
     def properties(self, group: str | None = None, **properties: Any) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class ModernLive(Live):
 
 
 class Noting(RebalanceListener):
-    """Notes what it is told, as (what, partitions by number)."""
+    """A listener that records its calls as (what, numbers of the partitions)."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int]]] = []
@@ -104,7 +104,7 @@ class Noting(RebalanceListener):
 
 
 def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """Poll until so many records have come; more are an error."""
+    """Poll until ``count`` records have arrived; more are an error."""
     end = time.monotonic() + DEADLINE_S
     taken: list[ConsumerRecord] = []
     while len(taken) < count:
@@ -115,7 +115,7 @@ def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
 
 
 def poll_until(consumers: Sequence[Consumer], holds: Callable[[], bool], what: str) -> list[ConsumerRecord]:
-    """Poll all of them in turns until ``holds()``; the records that came."""
+    """Poll all consumers in turns until ``holds()``; return the records."""
     end = time.monotonic() + DEADLINE_S
     taken: list[ConsumerRecord] = []
     while not holds():
@@ -126,7 +126,7 @@ def poll_until(consumers: Sequence[Consumer], holds: Callable[[], bool], what: s
 
 
 def numbers(consumer: Consumer) -> list[int]:
-    """The numbers of the partitions that are assigned."""
+    """Return the numbers of the assigned partitions."""
     return sorted(tp.partition for tp in consumer.assignment())
 
 

@@ -1,4 +1,4 @@
-"""Who takes what `read_arrow` yields, and that numbers and bytes are not copied on the way."""
+"""Test that Arrow libraries use the batches of `read_arrow` without copying numbers and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assignors and the consumer protocol beside Apache Kafka's: the same decisions, the same bytes."""
+"""Test that assignors and the consumer protocol make the same decisions and bytes as Apache Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaderConnections that say nothing, logs that are cut or damaged while they are read."""
+"""Tests of a consumer whose leader does not respond, or whose log is cut or damaged while it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of groups: sharing partitions, commits, rebalances, and a member that is killed."""
+"""Tests of members of groups: shared partitions, commits, rebalances, and a killed member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of the consumer protocol (KIP-848) against real brokers, and beside members of librdkafka."""
+"""Tests of members of the consumer protocol (KIP-848) with real brokers, and together with members of librdkafka."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from tests.client.consumer.conftest import APACHE, GROUPS, OURS
 from tests.client.consumer.support import (
     DEADLINE_S,
     MEMBER,
+    Kip848Live,
     Live,
-    ModernLive,
     Noting,
     numbers,
     poll_until,
@@ -52,8 +52,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(300)]
 
-ours = pytest.mark.parametrize("modern", [OURS], indirect=True)
-mostly_ours = pytest.mark.parametrize("modern", [OURS, pytest.param(APACHE, marks=pytest.mark.peer)], indirect=True)
+ours = pytest.mark.parametrize("kip848", [OURS], indirect=True)
+mostly_ours = pytest.mark.parametrize("kip848", [OURS, pytest.param(APACHE, marks=pytest.mark.peer)], indirect=True)
 
 
 def member_of(consumer: Consumer) -> Kip848Coordinator:
@@ -61,15 +61,15 @@ def member_of(consumer: Consumer) -> Kip848Coordinator:
     return consumer._coordinator
 
 
-def test_two_members_share_and_one_leaves(modern: Live) -> None:
-    topic, group = modern.topic(4), modern.group()
+def test_two_members_share_and_one_leaves(kip848: Live) -> None:
+    topic, group = kip848.topic(4), kip848.group()
     notes = [Noting(), Noting()]
     for partition in range(4):
-        modern.produce(topic, partition, values(5))
-    with modern.consumer(group) as first:
+        kip848.produce(topic, partition, values(5))
+    with kip848.consumer(group) as first:
         first.subscribe([topic], listener=notes[0])
         assert len(take(first, 20)) == 20
-        with modern.consumer(group) as second:
+        with kip848.consumer(group) as second:
             second.subscribe([topic], listener=notes[1])
             poll_until(
                 [first, second], lambda: len(numbers(first)) == len(numbers(second)) == 2, "two partitions for each"
@@ -78,7 +78,7 @@ def test_two_members_share_and_one_leaves(modern: Live) -> None:
             assert sorted(kept + moved) == [0, 1, 2, 3]
             # What moved was committed first, and what stayed went on: nothing comes twice.
             for partition in range(4):
-                modern.produce(topic, partition, values(5, "later"))
+                kip848.produce(topic, partition, values(5, "later"))
             taken = poll_until([first, second], lambda: first.metrics()["records-consumed-total"] == 30, "records")
             taken += poll_until([first, second], lambda: second.metrics()["records-consumed-total"] == 10, "records")
             assert len(set(taken)) == len(taken) == 20
@@ -96,12 +96,12 @@ def test_two_members_share_and_one_leaves(modern: Live) -> None:
     assert calls[1] == [("assigned", moved), ("revoked", moved)]
 
 
-def test_commits_positions_and_transactions(modern: Live) -> None:
-    topic, group = modern.topic(2), modern.group()
+def test_commits_positions_and_transactions(kip848: Live) -> None:
+    topic, group = kip848.topic(2), kip848.group()
     tps = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     for partition in range(2):
-        modern.produce(topic, partition, values(10))
-    with modern.consumer(group, enable_auto_commit=False) as consumer:
+        kip848.produce(topic, partition, values(10))
+    with kip848.consumer(group, enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
         rows = 0
         for found in consumer.read_arrow(("partition", "offset"), timeout=DEADLINE_S):
@@ -119,13 +119,13 @@ def test_commits_positions_and_transactions(modern: Live) -> None:
         assert [consumer.lag(tp) for tp in tps] == [0, 0]
         metadata = consumer.group_metadata()
         assert metadata.generation_id > 0
-        with Producer({"bootstrap.servers": modern.address, "transactional.id": group}) as producer:
+        with Producer({"bootstrap.servers": kip848.address, "transactional.id": group}) as producer:
             producer.init_transactions()
             producer.begin_transaction()
             producer.send_offsets_to_transaction({tps[0]: 9}, metadata)
             producer.commit_transaction()
         assert {tp: each.offset for tp, each in consumer.committed(tps).items()} == {tps[0]: 9, tps[1]: 7}
-    with modern.consumer(group) as consumer:
+    with kip848.consumer(group) as consumer:
         consumer.subscribe([topic])
         assert sorted((record.partition, record.offset) for record in take(consumer, 4)) == [
             (0, 9),
@@ -134,7 +134,7 @@ def test_commits_positions_and_transactions(modern: Live) -> None:
             (1, 9),
         ]
     # What was read is committed when the consumer is closed.
-    with modern.consumer(group) as consumer:
+    with kip848.consumer(group) as consumer:
         assert {each.offset for each in consumer.committed(tps).values()} == {10}
         consumer.assign(tps)
         assert consumer.position(tps[0]) == 10
@@ -142,15 +142,15 @@ def test_commits_positions_and_transactions(modern: Live) -> None:
 
 
 @mostly_ours
-def test_a_static_member_comes_back_to_what_it_had(modern: Live) -> None:
-    topic, group = modern.topic(4), modern.group()
-    with modern.consumer(group, group_instance_id="one") as first:
+def test_a_static_member_comes_back_to_what_it_had(kip848: Live) -> None:
+    topic, group = kip848.topic(4), kip848.group()
+    with kip848.consumer(group, group_instance_id="one") as first:
         first.subscribe([topic])
-        second = Consumer(modern.properties(group, group_instance_id="two"))
+        second = Consumer(kip848.properties(group, group_instance_id="two"))
         second.subscribe([topic])
         poll_until([first, second], lambda: len(numbers(first)) == len(numbers(second)) == 2, "two for each")
         had = numbers(second)
-        with modern.consumer(group, group_instance_id="two") as impatient:
+        with kip848.consumer(group, group_instance_id="two") as impatient:
             impatient.subscribe([topic])
             for _ in range(2):
                 with pytest.raises(UnreleasedInstanceIdError, match=group):
@@ -164,11 +164,11 @@ def test_a_static_member_comes_back_to_what_it_had(modern: Live) -> None:
 
 
 @ours
-def test_a_fenced_member_loses_what_it_had_and_joins_again(modern: Live) -> None:
-    topic, group = modern.topic(2), modern.group()
-    modern.produce(topic, 0, values(5))
+def test_a_fenced_member_loses_what_it_had_and_joins_again(kip848: Live) -> None:
+    topic, group = kip848.topic(2), kip848.group()
+    kip848.produce(topic, 0, values(5))
     noting = Noting()
-    with modern.consumer(group, enable_auto_commit=False) as consumer:
+    with kip848.consumer(group, enable_auto_commit=False) as consumer:
         consumer.subscribe([topic], listener=noting)
         take(consumer, 5)
         member = member_of(consumer).member
@@ -187,16 +187,16 @@ def test_a_fenced_member_loses_what_it_had_and_joins_again(modern: Live) -> None
 
 
 @ours
-def test_a_commit_under_an_epoch_that_is_over_is_sent_again(modern: Live) -> None:
-    topic, group = modern.topic(1), modern.group()
+def test_a_commit_under_an_epoch_that_is_over_is_sent_again(kip848: Live) -> None:
+    topic, group = kip848.topic(1), kip848.group()
     tp = TopicPartition(topic, 0)
-    modern.produce(topic, 0, values(5))
-    with modern.consumer(group, enable_auto_commit=False) as consumer:
+    kip848.produce(topic, 0, values(5))
+    with kip848.consumer(group, enable_auto_commit=False) as consumer:
         consumer.subscribe([topic])
         take(consumer, 5)
         coordinator = member_of(consumer)
         wait_until(lambda: coordinator.member.state is State.STABLE, "its assignment is acknowledged")
-        with modern.consumer(group) as another:
+        with kip848.consumer(group) as another:
             another.subscribe([topic])
             poll_until([another], lambda: coordinator.member.epoch > 1, "another epoch")
         epoch = 3
@@ -223,23 +223,23 @@ def test_a_commit_under_an_epoch_that_is_over_is_sent_again(modern: Live) -> Non
 
 
 @mostly_ours
-def test_regular_expressions_here_and_there(modern: Live) -> None:
-    prefix = modern.topic(1, prefix="pattern")
+def test_regular_expressions_here_and_there(kip848: Live) -> None:
+    prefix = kip848.topic(1, prefix="pattern")
     with (
-        modern.consumer(modern.group(), metadata_max_age_ms=300) as mine,
-        modern.consumer(modern.group()) as theirs,
+        kip848.consumer(kip848.group(), metadata_max_age_ms=300) as mine,
+        kip848.consumer(kip848.group()) as theirs,
     ):
         mine.subscribe(pattern=f"{prefix}.*")
         theirs.subscribe(pattern=SubscriptionPattern(f"{prefix}.*"))
         both = [mine, theirs]
         poll_until(both, lambda: mine.subscription() == theirs.subscription() == {prefix}, "the topic")
-        more = modern.topic(2, prefix=f"{prefix}-more")
+        more = kip848.topic(2, prefix=f"{prefix}-more")
         poll_until([mine], lambda: len(mine.assignment()) == 3, "the later topic")
         assert mine.subscription() == {prefix, more}
         # A new expression is matched at once.
         theirs.subscribe(pattern=SubscriptionPattern(f"{prefix}-more.*"))
         poll_until([theirs], lambda: theirs.subscription() == {more}, "the later topic")
-        modern.produce(more, 1, values(1))
+        kip848.produce(more, 1, values(1))
         assert take(theirs, 1)[0].topic == more
         noting = Noting()
         mine.subscribe([prefix, more], listener=noting)
@@ -259,33 +259,33 @@ def topics_of(consumer: Consumer) -> set[str]:
 
 
 @pytest.mark.exhaustive
-def test_the_coordinator_finds_topics_that_come_later(modern: Live) -> None:
-    prefix = modern.topic(1, prefix="pattern")
-    with modern.consumer(modern.group()) as consumer:
+def test_the_coordinator_finds_topics_that_come_later(kip848: Live) -> None:
+    prefix = kip848.topic(1, prefix="pattern")
+    with kip848.consumer(kip848.group()) as consumer:
         consumer.subscribe(pattern=SubscriptionPattern(f"{prefix}.*"))
         poll_until([consumer], lambda: len(consumer.assignment()) == 1, "the topic")
-        modern.topic(2, prefix=f"{prefix}-more")
+        kip848.topic(2, prefix=f"{prefix}-more")
         # It looks every ten seconds at most.
         poll_until([consumer], lambda: len(consumer.assignment()) == 3, "the later topic")
 
 
 @ours
-def test_what_the_consumer_protocol_refuses(modern: Live, group_broker: str) -> None:
-    topic = modern.topic()
-    with modern.consumer(modern.group(), group_remote_assignor="best") as consumer:
+def test_what_the_consumer_protocol_refuses(kip848: Live, group_broker: str) -> None:
+    topic = kip848.topic()
+    with kip848.consumer(kip848.group(), group_remote_assignor="best") as consumer:
         consumer.subscribe([topic])
         with pytest.raises(UnsupportedAssignorError, match="best"):
             poll_until([consumer], lambda: False, "the error")
         consumer.enforce_rebalance()
         assert consumer.assignment() == frozenset()
-    with Live(group_broker).consumer(modern.group()) as classic, pytest.raises(ConfigError, match="consumer"):
+    with Live(group_broker).consumer(kip848.group()) as classic, pytest.raises(ConfigError, match="consumer"):
         classic.subscribe(pattern=SubscriptionPattern(".*"))
 
 
 @pytest.mark.usefixtures("processes")
 def test_a_broker_without_the_protocol(tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path, {"group.coordinator.rebalance.protocols": "classic"}) as running:
-        live = ModernLive(running.bootstrap)
+        live = Kip848Live(running.bootstrap)
         topic = live.topic()
         with live.consumer(live.group()) as consumer:
             consumer.subscribe([topic])
@@ -310,12 +310,12 @@ def process(live: Live, group: str, topic: str) -> Iterator[subprocess.Popen[str
 
 @pytest.mark.usefixtures("processes")
 @ours
-def test_the_partitions_of_a_killed_member_go_to_the_others(modern: Live) -> None:
-    topic, group = modern.topic(3), modern.group()
-    with modern.consumer(group) as consumer:
+def test_the_partitions_of_a_killed_member_go_to_the_others(kip848: Live) -> None:
+    topic, group = kip848.topic(3), kip848.group()
+    with kip848.consumer(group) as consumer:
         consumer.subscribe([topic])
         poll_until([consumer], lambda: len(numbers(consumer)) == 3, "all partitions")
-        with process(modern, group, topic) as member:
+        with process(kip848, group, topic) as member:
             poll_until([consumer], lambda: 0 < len(numbers(consumer)) < 3, "a second member")
             others = [number for number in range(3) if number not in numbers(consumer)]
             assert member.stdout is not None
@@ -326,11 +326,11 @@ def test_the_partitions_of_a_killed_member_go_to_the_others(modern: Live) -> Non
 
 
 @ours
-def test_a_member_that_does_not_poll_is_replaced(modern: Live) -> None:
-    topic, group = modern.topic(2), modern.group()
-    modern.produce(topic, 0, values(1))
+def test_a_member_that_does_not_poll_is_replaced(kip848: Live) -> None:
+    topic, group = kip848.topic(2), kip848.group()
+    kip848.produce(topic, 0, values(1))
     notes = Noting()
-    with modern.consumer(group, max_poll_interval_ms=3000) as lazy, modern.consumer(group) as eager:
+    with kip848.consumer(group, max_poll_interval_ms=3000) as lazy, kip848.consumer(group) as eager:
         lazy.subscribe([topic], listener=notes)
         take(lazy, 1)
         eager.subscribe([topic])
@@ -344,7 +344,7 @@ def test_a_member_that_does_not_poll_is_replaced(modern: Live) -> None:
 @pytest.mark.usefixtures("processes")
 def test_a_broker_that_is_killed_finds_its_members_again(tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path, GROUPS) as running:
-        live = ModernLive(running.bootstrap)
+        live = Kip848Live(running.bootstrap)
         topic, group = live.topic(4), live.group()
         notes = Noting()
         with live.consumer(group, auto_commit_interval_ms=100) as first, live.consumer(group) as second:
@@ -367,32 +367,32 @@ def test_a_broker_that_is_killed_finds_its_members_again(tmp_path: Path) -> None
             assert ([numbers(each) for each in both], member_of(first).member.incarnation, len(notes.calls)) == before
 
 
-def test_members_of_librdkafka(modern: Live) -> None:
-    beside_librdkafka(modern, {"group.protocol": "consumer"})
+def test_members_of_librdkafka(kip848: Live) -> None:
+    beside_librdkafka(kip848, {"group.protocol": "consumer"})
 
 
 @mostly_ours
-def test_members_of_librdkafka_that_speak_the_classic_protocol(modern: Live) -> None:
-    beside_librdkafka(modern, {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 200})
+def test_members_of_librdkafka_that_speak_the_classic_protocol(kip848: Live) -> None:
+    beside_librdkafka(kip848, {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": 200})
 
 
-def beside_librdkafka(modern: Live, theirs: dict[str, Any]) -> None:
+def beside_librdkafka(kip848: Live, theirs: dict[str, Any]) -> None:
     """A consumer of ours shares a group with one of these properties."""
-    topic, group = modern.topic(4), modern.group()
-    other = confluent_kafka.Consumer({"bootstrap.servers": modern.address, "group.id": group, "log_level": 0, **theirs})
+    topic, group = kip848.topic(4), kip848.group()
+    other = confluent_kafka.Consumer({"bootstrap.servers": kip848.address, "group.id": group, "log_level": 0, **theirs})
 
     def has() -> list[int]:
         other.poll(0.05)
         return sorted(tp.partition for tp in other.assignment())
 
     try:
-        with modern.consumer(group) as consumer:
+        with kip848.consumer(group) as consumer:
             consumer.subscribe([topic])
             poll_until([consumer], lambda: len(numbers(consumer)) == 4, "all partitions")
             other.subscribe([topic])
             poll_until([consumer], lambda: len(has()) == len(numbers(consumer)) == 2, "two for each")
             assert sorted(has() + numbers(consumer)) == [0, 1, 2, 3]
-            with GroupAdmin(ClientConfig.from_dict({"bootstrap.servers": modern.address})) as admin:
+            with GroupAdmin(ClientConfig.from_dict({"bootstrap.servers": kip848.address})) as admin:
                 described = admin.describe_groups([group])[group]
                 assert len(described.members) == 2
         wait_until(lambda: len(has()) == 4, "all partitions for the other", DEADLINE_S)

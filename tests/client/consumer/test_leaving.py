@@ -1,4 +1,4 @@
-"""Consumers that are closed, that leave while they join, or that were given up: nothing is left behind or kept."""
+"""Test that consumers that close, leave while they join, or are dropped leave nothing behind."""
 
 from __future__ import annotations
 

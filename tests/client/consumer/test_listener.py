@@ -1,4 +1,4 @@
-"""A rebalance listener that raises: the rebalance goes on all the same, and the call in which it was called raises."""
+"""Test that a rebalance continues if its listener raises, and that the application's call raises the error."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.types import TopicPartition
-from tests.client.consumer.support import Live, ModernLive, Noting, numbers, poll_until, take, values
+from tests.client.consumer.support import Kip848Live, Live, Noting, numbers, poll_until, take, values
 
 pytestmark = [pytest.mark.timeout(300)]
 
 PROTOCOLS: dict[str, tuple[type[Live], dict[str, Any]]] = {
     "eager": (Live, {"partition_assignment_strategy": "range"}),
     "cooperative": (Live, {"partition_assignment_strategy": "cooperative-sticky"}),
-    "consumer": (ModernLive, {}),
+    "consumer": (Kip848Live, {}),
 }
 
 

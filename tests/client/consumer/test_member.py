@@ -1,4 +1,4 @@
-"""The state of a member under the consumer protocol: by itself, and against the coordinator's own state machine."""
+"""Tests of a member's state in the consumer protocol: alone, and with the coordinator's own state machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What needs no broker: the member's states, positions, patterns, properties, and what assignors promise."""
+"""Tests without a broker: the member's states, positions, patterns, properties, and the properties of assignors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading without a group: positions, pauses, Arrow batches, what is left out."""
+"""Tests of reading without a group: positions, pauses, Arrow batches, omitted records."""
 
 from __future__ import annotations
 

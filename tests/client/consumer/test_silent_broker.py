@@ -1,4 +1,4 @@
-"""Calls that take a time-out keep to it while the broker is silent and another thread waits for its answer."""
+"""Test that calls keep their time-out while the broker does not respond and another thread waits for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.errors import ClientTimeoutError
 from tests.client.consumer.conftest import GROUPS
-from tests.client.consumer.support import DEADLINE_S, Live, ModernLive, take, values
+from tests.client.consumer.support import DEADLINE_S, Kip848Live, Live, take, values
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_silent_broker_keeps_nobody_longer_than_is_said(protocol: str, tmp_path: Path) -> None:
     with KafkalogBroker(tmp_path / "log", GROUPS) as broker, ThreadPoolExecutor(1) as pool:
-        own = (Live if protocol == "classic" else ModernLive)(broker.bootstrap)
+        own = (Live if protocol == "classic" else Kip848Live)(broker.bootstrap)
         topic, group = own.topic(), own.group()
         own.produce(topic, 0, values(5))
         patient = dict.fromkeys(("request_timeout_ms", "default_api_timeout_ms"), round(3000 * DEADLINE_S))

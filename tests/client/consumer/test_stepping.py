@@ -1,4 +1,4 @@
-"""When steps of a poll are due: a poll with nothing to do waits, and what was asked for is not forgotten."""
+"""Tests of when the steps of a poll are due: an idle poll waits, and no requested step is forgotten."""
 
 from __future__ import annotations
 
