@@ -1,1 +1,1 @@
-"""Tests; `tests.support` has what the benchmarks share with them."""
+"""Tests. The benchmarks use `tests.support`, too."""

@@ -1,4 +1,4 @@
-"""The documentation: links lead somewhere, the index lists every page, generated pages are up to date."""
+"""Tests of the documentation: links work, the index lists every page, generated pages are up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No module of ours imports one that imports it in turn: at the top, inside a function, or for type checkers."""
+"""Test that the imports of our modules have no cycles: at the top, inside functions, or for type checkers."""
 
 from __future__ import annotations
 

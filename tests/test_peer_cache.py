@@ -1,4 +1,4 @@
-"""What happens where a foreign program cannot be had."""
+"""Tests of the cache of foreign programs: what happens if one cannot be fetched."""
 
 from __future__ import annotations
 

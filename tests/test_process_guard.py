@@ -1,4 +1,4 @@
-"""Tests that start processes without the fixture `processes` fail, and markers follow from fixtures."""
+"""Test that tests that start processes without the fixture `processes` fail, and that markers follow from fixtures."""
 
 from __future__ import annotations
 

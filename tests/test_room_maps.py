@@ -1,4 +1,4 @@
-"""Each folder's docstring is a map of it: every module and folder in it is named there, and nothing that is not."""
+"""Test that each folder's docstring names every module and folder in it, and nothing else."""
 
 from __future__ import annotations
 

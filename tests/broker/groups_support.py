@@ -1,4 +1,4 @@
-"""Requests of groups over a plain socket, in any version."""
+"""Send requests about groups over a plain socket, in any version."""
 
 from __future__ import annotations
 

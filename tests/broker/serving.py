@@ -1,4 +1,4 @@
-"""The handlers of a broker in this process, over partitions that are there."""
+"""Run the handlers of a broker in this process, over existing partitions."""
 
 from __future__ import annotations
 

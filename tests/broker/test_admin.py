@@ -1,4 +1,4 @@
-"""Topics, partitions and configurations over the wire: what is made, refused, remembered and described."""
+"""Tests of administration over the wire: create, refuse, persist and describe topics, partitions and configurations."""
 
 from __future__ import annotations
 

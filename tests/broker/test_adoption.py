@@ -1,4 +1,4 @@
-"""A log directory that has no registry: one that Apache Kafka wrote, or whose registry was lost."""
+"""Tests of a log directory without a registry: from Apache Kafka, or after the registry was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that are well formed and make no sense are answered, in every version of every API."""
+"""Test that well-formed requests with meaningless values get a response, in every version of every API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Placing replicas: every partition complete, leaders and load spread, mistakes refused."""
+"""Tests of replica placement: complete partitions, spread leaders and load, refused mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input: the right error or a closed connection with one log line, and everybody else is served on."""
+"""Test that bad input gets an error or a closed connection with one log line, and others are still served."""
 
 from __future__ import annotations
 

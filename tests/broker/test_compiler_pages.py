@@ -1,4 +1,4 @@
-"""Kernels still work after the pages of the compiler were given back."""
+"""Test that kernels still work after the compiler's pages were returned to the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration: properties text, declared keys, listeners, precedence of defaults."""
+"""Tests of the configuration: properties text, declared keys, listeners, precedence of defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests about configurations that name a resource twice, or many resources."""
+"""Tests of requests about configurations that name a resource twice, or many resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversions of message formats leave workers to other clients."""
+"""Test that conversions of message formats leave workers for other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the metrics of coordinators say, and what brokers forget by themselves, seen in these."""
+"""Tests of the coordinators' metrics, and of expirations that they count."""
 
 from __future__ import annotations
 

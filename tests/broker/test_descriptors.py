@@ -1,4 +1,4 @@
-"""A broker that has no file descriptor left loses no partition and no log directory to that."""
+"""Test that a broker without free file descriptors loses no partition and no log directory."""
 
 from __future__ import annotations
 

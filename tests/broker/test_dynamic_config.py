@@ -1,4 +1,4 @@
-"""Dynamic broker configurations: in force at once, and after a restart."""
+"""Test that dynamic broker configurations take effect at once, and after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): epochs, what responses leave out, eviction."""
+"""Tests of incremental fetch sessions (KIP-227): epochs, omitted partitions, eviction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's settings of flushes and checkpoints, seen by what a broker writes into its checkpoint files."""
+"""Tests of Kafka's settings for flushes and checkpoints, by the contents of the broker's checkpoint files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request framing: whatever way the bytes are cut, the frames are the same, and a claim takes no memory."""
+"""Test that request framing does not depend on how bytes are split, and that a claimed length allocates no memory."""
 
 from __future__ import annotations
 

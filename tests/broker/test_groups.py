@@ -1,4 +1,4 @@
-"""Groups over sockets: members, offsets, administration, in every version, and over kills of the broker."""
+"""Tests of groups over sockets: members, offsets, administration, in every version, and after kills of the broker."""
 
 from __future__ import annotations
 

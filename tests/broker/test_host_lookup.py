@@ -1,4 +1,4 @@
-"""Addresses of hosts: what fails keeps no place among those that are asked at once."""
+"""Test that failed look-ups of host addresses do not use up the limit of concurrent look-ups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large requests of administrators and coordinators: others have their turn in between."""
+"""Test that other requests are served between the parts of large requests of administrators and coordinators."""
 
 from __future__ import annotations
 

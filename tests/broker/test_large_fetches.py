@@ -1,4 +1,4 @@
-"""Fetches of many partitions: others have their turn in between, and they are answered as those of few are."""
+"""Test that fetches of many partitions let other requests run, and return the same as small fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large requests: nobody else waits for them, and they change nothing for anybody else."""
+"""Test that large requests delay nobody and change nothing for other clients."""
 
 from __future__ import annotations
 

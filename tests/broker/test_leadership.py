@@ -1,4 +1,4 @@
-"""New leader epochs, as values."""
+"""Tests of new leader epochs, as pure values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a produced batch from its handler to its acknowledgement: message formats v0 and v1 stand beside it."""
+"""Test how a produced batch goes from its handler to its acknowledgement, also in message formats v0 and v1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One client must not take the broker from the others: descriptors, stalled readers, costly questions."""
+"""Test that one client cannot use up the broker: descriptors, stalled readers, expensive requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links to other brokers: against real brokers, against peers that lie, die or say nothing, and over other networks."""
+"""Tests of links to other brokers: real brokers; peers that lie, die or do not respond; other networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links over a network made of chance: peers refuse, hang, break, lie and say nothing, on a time of their own."""
+"""Test links over a random network: peers refuse, hang, break, lie and do not respond, on simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log directories that are broken at the start or fail later: the others are served, and what was lost is told."""
+"""Tests of log directories that fail at the start or later: other directories are served, and losses are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broker loggers as resources of DescribeConfigs and IncrementalAlterConfigs."""
+"""Tests of broker loggers as resources of DescribeConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 

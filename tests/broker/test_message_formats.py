@@ -1,4 +1,4 @@
-"""Produce 0 to 2 and Fetch 0 to 3 over the wire: formats v0 and v1, and what is converted for who knows no other."""
+"""Tests of Produce 0 to 2 and Fetch 0 to 3 over the wire: formats v0 and v1, and conversions for old clients."""
 
 from __future__ import annotations
 

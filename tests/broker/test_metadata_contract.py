@@ -1,4 +1,4 @@
-"""What every store of the registry promises: the local one, and one whose nodes have versions each."""
+"""Tests of the contract of every registry store: the local one, and one with a version for each node."""
 
 from __future__ import annotations
 

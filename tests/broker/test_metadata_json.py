@@ -1,4 +1,4 @@
-"""The stored form of the registry: complete, read back as it was, and damage is named."""
+"""Tests of the registry's stored form: it is complete, is read back unchanged, and errors name damage."""
 
 from __future__ import annotations
 

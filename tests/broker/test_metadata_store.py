@@ -1,4 +1,4 @@
-"""The local registry: what is committed is read back, a crash leaves the old or the new, damage is named."""
+"""Tests of the local registry: committed state is read back, a crash leaves the old or the new, errors name damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus scrapes them: the values are what clients did."""
+"""Test that the metrics that Prometheus scrapes match what clients did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving partitions between log directories, over the wire: while they are served, and whatever happens meanwhile."""
+"""Tests of moves between log directories over the wire: while partitions are served, and with interruptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices of a log that are not in memory: they arrive all the same, and nobody else waits."""
+"""Test that slices of a log that are not in memory are sent, and delay no other client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that a client sends before it has the answer to the one before: served and answered in their order."""
+"""Test that pipelined requests are served and answered in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce and Fetch over the wire: offsets, limits, long polls, sessions, timestamps, idempotent producers."""
+"""Tests of Produce and Fetch over the wire: offsets, limits, long polls, sessions, timestamps, idempotent producers."""
 
 from __future__ import annotations
 

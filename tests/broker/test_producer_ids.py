@@ -1,4 +1,4 @@
-"""Producer ids that were found in use are not given again, whatever is under way meanwhile."""
+"""Test that producer ids found in use are never assigned again, whatever runs at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations that wait: completion by notice, by deadline, by cancellation, and none of them twice."""
+"""Tests of waiting operations: each completes once, by an event, by its deadline or by cancellation."""
 
 from __future__ import annotations
 

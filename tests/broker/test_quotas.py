@@ -1,4 +1,4 @@
-"""Client quotas over sockets: set and described, in force at once, and what a client above them meets."""
+"""Tests of client quotas over sockets: set, describe, immediate effect, and throttling of clients above them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is read ahead for, how far, and that nothing is left of a reader who stops."""
+"""Tests of prefetching: for which readers, how far, and that nothing remains of a reader that stops."""
 
 from __future__ import annotations
 

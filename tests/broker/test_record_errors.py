@@ -1,4 +1,4 @@
-"""The records that a refused batch names: for batches of any size, and within bounds for a request."""
+"""Tests of record errors in refused batches: for batches of any size, and bounded for a request."""
 
 from __future__ import annotations
 

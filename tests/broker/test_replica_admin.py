@@ -1,4 +1,4 @@
-"""Elections and reassignments over the wire: what a lone broker has to say to each."""
+"""Tests of elections and reassignments over the wire, with one broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``queued.max.request.bytes``: what is counted, the bound, and that nobody waits for memory that nobody uses."""
+"""Tests of ``queued.max.request.bytes``: what counts, the bound, and that no request waits for unused memory."""
 
 from __future__ import annotations
 

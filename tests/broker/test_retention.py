@@ -1,4 +1,4 @@
-"""Retention as a running broker applies it, over many partitions."""
+"""Test that a running broker applies retention, over many partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that come and go: names used again, registries and directories that cannot be written."""
+"""Tests of topics that are created and deleted: reused names, registries and directories that cannot be written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a topic at work: retention, codecs, sizes, forced flushes, and where leader epochs end."""
+"""Tests of a topic's settings: retention, codecs, sizes, forced flushes, and the ends of leader epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What administrators are told of transactions, and of access control lists that there are none of."""
+"""Tests of the admin requests for transactions, and of the responses without access control lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions over sockets: what producers, consumers and other coordinators are answered."""
+"""Tests of transactions over sockets: responses to producers, consumers and other coordinators."""
 
 from __future__ import annotations
 

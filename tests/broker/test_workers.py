@@ -1,4 +1,4 @@
-"""Work on a worker's thread that waits for the event loop."""
+"""Tests of work on a worker thread that waits for the event loop."""
 
 from __future__ import annotations
 

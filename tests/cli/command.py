@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a process, its input, its output and its exit code."""
+"""Run the command line as a user does: a process, its input, its output and its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several of the commands' tests need."""
+"""Fixtures of the tests of commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog produce` and `kafkalog consume`, as tests run them."""
+"""Run `kafkalog produce` and `kafkalog consume` for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog configs` against a real broker."""
+"""Tests of `kafkalog configs` against a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands are found in the metadata of the installed packages."""
+"""Test that commands are found in the metadata of the installed packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pure parts of `kafkalog groups`: points in time, plans as CSV, tables."""
+"""Tests of the pure parts of `kafkalog groups`: points in time, plans as CSV, tables."""
 
 from __future__ import annotations
 

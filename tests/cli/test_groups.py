@@ -1,4 +1,4 @@
-"""`kafkalog groups` against a real broker and real consumers."""
+"""Tests of `kafkalog groups` against a real broker and real consumers."""
 
 from __future__ import annotations
 

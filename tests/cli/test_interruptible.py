@@ -1,4 +1,4 @@
-"""Signals that come just before a wait begins."""
+"""Tests of signals that arrive just before a wait begins."""
 
 from __future__ import annotations
 

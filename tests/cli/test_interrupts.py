@@ -1,4 +1,4 @@
-"""Signals that end `kafkalog produce` and `kafkalog consume`."""
+"""Tests of signals that end `kafkalog produce` and `kafkalog consume`."""
 
 from __future__ import annotations
 

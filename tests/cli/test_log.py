@@ -1,4 +1,4 @@
-"""`kafkalog log` against files of a real broker."""
+"""Tests of `kafkalog log` with files of a real broker."""
 
 from __future__ import annotations
 

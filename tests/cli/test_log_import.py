@@ -1,4 +1,4 @@
-"""`kafkalog log import-0.7`: directories of Kafka 0.7 become topics of today."""
+"""Test that `kafkalog log import-0.7` imports directories of Kafka 0.7 into today's topics."""
 
 from __future__ import annotations
 

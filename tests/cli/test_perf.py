@@ -1,4 +1,4 @@
-"""`kafkalog perf`: it does what it says, and prints it as Kafka's tools do. How fast that was is not asked here."""
+"""Tests of `kafkalog perf`: it transfers the records, and prints results as Kafka's tools do. Speed is not tested."""
 
 from __future__ import annotations
 

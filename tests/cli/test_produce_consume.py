@@ -1,4 +1,4 @@
-"""`kafkalog produce` and `kafkalog consume`: what goes in comes out."""
+"""Test that `kafkalog consume` prints what `kafkalog produce` sent."""
 
 from __future__ import annotations
 

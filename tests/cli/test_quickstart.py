@@ -1,4 +1,4 @@
-"""The first command a user runs, as a user runs it."""
+"""Test the first command of a user, as a user runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that cannot start says why and what to do, without a traceback."""
+"""Test that a broker that cannot start says why and what to do, without a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Help comes at once: nothing heavy is imported for it."""
+"""Test that `--help` is fast: it imports nothing heavy."""
 
 from __future__ import annotations
 

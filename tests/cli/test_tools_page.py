@@ -1,4 +1,4 @@
-"""The commands of docs/how-to/tools.md print what the page shows, one after another."""
+"""Test that the commands of docs/how-to/tools.md print what the page shows, one after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalog topics` against a real broker."""
+"""Tests of `kafkalog topics` against a real broker."""
 
 from __future__ import annotations
 

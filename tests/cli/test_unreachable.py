@@ -1,4 +1,4 @@
-"""Commands whose broker is not there, goes away or comes back: told soon, once, and under the command's name."""
+"""Test that commands report a missing broker soon, once and under their name, also if it stops or comes back."""
 
 from __future__ import annotations
 

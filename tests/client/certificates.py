@@ -1,4 +1,4 @@
-"""An authority and certificates of its own, made by the openssl program as an operator would."""
+"""Make an authority and its certificates with the openssl program, as an operator would."""
 
 from __future__ import annotations
 

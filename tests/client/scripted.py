@@ -1,4 +1,4 @@
-"""A broker that answers as a test tells it to, over real sockets: what a healthy broker never does."""
+"""A broker over real sockets whose responses a test scripts, to do what a healthy broker never does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that answers nothing but metadata, to prove that callers keep to their own deadlines."""
+"""A broker that responds only to metadata requests, to prove that callers keep their own deadlines."""
 
 from __future__ import annotations
 

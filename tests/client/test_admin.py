@@ -1,4 +1,4 @@
-"""Administration, against a real broker."""
+"""Tests of the admin client against a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Admin` has a part for each subject."""
+"""Test that `Admin` has a part for each subject."""
 
 from __future__ import annotations
 

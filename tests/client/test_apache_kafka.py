@@ -1,4 +1,4 @@
-"""The client against Apache Kafka: versions, TLS, SASL, transactions."""
+"""Tests of the client with Apache Kafka: versions, TLS, SASL, transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata, leaders and trying again."""
+"""Tests of metadata, leaders and retries."""
 
 from __future__ import annotations
 

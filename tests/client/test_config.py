@@ -1,4 +1,4 @@
-"""Properties to settings: what they mean, and what is refused with a message that helps."""
+"""Tests of properties: their meaning, and the messages for refused ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection: against a real broker, and against servers that lie."""
+"""Tests of one connection: with a real broker, and with servers that lie."""
 
 from __future__ import annotations
 

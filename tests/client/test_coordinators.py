@@ -1,4 +1,4 @@
-"""Coordinators: found, remembered, looked for again when they move."""
+"""Tests of coordinators: found, cached, and looked up again when they move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer's own reading of batches gives what the records package reads, and the same errors."""
+"""Test that the consumer's own decoder of batches agrees with the records package, errors included."""
 
 from __future__ import annotations
 

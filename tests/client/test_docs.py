@@ -1,4 +1,4 @@
-"""The examples of docs/ that need no Spark run as they stand, one after another."""
+"""Test that the examples of docs/ that need no Spark run unchanged, one after another."""
 
 from __future__ import annotations
 

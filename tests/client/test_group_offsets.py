@@ -1,4 +1,4 @@
-"""Committed offsets of a group: a coordinator that moves, that is not there, that refuses."""
+"""Tests of a group's committed offsets with a coordinator that moves, is missing, or refuses."""
 
 from __future__ import annotations
 

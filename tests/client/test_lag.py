@@ -1,4 +1,4 @@
-"""Lag: every partition of a group once, and what is not known is not counted."""
+"""Test that lag lists every partition of a group once, and does not count unknown lags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer that fetches by offset and size: what it is asked for is checked before anything is sent."""
+"""Test that the consumer that fetches by offset and size checks its arguments before it sends a request."""
 
 from __future__ import annotations
 

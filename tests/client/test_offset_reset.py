@@ -1,4 +1,4 @@
-"""Rules of reset-offsets: any rule, any group, any logs."""
+"""Tests of the rules of reset-offsets, for any group and any logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets by time."""
+"""Tests of look-ups of offsets by time."""
 
 from __future__ import annotations
 

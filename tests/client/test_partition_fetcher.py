@@ -1,4 +1,4 @@
-"""Record bytes of one partition."""
+"""Tests of fetching the record bytes of one partition."""
 
 from __future__ import annotations
 

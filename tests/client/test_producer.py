@@ -1,4 +1,4 @@
-"""The producer against a real broker: what it is told to write is there, where and how it should be."""
+"""Test that a real broker stores the producer's records where and how they should be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer against Apache Kafka: its partitions, its security, its crashes."""
+"""Tests of the producer with Apache Kafka: partitions, security, crashes."""
 
 from __future__ import annotations
 

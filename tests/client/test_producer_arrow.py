@@ -1,4 +1,4 @@
-"""Tables to records: what is in the columns is in the log, in the partitions that `send` would choose."""
+"""Test that the rows of tables are in the log, in the partitions that `send` would choose."""
 
 from __future__ import annotations
 

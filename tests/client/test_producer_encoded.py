@@ -1,4 +1,4 @@
-"""Batches that the caller encoded: in the log as they were given, once each, in order, whatever happens on the way."""
+"""Test that batches encoded by the caller are in the log unchanged, once and in order, with any fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer when brokers die, stall and break connections: nothing lost, nothing twice, nothing out of order."""
+"""Test that the producer loses, repeats and reorders nothing when brokers die, stall or break connections."""
 
 from __future__ import annotations
 

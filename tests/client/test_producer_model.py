@@ -1,8 +1,8 @@
-"""The idempotent producer beside a leader with Kafka's rules of producer state that fails at random, by seeds.
+"""Test the idempotent producer with a model of a leader's producer state that fails at random, by seeds.
 
-What a real leader does once in a million requests happens here in one of five: it does not lead for a moment, it has
-appended but says that it timed out, the connection breaks before or after it has appended, the batch is too large, a
-record is refused for good, the topic is created again. What was acknowledged must be there once and in order.
+Faults that are rare with a real leader happen here in one request of five: the leader moves for a moment, it answers a
+time-out after it has appended, the connection breaks before or after the append, the batch is too large, a record is
+refused permanently, the topic is created again. Acknowledged records must be in the log once and in order.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from tests.support.amount import mostly_exhaustive
 DEADLINE_S = 120.0
 PARTITIONS = 3
 MOST_RECORDS = 5
-"""A batch of more is too large."""
+"""The leader refuses larger batches."""
 EACH_REFUSED = 50
-"""Every so manieth record is refused for good, with those beside it in its batch."""
+"""Every Nth record is refused permanently, together with its batch."""
 
 
 @dataclass
 class ProducerState:
-    """Of one producer in one partition: ProducerStateEntry."""
+    """The state of one producer in one partition: ProducerStateEntry."""
 
     epoch: int
     last_sequence: int
     batches: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=5))
-    """Base sequence, records and base offset of the last ones."""
+    """Base sequence, number of records and base offset of the last batches."""
 
 
 class Leader:
-    """Of all partitions of one topic."""
+    """The leader of all partitions of one topic."""
 
     def __init__(self, random: Random, *, refuses: bool, recreates: bool) -> None:
         self.logs: dict[int, list[bytes]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Records land in the partitions where the Java client puts them."""
+"""Test that records go to the partitions that the Java client chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serializers, partitioners, interceptors and delivery callbacks of the producer."""
+"""Tests of the producer's serializers, partitioners, interceptors and delivery callbacks."""
 
 from __future__ import annotations
 

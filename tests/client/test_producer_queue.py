@@ -1,4 +1,4 @@
-"""What the producer's sender takes out of the queues and when, and in which order it tells of it. No broker."""
+"""Tests of the sender's queues without a broker: which batches it takes, when, and the order of results."""
 
 from __future__ import annotations
 

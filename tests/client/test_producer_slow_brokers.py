@@ -1,4 +1,4 @@
-"""The producer beside brokers that read slowly, not at all, or not for a while (KIP-219): they hold up nobody else."""
+"""Test that brokers that read slowly, not at all, or not for a while (KIP-219) delay no other broker's records."""
 
 from __future__ import annotations
 

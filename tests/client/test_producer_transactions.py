@@ -1,4 +1,4 @@
-"""Transactions: what the coordinator, the leaders and the consumers of a broker make of our producer."""
+"""Tests of our producer's transactions with the coordinator, the leaders and the consumers of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elections, reassignments and log directories, against a real broker."""
+"""Tests of elections, reassignments and log directories, against a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer of assigned partitions."""
+"""Tests of the consumer of assigned partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients above their quotas: they are told to wait, get what they asked for afterwards, and take nobody for dead."""
+"""Test that clients above their quotas wait, then get their responses, and take no broker for dead."""
 
 from __future__ import annotations
 

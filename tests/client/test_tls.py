@@ -1,4 +1,4 @@
-"""TLS, against a server that speaks it: who is trusted, and what is said where nobody is."""
+"""Tests of TLS with a server: which certificates are trusted, and the errors for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests of a transaction at a scripted coordinator: what is tried again, and what is raised as what."""
+"""Tests of transaction requests with a scripted coordinator: which are retried, and which error is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machine of a transactional producer, beside the transitions of Java's TransactionManager."""
+"""Test that the state machine of a transactional producer has the transitions of Java's TransactionManager."""
 
 from __future__ import annotations
 

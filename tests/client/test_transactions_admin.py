@@ -1,4 +1,4 @@
-"""Administration of transactions; what needs a broker with transactions is in tests/cli/test_transactions.py."""
+"""Tests of transaction administration. Tests that need open transactions are in tests/cli/test_transactions.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a test's transactions go: a topic of three partitions, and what consumers see of it."""
+"""A topic of three partitions for a test's transactions, and what consumers see of it."""
 
 from __future__ import annotations
 

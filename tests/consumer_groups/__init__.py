@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol of KIP-848."""
+"""Tests of groups of the consumer protocol (KIP-848)."""

@@ -1,4 +1,4 @@
-"""A cluster's topics as values, and a group with the log that it is made of."""
+"""A cluster's topics as values, and a group with the log that stores it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def owned_by(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 
 
 class FakeTopics:
-    """Topics ``t0``, ``t1``, … with so many partitions each."""
+    """Topics ``t0``, ``t1``, … with given numbers of partitions."""
 
     def __init__(self, *partitions: int) -> None:
         self.version = 1
@@ -43,7 +43,7 @@ class FakeTopics:
             self.put(f"t{number}", partition_count, number)
 
     def put(self, name: str, partitions: int, number: int | None = None) -> None:
-        """Make a topic, or give one so many partitions."""
+        """Create a topic, or set its number of partitions."""
         known = self.by_name.get(name)
         found = known.topic_id if known else topic_id(len(self.by_name) if number is None else number)
         self.by_name[name] = TopicMetadata(found, name, partitions)
@@ -96,7 +96,7 @@ def beat(
 
 
 class Coordinator:
-    """One group, its log, the timers that run, and a clock that the test moves."""
+    """One group, its log, its timers, and a clock that the test moves."""
 
     def __init__(self, topics: FakeTopics, **config: object) -> None:
         self.topics = topics
@@ -111,7 +111,7 @@ class Coordinator:
         return Context(self.topics, self.config, self.now_ms, lambda: f"made-{next(self._ids)}", "client", "/127.0.0.1")
 
     def request(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
-        """Answer and store; the errors of the protocol are raised."""
+        """Handle a request and store its records; raise the errors of the protocol."""
         check_request(request, version, self.config)
         if is_leaving(request):
             return self.store(leave(self.group, request, self.context()))
@@ -129,7 +129,7 @@ class Coordinator:
         return outcome.response
 
     def fence(self, member_id: str) -> None:
-        """The member's session is over."""
+        """End the member's session."""
         self.append(remove(self.group, [self.group.members[member_id]], self.context()))
 
     def append(self, records: list[GroupRecord]) -> None:
@@ -139,7 +139,7 @@ class Coordinator:
             self.group.replay(record)
 
     def reload(self, *, compacted: bool = False) -> ConsumerGroup:
-        """The group as its log makes it, maybe without what a cleaner removes."""
+        """Load the group from its log, maybe without the records that a cleaner removes."""
         records = [record for batch in self.log for record in batch]
         if compacted:
             newest = {key: (place, value) for place, (key, value) in enumerate(records)}

@@ -1,4 +1,4 @@
-"""Records and assignors beside Apache Kafka 3.9's own."""
+"""Test that records and assignors agree with Apache Kafka 3.9's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The assignors: everything has one owner, loads are level, and what can stay stays."""
+"""Tests of the assignors: every partition has one owner, loads are balanced, and partitions move only if they must."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What regular expressions match among the cluster's topics: worked out beside the event loop, and kept."""
+"""Test that regular expressions are matched against topics off the event loop, and that results are cached."""
 
 from __future__ import annotations
 

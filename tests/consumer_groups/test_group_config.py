@@ -1,4 +1,4 @@
-"""Settings of single groups: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of the resource type GROUP."""
+"""Tests of single groups' settings: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs of type GROUP."""
 
 from __future__ import annotations
 

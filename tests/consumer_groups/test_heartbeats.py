@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: who may join as whom, what is refused and in which words, and what is stored."""
+"""Tests of ConsumerGroupHeartbeat: accepted and refused requests, error messages, and stored records."""
 
 from __future__ import annotations
 

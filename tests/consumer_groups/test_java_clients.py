@@ -1,4 +1,4 @@
-"""Apache Kafka's console consumer with ``group.protocol=consumer``, and what ``kafka-consumer-groups`` says of it."""
+"""Tests of Apache Kafka's console consumer with ``group.protocol=consumer``, and ``kafka-consumer-groups``."""
 
 from __future__ import annotations
 

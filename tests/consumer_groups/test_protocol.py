@@ -1,4 +1,4 @@
-"""Members that come, go, die and miss answers: a partition never has two owners, and all come to rest."""
+"""Test that with members that join, leave, die and lose responses, no partition has two owners and all settle."""
 
 from __future__ import annotations
 

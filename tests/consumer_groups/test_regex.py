@@ -1,4 +1,4 @@
-"""Regular expressions over topic names: what they match, what is refused, and that nothing takes for ever."""
+"""Tests of regular expressions over topic names: matches, refusals, and bounded time."""
 
 from __future__ import annotations
 

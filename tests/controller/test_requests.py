@@ -1,4 +1,4 @@
-"""What brokers are told of a decision, and how topics are planned, as values."""
+"""Tests of the requests that follow from a controller's decision, and of plans for topics, as pure values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A classic group with clients around it, on a clock of its own: no sockets, no waiting, and crashes at will."""
+"""A classic group with its clients on a simulated clock: no sockets, no waiting, and crashes at will."""
 
 from __future__ import annotations
 

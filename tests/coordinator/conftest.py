@@ -1,4 +1,4 @@
-"""Fixtures: logs of an internal topic without a broker around them."""
+"""Fixtures: logs of an internal topic, without a broker."""
 
 from __future__ import annotations
 

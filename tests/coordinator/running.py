@@ -1,4 +1,4 @@
-"""A group coordinator in this process, over logs of its own."""
+"""A group coordinator in this process, over its own logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a broker that coordinators stand on, put together in this process."""
+"""The parts of a broker that coordinators use, assembled in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker.system.workers import ThreadWorkers
 
 
 class Stored:
-    """A registry, logs and partitions in ``directory``; settings are given with underscores for dots."""
+    """A registry, logs and partitions in ``directory``. Settings have underscores for dots."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         texts = {name.replace("_", "."): value for name, value in settings.items()}
@@ -58,7 +58,7 @@ class Stored:
         self.close()
 
     def close(self) -> None:
-        """Once; the logs are as after a clean stop."""
+        """Close once; the logs are as after a clean stop."""
         if not self.loop.is_closed():
             self.runtime.workers.close(wait=True)
             self.loop.close()
@@ -73,7 +73,7 @@ class Stored:
         return self.loop.run_until_complete(work)
 
     def state_log(self) -> StateLog:
-        """Of ``__consumer_offsets``."""
+        """Return the log of ``__consumer_offsets``."""
         return StateLog(
             lambda: consumer_offsets_topic(self.config, len(self.topics.brokers)),
             replicas=self.replicas,
@@ -82,7 +82,7 @@ class Stored:
         )
 
     def append(self, log: StateLog, index: int, records: list[StateRecord], **options: Any) -> int:
-        """Append and wait; the last offset."""
+        """Append and wait; return the last offset."""
 
         async def work() -> int:
             return await log.acknowledged(log.write(index, records, **options))
@@ -91,7 +91,7 @@ class Stored:
         return offset
 
     def read(self, log: StateLog, index: int = 0) -> list[list[StateBatch]]:
-        """The pieces of a partition."""
+        """Return the pieces of a partition."""
 
         async def collect() -> list[list[StateBatch]]:
             return [piece async for piece in log.replay(index, list)]
@@ -101,12 +101,12 @@ class Stored:
 
 
 def refuse_appends(partition: Partition, refuse: bool = True) -> None:
-    """Whether acks=all finds too few in-sync replicas from now on."""
+    """Set whether acks=all finds too few in-sync replicas from now on."""
     replicas = (0, 9) if refuse else (0,)
     partition.min_insync = len(replicas)
     partition.become(PartitionState(replicas, (0,), 0, partition.leader_epoch))
 
 
 def begin_epoch(partition: Partition) -> None:
-    """Its leader is elected again."""
+    """Elect the leader again."""
     partition.become(PartitionState(partition.replicas, tuple(partition.isr), 0, partition.leader_epoch + 1))

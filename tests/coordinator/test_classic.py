@@ -1,4 +1,4 @@
-"""Classic groups step by step: what each request is answered, in each state."""
+"""Tests of classic groups, step by step: the response to each request in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classic groups under random members: those who come, go, die, come back, and coordinators that crash."""
+"""Test classic groups with random members that join, leave, die and return, and coordinators that crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a classic group, each on its own: what is decided, what is stored, what is due when."""
+"""Tests of each part of a classic group: decisions, stored records, deadlines."""
 
 from __future__ import annotations
 

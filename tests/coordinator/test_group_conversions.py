@@ -1,4 +1,4 @@
-"""Groups that change their protocol while that cannot be stored: they stay what the log says that they are."""
+"""Test that a group whose change of protocol cannot be stored stays as the log says."""
 
 from __future__ import annotations
 

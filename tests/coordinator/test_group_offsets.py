@@ -1,4 +1,4 @@
-"""What a group has committed: plainly, in transactions, and what the log says of it after a crash at any point."""
+"""Tests of a group's committed offsets: plain, in transactions, and loaded after a crash at any point."""
 
 from __future__ import annotations
 

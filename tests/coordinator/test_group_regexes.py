@@ -1,4 +1,4 @@
-"""Members with regular expressions while matching takes long: who knows what it matched before does not wait."""
+"""Test that members whose expressions were matched before do not wait for a slow match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator over its logs, in this process: loading, slow replicas, expiry, new leaders."""
+"""Tests of the coordinator over its logs, in this process: loading, slow replicas, expiry, new leaders."""
 
 from __future__ import annotations
 

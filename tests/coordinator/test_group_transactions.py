@@ -1,4 +1,4 @@
-"""What groups commit within transactions, and what holds once it is replicated: memory says what the log does."""
+"""Test that offsets committed in transactions take effect when they are replicated, as the log says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large requests about groups: others have their turn in between, and the answers are right all the same."""
+"""Test that large requests about groups let other requests run, and get correct responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storing coordinators' state: the topic is made once, appends are in order, and what is read is what was written."""
+"""Tests of storing coordinators' state: the topic is created once, appends are in order, and reads return them."""
 
 from __future__ import annotations
 

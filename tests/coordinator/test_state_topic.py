@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, as Java computes it, and the topics' settings."""
+"""Test that a key belongs to the partition that Java computes, and the settings of the internal topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker in this process, whose work is done when the test says so, and what its partitions serve."""
+"""A broker in this process whose work runs when the test says so, and the contents of its partitions."""
 
 from __future__ import annotations
 

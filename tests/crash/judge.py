@@ -1,4 +1,4 @@
-"""What a broker must find after a power cut."""
+"""Check what a broker must still have after a power cut."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A disk that forgets, at a power failure, what was not forced to it.
+"""A disk that loses unsynced data at a power failure.
 
-`RecordingOps` does what a broker asks of the file system and writes it down, in order. From the record a `Disk` makes
-what a power failure leaves: any number of such images, at any moment, of one run.
+`RecordingOps` carries out a broker's file operations and records them in order. From the record a `Disk` makes images
+of what a power failure leaves: any number of images, at any moment of one run.
 
-The rules are POSIX's, so harsher than those of any one file system. After a crash a file has the content of its last
-fsync, and of each write and each cut after that, independently, all, some of its sectors, or nothing. A directory has
-the names of its last fsync, and of the creations, renames and removals after that some first ones.
+The rules are POSIX's, which are harsher than those of any one file system. After a crash a file has the content of its
+last fsync. Of each later write and truncation, independently, all, some of its sectors or nothing survives. A directory
+has the names of its last fsync, and the first few of the later creations, renames and removals.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A broker process whose file operations are recorded: ``python -m tests.crash.recorded_broker RECORD KEY=VALUE...``.
 
-It differs from the one that users start in its `FileOps` alone. The record lies outside its log directories, so that a
-test can tell, after a kill, what a power failure at any moment would have left of them.
+It differs from a user's broker only in its `FileOps`. The record is outside its log directories. So after a kill, a
+test can compute what a power failure at any moment would have left of them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Seeded lives of a broker on a disk that forgets what was not forced to it, and what must be found after a power cut.
+"""Run seeded schedules of a broker on a disk that loses unsynced data, and check it after a power cut.
 
-A schedule is a whole broker in this process (registry, log directories, partitions; only its sockets are idle), driven
-at random: topics come and go, plain, idempotent and transactional producers write, logs are rolled, flushed,
-checkpointed, compacted, cut by retention and by DeleteRecords, the broker is killed and started and stopped cleanly.
-Everything it asks of the file system is recorded. Then the power fails, at several moments of the record and in several
-ways at each, and a broker is started on what is left. One of these images is what the next life begins with.
+A schedule drives a whole broker in this process at random (registry, log directories, partitions; only its sockets are
+idle). Topics are created and deleted. Plain, idempotent and transactional producers write. Logs are rolled, flushed,
+checkpointed, compacted, and cut by retention and DeleteRecords. The broker is killed, started and stopped cleanly. All
+its file operations are recorded. Then the power fails, at several moments of the record and in several ways at each,
+and a broker is started on what is left. The next life begins with one of these images.
 
-What must hold of every image is in ``judge.Judge``. The same seed makes the same schedule::
+``judge.Judge`` has the conditions for every image. The same seed makes the same schedule::
 
-    python -m tests.crash.schedules --seed 17              one, told step by step
+    python -m tests.crash.schedules --seed 17              one, printed step by step
     python -m tests.crash.schedules --first 0 --count 3000 many
 """
 

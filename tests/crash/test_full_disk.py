@@ -1,4 +1,4 @@
-"""A disk that takes no more: the right error, reads go on, nothing acknowledged is lost, and space heals it."""
+"""Tests of a full disk: the right error, continued reads, no loss of acknowledged records, recovery with new space."""
 
 from __future__ import annotations
 

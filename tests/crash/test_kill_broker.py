@@ -1,4 +1,4 @@
-"""kill -9 of the broker while clients write: what was acknowledged is there afterwards, in its place, once."""
+"""Test that acknowledged records are in the log once and in place after kill -9 of the broker during writes."""
 
 from __future__ import annotations
 

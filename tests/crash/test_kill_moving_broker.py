@@ -1,4 +1,4 @@
-"""kill -9 of a broker that moves a partition between log directories while it is written to: nothing is missing."""
+"""Test that nothing is lost after kill -9 of a broker that moves a partition between log directories during writes."""
 
 from __future__ import annotations
 

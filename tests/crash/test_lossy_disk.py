@@ -1,4 +1,4 @@
-"""The disk that forgets: what it must keep, what it may lose, and what it may never make up."""
+"""Tests of the lossy disk: what it must keep, what it may lose, and what it may never invent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers are told after a crash that lost records which they had read: by leader epochs (KIP-320)."""
+"""Test that leader epochs (KIP-320) tell consumers of records that they have read and a crash has lost."""
 
 from __future__ import annotations
 

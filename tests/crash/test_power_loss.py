@@ -1,4 +1,4 @@
-"""A broker on a disk that forgets: a hundred seeded schedules, and in the soak thousands.
+"""Test a broker on a lossy disk: a hundred seeded schedules, and in the soak thousands.
 
 A failing one says how to run it again: ``python -m tests.crash.schedules --seed N``.
 """

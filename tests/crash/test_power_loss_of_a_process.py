@@ -1,7 +1,7 @@
-"""A broker process under real clients is killed, and its power was cut at any moment before.
+"""Test a broker process that is killed under real clients, with a power cut at any earlier moment.
 
-The process records what it asks of the file system. Of the record many crash images are made, and what a broker finds
-in each is compared with what the clients sent and what was acknowledged by then.
+The process records its file operations. The test makes many crash images from the record. It starts a broker on each,
+and compares the result with what the clients had sent and what was acknowledged by then.
 """
 
 from __future__ import annotations

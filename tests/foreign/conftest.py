@@ -1,4 +1,4 @@
-"""The broker under test and the foreign clients that ask it.
+"""Fixtures: the broker under test and the foreign clients.
 
 `KAFKALOG_TEST_BOOTSTRAP=host:port` puts any other broker in its place: run against Apache Kafka, these tests
 test themselves.

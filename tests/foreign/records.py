@@ -1,4 +1,4 @@
-"""Records that make clients show what they lose: nulls, empties, duplicate headers, times out of order."""
+"""Records that reveal what clients lose: nulls, empty values, duplicate headers, times out of order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign admin clients: topics, configs, offsets by time, deleting records, and being refused."""
+"""Tests of foreign admin clients: topics, configs, offsets by time, deleting records, and errors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Whole data directories of Apache Kafka 2.8 and 3.9 with ZooKeeper, as a clean stop and a kill leave them, served by
-our broker to the last record.
+"""Test that our broker serves whole data directories of Apache Kafka 2.8 and 3.9, after a clean stop and after a kill.
 
-One broker run a version writes every kind of topic; what it then served is what ours must serve.
+Kafka runs with ZooKeeper. One run of each version writes every kind of topic. Our broker must serve what it served.
 """
 
 from __future__ import annotations

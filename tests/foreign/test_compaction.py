@@ -1,5 +1,6 @@
-"""Compacted topics with clients and tools of others: librdkafka writes and reads, Kafka's dump tool looks at the files,
-Spark's reader meets the gaps.
+"""Tests of compacted topics with foreign clients and tools.
+
+librdkafka writes and reads, Kafka's dump tool checks the files, and Spark's reader meets the gaps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A directory with groups changes hands: from Apache Kafka 3.9 to our broker, and back to Kafka."""
+"""Test that a directory with groups moves from Apache Kafka 3.9 to our broker, and back to Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups of foreign consumers: they go on where another library's consumer of the same group stopped."""
+"""Test that foreign consumers continue where another library's consumer of the same group stopped."""
 
 from __future__ import annotations
 

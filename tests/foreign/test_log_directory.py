@@ -1,4 +1,4 @@
-"""Partition directories change hands: ours is checked by Kafka's own tool and served by Kafka, Kafka's by us."""
+"""Test that Kafka checks and serves our partition directories, and that we serve Kafka's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large batches and fetches may be, on the wire and for the consumer that says how much it fetches.
+"""Tests of the largest batches and fetches, on the wire and by the consumer's own limits.
 
 Our broker and Apache Kafka answer the same.
 """

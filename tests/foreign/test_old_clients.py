@@ -1,5 +1,6 @@
-"""Clients from before Kafka 0.11, and newer ones that are told to speak as these: each writes topics of every message
-format, and each reads what all of them wrote.
+"""Tests of clients older than Kafka 0.11, and of newer ones with old protocol versions.
+
+Each client writes topics of every message format, and each reads what all of them wrote.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole data directory of ours in the hands of Apache Kafka 3.9 with ZooKeeper, and back in ours.
+"""Test that a whole data directory of ours works with Apache Kafka 3.9 with ZooKeeper, and then with us again.
 
 Kafka finds the topics in its ZooKeeper as if it had made them; the directory it starts on is the one that our broker
 left, with its meta.properties and checkpoints.

@@ -1,4 +1,4 @@
-"""What a foreign client produces is what foreign clients consume, to the byte."""
+"""Test that foreign clients consume, to the byte, what a foreign client produced."""
 
 from __future__ import annotations
 

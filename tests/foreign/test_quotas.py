@@ -1,4 +1,4 @@
-"""Foreign clients and tools meet client quotas."""
+"""Tests of foreign clients and tools with client quotas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records a refused batch names in Produce's response (KIP-467): our broker and Apache Kafka answer the same."""
+"""Test that our broker names the same records of a refused batch (KIP-467) as Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign admin clients: elections, reassignments and moves between log directories."""
+"""Tests of foreign admin clients: elections, reassignments and moves between log directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic's configurations: which there are, what they say, and what they take, beside Apache Kafka 3.9."""
+"""Test that a topic's configurations have the names, values and checks of Apache Kafka 3.9."""
 
 from __future__ import annotations
 

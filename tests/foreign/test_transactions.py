@@ -1,4 +1,4 @@
-"""Transactions of foreign producers, seen by foreign read_committed consumers, and Apache Kafka's tools for them."""
+"""Tests of foreign producers' transactions, with foreign read_committed consumers and Apache Kafka's tools."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Bytes that other implementations wrote, kept in the repository, and the scripts that made them."""
+"""Bytes that other implementations wrote, and the scripts that made them."""

@@ -1,4 +1,4 @@
-"""Make `tests/golden/records`: partitions that other clients filled, and what they were told to.
+"""Make `tests/golden/records`: partitions that other clients filled, and the records that they were given.
 
     python -m tests.golden.make_records
 

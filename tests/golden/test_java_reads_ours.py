@@ -1,4 +1,4 @@
-"""Batches that we encode, in a segment file, read by Apache Kafka itself."""
+"""Test that Apache Kafka reads batches that we encode, in a segment file."""
 
 from __future__ import annotations
 

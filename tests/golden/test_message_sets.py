@@ -1,4 +1,4 @@
-"""Message sets v0 and v1 of Apache Kafka's own classes are read here, and ours there."""
+"""Test that we read message sets v0 and v1 of Apache Kafka's classes, and that these read ours."""
 
 from __future__ import annotations
 

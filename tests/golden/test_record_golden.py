@@ -1,4 +1,4 @@
-"""What other clients wrote decodes to what they were told to write (see make_records)."""
+"""Test that other clients' bytes decode to the records that the clients were given (see make_records)."""
 
 from __future__ import annotations
 

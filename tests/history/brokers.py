@@ -1,4 +1,4 @@
-"""The broker of a history: ours or Apache Kafka's, killed and started again where it was."""
+"""The broker of a history, ours or Apache Kafka's; it is killed and restarted in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a history is one that a log may have: pure, from events to violations.
+"""Check whether a log can explain a history: pure, from events to violations.
 
 What is promised, and what is said when it is broken:
 

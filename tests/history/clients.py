@@ -1,4 +1,4 @@
-"""One client of a history as a process of its own."""
+"""Run one client of a history as a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients that read: of assigned partitions, in a group, and the one that copies in transactions."""
+"""The clients that read: with assigned partitions, in a group, and one that copies in transactions."""
 
 from __future__ import annotations
 

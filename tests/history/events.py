@@ -1,8 +1,8 @@
-"""What clients do and are told, as events of a history.
+"""The events of a history: what clients do, and the responses that they get.
 
-An operation is an INVOKE, written before anything is asked of the broker, and at most one event that ends it: OK (the
-broker did it), FAIL (it certainly did not), UNKNOWN (it may have). Without an end it is as UNKNOWN: the client was
-killed under it. Times are of CLOCK_MONOTONIC in ns, which all processes of a machine share.
+An operation is an INVOKE, written before the request, and at most one event that ends it: OK (the broker did it), FAIL
+(it certainly did not), UNKNOWN (it may have). An operation without an end counts as UNKNOWN: the client was killed
+during it. Times are of CLOCK_MONOTONIC in ns, which all processes of a machine share.
 
 | action | of | fields besides time, client |
 |--|--|--|

@@ -1,4 +1,4 @@
-"""What a history says, put together: sends, transactions, and what each session read."""
+"""Build the model of a history: sends, transactions, and the reads of each session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients of our own library that are in a group or in transactions."""
+"""The clients of our own library that are in a group or use transactions."""
 
 from __future__ import annotations
 

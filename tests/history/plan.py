@@ -1,4 +1,4 @@
-"""What a seed stands for: the clients of a history, and what befalls them after how many acknowledged records. Pure."""
+"""Derive a history's plan from a seed: its clients, and the faults after numbers of acknowledged records. Pure."""
 
 from __future__ import annotations
 

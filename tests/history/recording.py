@@ -1,4 +1,4 @@
-"""A client's side of a history: every event is in its file before the client goes on."""
+"""Record a client's side of a history: every event is in its file before the client continues."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     python -m tests.history.scenario --seed 17                     one
     python -m tests.history.scenario --count 3 --broker apache     against Apache Kafka
 
-A seed says which clients there are and what befalls them when (`plan`); how their requests meet is up to the machine,
-so a seed that fails is repeated some times. The history of a seed that failed is kept, and its directory told.
+A seed determines the clients and their faults (`plan`). The interleaving of their requests depends on the machine, so
+repeat a failed seed several times. The history of a failed seed is kept, and its directory is printed.
 """
 
 from __future__ import annotations

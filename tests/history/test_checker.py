@@ -1,4 +1,4 @@
-"""The checker finds each kind of violation, and none in a history without one."""
+"""Test that the checker finds each kind of violation, and none in a correct history."""
 
 from __future__ import annotations
 

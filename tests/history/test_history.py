@@ -1,4 +1,4 @@
-"""Histories of concurrent clients of a broker that is killed under them: fifty seeds, and in the soak thousands.
+"""Test histories of concurrent clients while the broker is killed: fifty seeds, and in the soak thousands.
 
 A failing one says how to run it again: ``python -m tests.history.scenario --seed N``.
 """

@@ -1,4 +1,4 @@
-"""Topics of a history and their ends, asked over a socket of its own for each question: the broker comes and goes."""
+"""Topics of a history and their end offsets, each asked over a new socket, because the broker comes and goes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Loads into directories and HDFS."""
+"""Tests of loads into directories and HDFS."""

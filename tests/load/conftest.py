@@ -1,4 +1,4 @@
-"""File systems to load into: a directory of this machine, and a real HDFS."""
+"""Fixtures: file systems to load into, a directory of this machine and a real HDFS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads as tests run them, and what they have published as readers see it."""
+"""Run loads as the tests need them, and read what they have published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a topic's loads with Spark, and prints rows, the sum of the offsets and the sum of the values, as JSON.
+"""Read a topic's loads with Spark; print rows, the sum of the offsets and the sum of the values as JSON.
 
 python -m tests.load.read_with_spark DIRECTORY URL
 """

@@ -1,4 +1,4 @@
-"""``kafkalog load`` as a user runs it, and the spark-submit application."""
+"""Tests of ``kafkalog load`` as a user runs it, and of the spark-submit application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction: readers see every row once, or fail; whoever comes after a crash finishes."""
+"""Test that during a compaction readers see every row once or fail, and that a later run finishes it after a crash."""
 
 from __future__ import annotations
 

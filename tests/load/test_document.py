@@ -1,4 +1,4 @@
-"""``_offsets.json`` is read back as it was written, and nothing else is believed."""
+"""Test that ``_offsets.json`` is read back unchanged, and that other documents are refused."""
 
 from __future__ import annotations
 

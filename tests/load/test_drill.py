@@ -1,4 +1,4 @@
-"""The crash drill: loaders and compactions are killed (SIGKILL) at every step and at random times, and run again.
+"""Test loaders and compactions that are killed (SIGKILL) at every step and at random times, and run again.
 
 Whatever happens, the published loads hold every offset of the log exactly once, and Spark, pyarrow and DuckDB read the
 same rows. Processes are those that a user starts; a few with Spark, the others with --without-spark, in which the steps

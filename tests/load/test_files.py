@@ -1,4 +1,4 @@
-"""What loads stand on: both file systems keep what `Files` promises."""
+"""Test that both file systems keep the contract of `Files`."""
 
 from __future__ import annotations
 

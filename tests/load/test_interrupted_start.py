@@ -1,4 +1,4 @@
-"""A load that is told to end while Spark starts leaves no JVM behind."""
+"""Test that a load that is interrupted while Spark starts leaves no JVM behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads from a real broker into a directory and into HDFS, without Spark."""
+"""Tests of loads from a real broker into a directory and into HDFS, without Spark."""
 
 from __future__ import annotations
 

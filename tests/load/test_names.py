@@ -1,4 +1,4 @@
-"""The names of the layout."""
+"""Tests of the names of the layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a load reads."""
+"""Tests of a load's plan: which offsets it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases, sweeping, and publishing under races."""
+"""Tests of leases, removal of dead runs, and publishing under races."""
 
 from __future__ import annotations
 

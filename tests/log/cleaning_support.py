@@ -1,4 +1,4 @@
-"""What the tests of the log cleaner share: a log that is cleaned at once, and what a consumer makes of it."""
+"""Helpers of tests of the log cleaner: a log that is cleaned at once, and what a consumer reads from it."""
 
 from __future__ import annotations
 

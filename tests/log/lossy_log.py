@@ -1,4 +1,4 @@
-"""What the state machines share that drive a log on a disk which loses what was not forced to it."""
+"""The common part of state machines that drive a log on a disk that loses unsynced data."""
 
 from __future__ import annotations
 

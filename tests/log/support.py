@@ -1,6 +1,4 @@
-"""What the log's tests share: batches to append, directories that go away, file operations that fail on
-command.
-"""
+"""Helpers of the log's tests: batches to append, temporary directories, file operations that fail on command."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ NOW = 1_700_000_000_000
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """A directory of one hypothesis example."""
+    """Make a directory for one Hypothesis example."""
     path = Path(tempfile.mkdtemp(prefix="kafkalog-log-"))
     try:
         yield path
@@ -41,7 +39,7 @@ def temporary_directory() -> Iterator[Path]:
 def records(
     values: Sequence[bytes], *, key: bytes | None = None, timestamp: int = NOW, step: int = 0, base: int = 0
 ) -> list[Record]:
-    """Records with these values; timestamps grow by ``step``."""
+    """Return records with these values; timestamps grow by ``step``."""
     return [Record(base + i, timestamp + i * step, key, value, ()) for i, value in enumerate(values)]
 
 
@@ -61,7 +59,7 @@ def batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> memoryview:
-    """A produced batch; ``values`` may be a number of records of ``size`` bytes."""
+    """Return a produced batch; ``values`` may be a number of records of ``size`` bytes."""
     if isinstance(values, int):
         values = [b"%0*d" % (size, i) for i in range(values)]
     return memoryview(
@@ -90,7 +88,7 @@ def open_log(
     ops: FileOps = OS,
     resources: LogResources | None = None,
 ) -> Log:
-    """The log of partition t-0 in ``directory``, both made if they are not there."""
+    """Open the log of partition t-0 in ``directory``; create both if they do not exist."""
     directory.mkdir(parents=True, exist_ok=True)
     return Log.open(
         directory / "t-0",
@@ -107,7 +105,7 @@ def open_log(
 def append_any(
     log: Log, records: memoryview, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
 ) -> AppendInfo:
-    """Append what was produced, of whatever format, as the broker does."""
+    """Append produced bytes of any format, as the broker does."""
     if log.config.message_format == MAGIC and len(records) > MAGIC_AT and records[MAGIC_AT] >= MAGIC:
         return log.append_batch(records, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
     prepared = prepare_set(records, log.config, now_ms, origin, f"{log.topic}-{log.partition}")
@@ -115,11 +113,11 @@ def append_any(
 
 
 class FaultyOps(FileOps):
-    """Real file operations of which chosen ones fail.
+    """Real file operations, of which chosen ones fail.
 
-    ``fail["pwrite"] = 3`` makes the third write from now on, and those after it, fail with ``error``;
-    ``fail_at = 3`` makes the third call of any kind fail, and with ``persists`` all after it; ``short`` makes
-    writes write half; ``calls`` lists what was asked for, in order (an fsync by its file's path).
+    With ``fail["pwrite"] = 3`` the third write from now on, and those after it, fail with ``error``. With
+    ``fail_at = 3`` the third call of any kind fails, and with ``persists`` all after it. With ``short`` writes write
+    half. ``calls`` lists the calls in order (an fsync by its file's path).
     """
 
     __slots__ = ("calls", "error", "fail", "fail_at", "persists", "short")
@@ -133,7 +131,7 @@ class FaultyOps(FileOps):
         self.calls: list[tuple[str, str | int]] = []
 
     def heal(self) -> None:
-        """Fail nothing from now on."""
+        """Let no further operation fail."""
         self.fail.clear()
         self.fail_at = None
         self.short = False
@@ -187,7 +185,7 @@ class FaultyOps(FileOps):
 
 
 def marker(producer_id: int, *, epoch: int = 0, commit: bool = False, coordinator_epoch: int = 0) -> memoryview:
-    """A transaction marker as a coordinator appends it."""
+    """Return a transaction marker as a coordinator appends it."""
     kind = ControlRecordType.COMMIT if commit else ControlRecordType.ABORT
     return memoryview(
         EndTransactionMarker(kind, coordinator_epoch).encode(
@@ -215,7 +213,7 @@ def descriptors_left(count: int) -> Iterator[None]:
 
 
 class Stored(NamedTuple):
-    """One batch of a log, as found by reading it."""
+    """One batch of a log, as read back."""
 
     base_offset: int
     last_offset: int
@@ -223,7 +221,7 @@ class Stored(NamedTuple):
 
 
 def stored(log: Log, start: int | None = None) -> list[Stored]:
-    """Every batch from ``start`` (default: the log start offset) on, read in small steps, CRCs checked."""
+    """Read every batch from ``start`` (default: the log start offset) in small steps; check CRCs."""
     found: list[Stored] = []
     offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:

@@ -1,4 +1,4 @@
-"""Appending, rolling and reading: offsets, slices, byte limits, duplicates."""
+"""Tests of appends, rolls and reads: offsets, slices, byte limits, duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: golden bytes, damage, atomic replacement."""
+"""Tests of checkpoint files: golden bytes, damage, atomic replacement."""
 
 from __future__ import annotations
 

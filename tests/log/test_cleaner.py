@@ -1,4 +1,4 @@
-"""Cleaning a log: what stays, what the log is afterwards, and what becomes of those who read it meanwhile."""
+"""Tests of cleaning a log: what it keeps, the resulting log, and readers during the cleaning."""
 
 from __future__ import annotations
 

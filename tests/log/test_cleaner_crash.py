@@ -1,4 +1,4 @@
-"""A cleaning that a crash interrupts at any file operation, and one whose recovery is interrupted again.
+"""Test a cleaning that a crash interrupts at any file operation, also during the recovery.
 
 Whatever was done by then: of each key the latest value is there, no offset is given again, transactions stay what they
 were, and the next cleaning comes to the same end.

@@ -1,4 +1,4 @@
-"""A compacted log on a disk that loses what was not forced to it, driven at random.
+"""Test a compacted log on a disk that loses unsynced data, driven at random.
 
 The model is the list of what was appended. At any time, and after each crash: a consumer finds of each key the latest
 value that was committed; every record is at the offset at which it was appended; nothing is missing that was forced,

@@ -1,4 +1,4 @@
-"""What is cleaned, and when: the pure parts of the cleaner."""
+"""Tests of the pure parts of the cleaner: what is cleaned, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each kind of damage to each kind of file: what is found, what is told, and what is served afterwards."""
+"""Test each kind of damage to each kind of file: what is detected, reported, and served afterwards."""
 
 from __future__ import annotations
 

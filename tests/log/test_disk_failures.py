@@ -1,4 +1,4 @@
-"""ENOSPC and EIO in each single file operation of an append, a roll, retention and a truncation.
+"""Test ENOSPC and EIO in each single file operation of an append, a roll, retention and a truncation.
 
 Whatever fails, the log answers KAFKA_STORAGE_ERROR and no other error, holds exactly what it acknowledged, and takes
 appends again when the disk does, or says that it is offline.

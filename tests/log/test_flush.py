@@ -1,4 +1,4 @@
-"""When a log is due for a flush, what a flush forces to the device, and what a failed one means."""
+"""Tests of flushes: when one is due, what it forces to the device, and what a failure means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partition directories of Kafka 0.7: written, rolled, read from any offset, recovered, imported."""
+"""Tests of partition directories of Kafka 0.7: written, rolled, read from any offset, recovered, imported."""
 
 from __future__ import annotations
 

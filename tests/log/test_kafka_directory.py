@@ -1,4 +1,4 @@
-"""A log directory that Apache Kafka wrote, after a clean stop and after a kill, opens with everything in it."""
+"""Test that a log directory of Apache Kafka opens completely, after a clean stop and after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader epoch cache against the rules of KIP-101, and against a model."""
+"""Test the leader epoch cache against the rules of KIP-101, and against a model."""
 
 from __future__ import annotations
 

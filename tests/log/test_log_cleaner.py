@@ -1,4 +1,4 @@
-"""The cleaner's threads over the logs of a broker: which log is next, what fails alone, what is counted."""
+"""Tests of the cleaner's threads over a broker's logs: the next log, isolated failures, counts."""
 
 from __future__ import annotations
 

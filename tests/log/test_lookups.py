@@ -1,4 +1,4 @@
-"""Offsets by time, by epoch and by name against a walk over every record."""
+"""Test look-ups of offsets by time, by epoch and by name against a walk over every record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All logs of a broker: loading, checkpoints, clean and unclean stops, failing directories, deletion."""
+"""Tests of all logs of a broker: loading, checkpoints, clean and unclean stops, failing directories, deletion."""
 
 from __future__ import annotations
 

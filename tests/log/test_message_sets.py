@@ -1,4 +1,4 @@
-"""A log of message formats v0 and v1, or of all formats at once: validated, stored, found, recovered."""
+"""Tests of a log with message formats v0 and v1, or all formats: validated, stored, looked up, recovered."""
 
 from __future__ import annotations
 

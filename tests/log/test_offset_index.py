@@ -1,4 +1,4 @@
-"""The offset and time indexes: format on disk, look-ups against a plain list, trimming, damage."""
+"""Tests of the offset and time indexes: format on disk, look-ups against a plain list, trimming, damage."""
 
 from __future__ import annotations
 

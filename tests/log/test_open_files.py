@@ -1,4 +1,4 @@
-"""The budget of descriptors: least recently used segments close theirs, and nothing that is in use is lost by it."""
+"""Test that the least recently used segments close their files at the limit, and that files in use stay open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the search of `tests.crash.schedules` has found, each as a case of its own: a power cut at the worst moment."""
+"""Test the power cuts that the search of `tests.crash.schedules` has found, each as its own case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log on a disk that loses what was not forced to it, driven at random.
+"""Test a log on a disk that loses unsynced data, driven at random.
 
 After each crash: the log is a gapless part of what was appended, nothing is missing that a flush had forced,
 look-ups by offset and time agree with the batches, and the producer state is the one that the batches make.

@@ -1,4 +1,4 @@
-"""Producer state: sequence rules, duplicates, epochs, expiry, transactions, snapshots in Kafka's bytes."""
+"""Tests of producer state: sequence rules, duplicates, epochs, expiry, transactions, snapshots in Kafka's bytes."""
 
 from __future__ import annotations
 

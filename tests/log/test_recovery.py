@@ -1,4 +1,4 @@
-"""Opening a directory as a crash, a clean stop or another broker left it."""
+"""Tests of opening a directory after a crash, a clean stop or another broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention, delete-records and truncation."""
+"""Tests of retention, delete-records and truncation."""
 
 from __future__ import annotations
 

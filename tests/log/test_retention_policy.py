@@ -1,4 +1,4 @@
-"""A retention policy of one's own."""
+"""Tests of a user's own retention policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs larger than any disk here, and what opening many of them costs: counted, not timed."""
+"""Tests of logs larger than any disk here, and of the cost of opening many of them: counted, not timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One segment: its files, its indexes as batches are noted, positions, and the walk over its batches."""
+"""Tests of one segment: its files, its index entries, positions, and the walk over its batches."""
 
 from __future__ import annotations
 

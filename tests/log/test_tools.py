@@ -1,4 +1,4 @@
-"""What the tools find in logs, sound and damaged, and what they make of damage."""
+"""Tests of what the tools find in sound and damaged logs, and of their repairs."""
 
 from __future__ import annotations
 

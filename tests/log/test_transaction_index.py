@@ -1,4 +1,4 @@
-"""The transaction index: bytes, look-ups against a list, damage."""
+"""Tests of the transaction index: bytes, look-ups against a list, damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader refuses of a produced batch, and what it sets in it."""
+"""Tests of what a leader refuses in a produced batch, and of the fields that it sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop whose events happen in an order that a seed decides; descriptors on it may be real."""
+"""An event loop whose events happen in an order that a seed decides. Its descriptors may be real."""
 
 from __future__ import annotations
 

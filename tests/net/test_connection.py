@@ -1,4 +1,4 @@
-"""A connection over each kind of transport: whatever happens in whatever order, its promises hold."""
+"""Test that a connection keeps its promises over each kind of transport, in any order of events."""
 
 from __future__ import annotations
 

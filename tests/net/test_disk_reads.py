@@ -1,4 +1,4 @@
-"""Reads for connections: whom an error concerns, and how many workers read ahead."""
+"""Tests of disk reads for connections: which connection gets an error, and how many workers prefetch."""
 
 from __future__ import annotations
 

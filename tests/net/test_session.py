@@ -1,4 +1,4 @@
-"""What a connection's session says of its client."""
+"""Tests of what a connection's session knows about its client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sending half of a connection: nobody else waits while a peer takes a large response."""
+"""Test that a slow reader of a large response delays no other connection."""
 
 from __future__ import annotations
 

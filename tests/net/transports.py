@@ -1,4 +1,4 @@
-"""Two more transports, and the clients at their other ends: one in memory, and one that transforms its bytes.
+"""Two more transports and their clients: one in memory, and one that transforms its bytes.
 
 The second stands for TLS: it has a handshake, reads whole records only, keeps what it has decrypted and what the kernel
 did not take, and reads files by ``pread``.

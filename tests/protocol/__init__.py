@@ -1,1 +1,1 @@
-"""The wire protocol: tables, codecs, and the bytes that Apache Kafka's own classes write."""
+"""Tests of the wire protocol: tables, codecs, and the bytes that Apache Kafka's own classes write."""

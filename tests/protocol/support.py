@@ -1,4 +1,4 @@
-"""Every message and version, and values to fill them with."""
+"""Every message and version, and values for their fields."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST_ARRAY = 3
 
 @cache
 def message_classes() -> tuple[type[Request] | type[Response], ...]:
-    """All requests and responses, by API key."""
+    """Return all requests and responses, by API key."""
     for module in pkgutil.iter_modules(messages.__path__):
         importlib.import_module(f"{messages.__name__}.{module.name}")
     found: list[type[Request] | type[Response]] = [*Request.__subclasses__(), *Response.__subclasses__()]
@@ -42,7 +42,7 @@ def versions(cls: type[Message]) -> range:
 
 
 def every_version() -> list[tuple[type[Message], int]]:
-    """(message, version), each once: the parameters of a test."""
+    """Return each (message, version) once: the parameters of a test."""
     return [(cls, version) for cls in message_classes() for version in versions(cls)]
 
 
@@ -51,7 +51,7 @@ def version_id(value: object) -> str:
 
 
 def structs_of(cls: type[Struct]) -> set[type[Struct]]:
-    """The structure and all inside it."""
+    """Return the structure and all structures inside it."""
     found = {cls}
     for field in cls.fields:
         if isinstance(field.type, type):
@@ -84,13 +84,13 @@ def _value(field: Field, version: int) -> st.SearchStrategy[Any]:
 
 @cache
 def values(cls: type[Struct], version: int) -> st.SearchStrategy[Any]:
-    """Instances that this version can carry whole: fields it lacks stay at their defaults."""
+    """Draw instances that this version can encode: fields that it lacks keep their defaults."""
     present = {field.name: _value(field, version) for field in cls.fields if version in field.versions}
     return st.fixed_dictionaries(present).map(lambda drawn: cls(**drawn))
 
 
 def sample(cls: type[Struct], version: int, seed: int = 0) -> Any:
-    """An instance with a value other than the default in every field of the version; the same for the same seed."""
+    """Return an instance without default values in the fields of the version; the same seed gives the same one."""
     drawn = {}
     for number, field in enumerate(cls.fields, seed + 1):
         if version not in field.versions:
@@ -104,7 +104,7 @@ def sample(cls: type[Struct], version: int, seed: int = 0) -> Any:
 
 
 def sample_scalar(of: Scalar, number: int) -> Any:
-    """A value of the type, and for other numbers another one."""
+    """Return a value of the type; another number gives another value."""
     if of.name == "boolean":
         return number % 2 == 1
     if of.name == "uuid":

@@ -1,4 +1,4 @@
-"""The embedded consumer protocol: the Java client's bytes, hostile bytes, newer versions."""
+"""Tests of the embedded consumer protocol: the Java client's bytes, hostile bytes, newer versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile bytes: a message or a ProtocolError, and never more memory than the bytes account for."""
+"""Test that hostile bytes give a message or a ProtocolError, with no more memory than the bytes account for."""
 
 from __future__ import annotations
 

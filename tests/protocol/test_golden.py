@@ -1,4 +1,4 @@
-"""Apache Kafka's bytes for every message in every version: read as its values, written the same."""
+"""Test that Apache Kafka's bytes of every message and version are read as its values and written the same."""
 
 from __future__ import annotations
 

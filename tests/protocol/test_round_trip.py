@@ -1,4 +1,4 @@
-"""What is encoded decodes to the same, for every message in every version."""
+"""Test that every message in every version decodes to what was encoded."""
 
 from __future__ import annotations
 

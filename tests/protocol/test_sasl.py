@@ -1,4 +1,4 @@
-"""SASL mechanisms: the examples of their RFCs, and a server's side written from these."""
+"""Test SASL mechanisms with the examples of their RFCs, and with a server written from these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The notation of the tables, and the errors that codes stand for."""
+"""Tests of the notation of the message tables, and of the errors for codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's side of a connection without its socket: states, events, hostile bytes, and a model of it."""
+"""Tests of the client's side of a connection without a socket: states, events, hostile bytes, and a model of it."""
 
 from __future__ import annotations
 

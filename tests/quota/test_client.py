@@ -1,4 +1,4 @@
-"""What clients are told to wait: by kind, by share, and after changes."""
+"""Tests of the wait times that clients get: by kind, by share, and after changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a quota is for: what may be named, with which values, and what filters find."""
+"""Tests of quota entities: valid names and values, and the results of filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was used lately: the same numbers as Kafka's own measures, and what they promise."""
+"""Test that usage measures give the same numbers as Kafka's own, and keep their properties."""
 
 from __future__ import annotations
 

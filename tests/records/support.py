@@ -1,4 +1,4 @@
-"""Strategies of records, and what a decode should answer, worked out in plain Python."""
+"""Strategies of records, and the expected result of decoding, computed in plain Python."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ timestamps = st.integers(0, 2**41) | st.integers(-(2**62), 2**62)
 
 @st.composite
 def record_lists(draw: Any, min_size: int = 1, max_size: int = 12) -> list[Record]:
-    """Records at increasing offsets from 0, with gaps as compaction leaves them."""
+    """Draw records at increasing offsets from 0, with gaps as compaction leaves them."""
     count = draw(st.integers(min_size, max_size))
     records = []
     offset = -1
@@ -33,7 +33,7 @@ def record_lists(draw: Any, min_size: int = 1, max_size: int = 12) -> list[Recor
 
 
 def expected_columns(buf: bytes, start: int, end: int, columns: Sequence[str], topic: str, partition: int) -> Any:
-    """The columns of every record from start to end - 1, by the reader in plain Python; timestamps in us."""
+    """Return the columns of all records from start to end - 1, by the reader in plain Python; timestamps in us."""
     rows = []
     for pos, header in iter_headers(buf):
         if header.base_offset >= end:
@@ -59,7 +59,7 @@ def expected_columns(buf: bytes, start: int, end: int, columns: Sequence[str], t
 
 
 def column_values(batch: Any) -> Any:
-    """A record batch's columns as Python values; timestamps in us, since not all of them are a datetime."""
+    """Return a record batch's columns as Python values; timestamps in us, because not all fit a datetime."""
     if batch is None:
         return None
     batch.validate(full=True)

@@ -1,4 +1,4 @@
-"""Freed memory of decompressed batches: kept where a process asks for it, up to what it asks for."""
+"""Test that a process keeps freed memory of decompressed batches only if asked, and up to the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches to Arrow and back, against the reader in plain Python."""
+"""Test batches to Arrow and back, against the reader in plain Python."""
 
 from __future__ import annotations
 

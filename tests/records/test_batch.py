@@ -1,4 +1,4 @@
-"""The batch format in plain Python: round trips, fields, and what a leader checks."""
+"""Tests of the batch format in plain Python: round trips, fields, and a leader's checks."""
 
 from __future__ import annotations
 

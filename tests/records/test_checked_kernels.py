@@ -1,4 +1,4 @@
-"""The checked build refuses what kernels must not touch: reads, writes and copies by address, and array elements."""
+"""Test that the checked build refuses forbidden accesses: reads, writes and copies by address, and array elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what a log holds: the compiled kernel and its plain twin say the same, of sound and of damaged batches."""
+"""Test that the compiled kernel and its plain Python twin check sound and damaged batches alike."""
 
 from __future__ import annotations
 

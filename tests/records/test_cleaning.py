@@ -1,4 +1,4 @@
-"""Compaction over bytes: the compiled loops against the plain ones, and both against a model of Kafka's rules."""
+"""Test compaction over bytes: the compiled loops against the plain ones, and both against a model of Kafka's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codecs against independent libraries, damaged data, and bombs."""
+"""Test the codecs with independent libraries, damaged data, and bombs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where rows go: hashes of keys against the plain twin and the Java client's, groups in order, sizes."""
+"""Tests of grouping rows: key hashes against the plain twin and the Java client, order of groups, sizes."""
 
 from __future__ import annotations
 

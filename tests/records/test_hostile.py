@@ -1,4 +1,4 @@
-"""Bytes that mean harm, sealed with a right checksum: every reader answers with a typed error."""
+"""Test that every reader answers hostile bytes with a right checksum by a typed error."""
 
 from __future__ import annotations
 

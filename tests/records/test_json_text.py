@@ -1,4 +1,4 @@
-"""Values that reach beyond their place in a JSON document."""
+"""Tests of values that reach beyond their place in a JSON document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of Kafka 0.7: the bytes of its source, round trips, and what lies."""
+"""Tests of messages of Kafka 0.7: the bytes of its source, round trips, and false fields."""
 
 from __future__ import annotations
 

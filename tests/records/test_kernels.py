@@ -1,4 +1,4 @@
-"""The compiled kernels against their twin in plain Python, and how they come to be loaded."""
+"""Test the compiled kernels against their twins in plain Python, and how they are loaded."""
 
 from __future__ import annotations
 

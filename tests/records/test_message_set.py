@@ -1,4 +1,4 @@
-"""Message sets v0 and v1: what is written is read, by other implementations too, and what lies is found out."""
+"""Tests of message sets v0 and v1: round trips, other implementations' bytes, and detection of false fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records by their first bytes: what a view says is what the header says, and no bytes make it fail."""
+"""Test that a view of a record's first bytes agrees with the header, and that no bytes make it fail."""
 
 from __future__ import annotations
 

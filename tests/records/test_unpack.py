@@ -1,4 +1,4 @@
-"""The kernel that checks and decompresses batches, against the codecs in Python; and that it writes nowhere else."""
+"""Test the kernel that checks and decompresses batches against the codecs in Python, and its bounds of writing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compressed set of v0 or v1 becomes the records of a batch of v2 in one pass, or is left to the other way."""
+"""Test that one pass converts a compressed set of v0 or v1 to a batch of v2, or leaves it to the slow path."""
 
 from __future__ import annotations
 

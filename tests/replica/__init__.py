@@ -1,1 +1,1 @@
-"""Partitions as replicas: roles, in-sync replicas, acknowledgements, and what waits for them."""
+"""Tests of partitions as replicas: roles, in-sync replicas, acknowledgements, and waiting operations."""

@@ -1,4 +1,4 @@
-"""A broker in this process whose roles a test changes, and whose disk is as slow as a test says."""
+"""A broker in this process; a test changes its roles and the speed of its disk."""
 
 from __future__ import annotations
 

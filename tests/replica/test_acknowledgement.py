@@ -1,4 +1,4 @@
-"""A produce that waits is answered by what its partition has become: led elsewhere, led anew, under-replicated."""
+"""Test that a waiting produce is answered after a change: another leader, a new epoch, too few replicas."""
 
 from __future__ import annotations
 

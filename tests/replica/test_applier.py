@@ -1,4 +1,4 @@
-"""A controller's decisions, carried out on logs: which are applied, which are stale, and what becomes of the logs."""
+"""Tests of applying a controller's decisions to logs: which are applied, which are stale, and the resulting logs."""
 
 from __future__ import annotations
 

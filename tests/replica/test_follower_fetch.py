@@ -1,4 +1,4 @@
-"""What a leader does with the fetches of followers, which a socket plays here."""
+"""Test how a leader treats the fetches of followers, which a socket plays here."""
 
 from __future__ import annotations
 

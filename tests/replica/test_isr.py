@@ -1,4 +1,4 @@
-"""When followers are in sync, as Apache Kafka decides it, and what no history of fetches may bring about."""
+"""Test that followers are in sync when Apache Kafka says so, and the invariants of any history of fetches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roles of a partition against histories of appends, fetches, elections and ISR changes; and truncation points."""
+"""Test the roles of a partition with histories of appends, fetches, elections, ISR changes; and truncation points."""
 
 from __future__ import annotations
 

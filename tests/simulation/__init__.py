@@ -1,4 +1,4 @@
-"""Brokers that run in one process, on a time and a network that a seed decides.
+"""Brokers in one process, with time and a network that a seed decides.
 
 - ``virtual_time``  an event loop whose clock skips to the next thing that happens
 - ``workers``       workers that take some virtual time, in an order of chance

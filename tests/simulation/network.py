@@ -1,4 +1,4 @@
-"""A network in memory: hosts by name, connections whose bytes take a while and are taken in pieces."""
+"""A network in memory: hosts by name, and connections whose bytes take time and arrive in pieces."""
 
 from __future__ import annotations
 

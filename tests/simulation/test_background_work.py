@@ -1,4 +1,4 @@
-"""What a broker does in the background, cleaning and moving logs, goes by its runtime's time and workers, too."""
+"""Test that background work, cleaning and moving logs, uses its runtime's time and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three brokers live in one process, on one loop, on simulated time, and share nothing."""
+"""Test that three brokers in one process, on one loop and simulated time, share nothing."""
 
 from __future__ import annotations
 

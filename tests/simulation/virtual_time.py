@@ -1,4 +1,4 @@
-"""An event loop whose time goes on only when nothing else is left to do, and then skips to the next timer."""
+"""An event loop on virtual time: when nothing else is left to do, it skips to the next timer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Spark session for all tests, and topics to read."""
+"""Fixtures: one Spark session for all tests, and topics to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other versions of PySpark that the source supports, each in an environment of its own.
+"""Other versions of PySpark that the source supports, each in its own environment.
 
 Spark's own Kafka connector fits the oldest.
 """

@@ -1,4 +1,4 @@
-"""A small and quiet local Spark session, for tests and for the processes that tests start."""
+"""A small and quiet local Spark session, for tests and for the processes that they start."""
 
 from __future__ import annotations
 

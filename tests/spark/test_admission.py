@@ -1,4 +1,4 @@
-"""How much a trigger takes, as properties."""
+"""Test the properties of a trigger's limits."""
 
 from __future__ import annotations
 

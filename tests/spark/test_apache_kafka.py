@@ -1,4 +1,4 @@
-"""Reading from Apache Kafka: its codecs, its transactions, its compacted topics."""
+"""Tests of reading from Apache Kafka: its codecs, its transactions, its compacted topics."""
 
 from __future__ import annotations
 

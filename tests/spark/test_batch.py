@@ -1,4 +1,4 @@
-"""Batch queries in Spark; what they read is tested in more detail in test_reading."""
+"""Tests of batch queries in Spark; test_reading has more detail of what they read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Canaries: what is private in PySpark and fastavro is as `spark_kafkalog.compat` takes it to be, in this version.
+"""Test that private parts of PySpark and fastavro are as `spark_kafkalog.compat` expects, in this version.
 
 A failure here means that a version has changed something. Look at the module of `compat` that the test is about, and
 run all of ``tests/spark`` with the new version before it is added to `versions.TESTED`.

@@ -1,4 +1,4 @@
-"""Spark Connect: the client names the format, and the server finds the source where it runs."""
+"""Test that with Spark Connect the client names the format, and the server finds the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exactly-once drill: kill the driver, its JVM and its workers, and the broker; nothing is lost or read twice.
+"""Test that nothing is lost or read twice when the driver, its JVM, its workers and the broker are killed.
 
 A producer keeps writing. A driver streams the topic into Parquet and is killed (SIGKILL, all of its processes) at
 random moments, again and again, always with the same checkpoint; the broker is killed once, too. At the end a drain

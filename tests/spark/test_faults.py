@@ -1,4 +1,4 @@
-"""Fault points obey orders in a test's environment, and in no other."""
+"""Test that fault points obey orders in a test's environment only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters that bound what is read: never a row less, and exactly those that Spark need not look at again."""
+"""Test that filters never lose a row, and are exact if Spark need not check the rows again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver that is killed before its first batch is committed, while a producer writes, has its start all the same."""
+"""Test that a driver killed before its first commit keeps its start offsets while a producer writes."""
 
 from __future__ import annotations
 

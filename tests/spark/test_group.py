@@ -1,4 +1,4 @@
-"""commitGroup: progress that lag tools see, and that never stands in a query's way."""
+"""Test that commitGroup shows progress to lag tools, and never blocks a query."""
 
 from __future__ import annotations
 

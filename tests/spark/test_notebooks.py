@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, each in a kernel of its own, and are kept with what they print and plot."""
+"""Test that each notebook runs from top to bottom in its own kernel, and is saved with its outputs."""
 
 from __future__ import annotations
 

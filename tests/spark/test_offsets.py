@@ -1,4 +1,4 @@
-"""Planning over maps of offsets, as properties."""
+"""Test the properties of planning over maps of offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other versions of PySpark than the installed one; and a query that changes between this source and Spark's own."""
+"""Tests of other PySpark versions, and of a query that changes between this source and Spark's own."""
 
 from __future__ import annotations
 

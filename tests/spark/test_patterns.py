@@ -1,4 +1,4 @@
-"""subscribePattern: Java's expressions, found anywhere in a name as Spark's own source finds them."""
+"""Test that subscribePattern finds Java's expressions anywhere in a name, as Spark's own source does."""
 
 from __future__ import annotations
 

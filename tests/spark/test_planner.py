@@ -1,4 +1,4 @@
-"""The planner of a streaming query over a cluster that is a map, driven as Spark drives it, in any order of events.
+"""Test the planner of a streaming query with a map as the cluster, driven as by Spark, in any order of events.
 
 No broker and no JVM: thousands of steps a second. What is real is the stream reader with its planning; what stands in
 for brokers answers ``assigned``, ``lookup`` and ``latest`` from a model that knows which record was ever written.

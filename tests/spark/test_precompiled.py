@@ -1,4 +1,4 @@
-"""Byte code in copies of PySpark's archives: taken by zipimport, replaced, taken out again."""
+"""Tests of byte code in copies of PySpark's archives: used by zipimport, replaced, removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process keeps between tasks: how much, until when, and that a fork begins with nothing."""
+"""Tests of what a process keeps between tasks: how much, until when, and that a fork starts empty."""
 
 from __future__ import annotations
 

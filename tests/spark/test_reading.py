@@ -1,4 +1,4 @@
-"""What is read, and what is refused; without a JVM, so that there can be many of these."""
+"""Tests of what is read and refused, without a JVM, so that there can be many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns, and the schema that chooses among them."""
+"""Tests of the columns, and of the schema that chooses among them."""
 
 from __future__ import annotations
 

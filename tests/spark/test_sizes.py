@@ -1,4 +1,4 @@
-"""Bytes of ranges, estimated from the headers of batches."""
+"""Tests of the sizes of ranges, estimated from the headers of batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Micro-batches whose rows come with their plan: when, when not, and what tasks read where they do not."""
+"""Tests of micro-batches whose rows come with the plan: when they are used, and when tasks read instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming queries in Spark; test_streaming has more, without a JVM."""
+"""Tests of streaming queries in Spark; test_streaming has more, without a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming queries as Spark drives them, without a JVM: limits, restarts, topics that change under a query."""
+"""Tests of streaming queries without a JVM, driven as by Spark: limits, restarts, changing topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PySpark's data source API does behind a source's back, one test a trap."""
+"""Test surprising behaviour of PySpark's data source API, one case each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks do to the Python worker that they run in, tried in processes of their own."""
+"""Test the effects of tasks on their Python worker, each in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics for Spark to read, made and filled by librdkafka."""
+"""Topics for Spark to read, created and filled with librdkafka."""
 
 from __future__ import annotations
 

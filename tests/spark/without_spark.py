@@ -1,4 +1,4 @@
-"""Runs the data source as Spark would, without a JVM: the same calls, in the same order, pickled in between.
+"""Run the data source as Spark would, without a JVM: the same calls in the same order, pickled in between.
 
 What Spark's own part does is checked here as PySpark checks it: readers, partitions and schemas go through pickle, the
 schema of every batch is compared exactly, offsets travel as JSON text.

@@ -1,4 +1,4 @@
-"""Walks over the batches of a ``.log`` file, whatever the file holds and however it is read."""
+"""Test walks over the batches of a ``.log`` file, with any contents and any way of reading."""
 
 from __future__ import annotations
 

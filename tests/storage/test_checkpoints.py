@@ -1,4 +1,4 @@
-"""Tables of offsets and of leader epochs: round trips, damage, what is kept of a damaged one."""
+"""Tests of tables of offsets and of leader epochs: round trips, damage, and the rows kept of a damaged table."""
 
 from __future__ import annotations
 

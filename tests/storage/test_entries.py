@@ -1,4 +1,4 @@
-"""Entries of the index files, as bytes and from bytes that may be anything."""
+"""Tests of entries of the index files, as bytes and from arbitrary bytes."""
 
 from __future__ import annotations
 

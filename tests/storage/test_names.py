@@ -1,4 +1,4 @@
-"""Names of topics, files and directories, and what the files of a partition's directory make up."""
+"""Tests of names of topics, files and directories, and of the set of files in a partition's directory."""
 
 from __future__ import annotations
 

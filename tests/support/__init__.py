@@ -1,1 +1,1 @@
-"""Helpers of the tests: our own broker as a process."""
+"""Helpers of the tests, such as our broker as a process."""

@@ -1,6 +1,6 @@
-"""How much the dear tests try: a part of it in `make check` and `make test`, all of it in `make test-all`.
+"""Set how much the expensive tests try: a part in `make check` and `make test`, everything in `make test-all`.
 
-`KAFKALOG_TESTS=all` asks for every Hypothesis example. Seeds and schedules are chosen by the marker `exhaustive`.
+`KAFKALOG_TESTS=all` runs every Hypothesis example. The marker `exhaustive` selects seeds and schedules.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import pytest
 
 ALL = os.environ.get("KAFKALOG_TESTS") == "all"
 FEWER = 5
-"""A quick run draws one of so many examples."""
+"""The divisor of the number of examples in a quick run."""
 
 
 def examples(count: int) -> int:
-    """How many examples Hypothesis draws where a full run draws ``count``."""
+    """Return the number of examples to draw; a full run draws ``count``."""
     return count if ALL else max(count // FEWER, 1)
 
 
 def mostly_exhaustive(values: Iterable[Any], few: int) -> list[Any]:
-    """Parameters of which all but the first ``few`` are marked `exhaustive`."""
+    """Return parameters; all but the first ``few`` are marked `exhaustive`."""
     return [
         value if index < few else pytest.param(value, marks=pytest.mark.exhaustive)
         for index, value in enumerate(values)

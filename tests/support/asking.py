@@ -1,4 +1,4 @@
-"""Requests to the handlers of a broker in this process, without connections."""
+"""Send requests to the handlers of a broker in this process, without connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog.protocol.schema import Response
 
 
 class Asked(Request):
-    """A request whose response is kept, not sent."""
+    """A request that keeps its response instead of sending it."""
 
     __slots__ = ("response",)
 
@@ -27,7 +27,7 @@ class Asked(Request):
 
 
 class Client:
-    """The connection of a client that may leave.
+    """The connection of a client, which may close it.
 
     Attributes:
         state: the operation that its request waits on.
@@ -41,14 +41,14 @@ class Client:
         self.state: Any = None
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self.closed = True
         if self.state is not None:
             self.state.cancel()
 
 
 def request_of(broker: Broker, message: Any, version: int, client: Client, nbytes: int = 1) -> Asked:
-    """A request as the dispatcher hands it to a handler."""
+    """Return a request as the dispatcher passes it to a handler."""
     header = RequestHeader(message.api_key, version, 1, "c")
     connection: Any = client
     return Asked(broker, connection, header, message, RequestCounter("Any", 0), perf_counter(), nbytes, None)

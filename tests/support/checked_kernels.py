@@ -1,7 +1,7 @@
-"""The checked kernels in the place of the compiled ones, so that hostile bytes can reach no memory unnoticed.
+"""Use the checked kernels instead of the compiled ones, so that hostile bytes cannot reach foreign memory unnoticed.
 
-`checked_kernels` replaces the kernels in their modules, and lends them the memory that the decoding and encoding of
-Arrow columns names by address. All of it holds for the process until the context ends.
+`checked_kernels` replaces the kernels in their modules, and registers the memory that Arrow columns pass by address.
+The replacement is in effect for the whole process until the context ends.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MODULES = (reading, writing, unpacking, text, rows, log_checking, key_indexing, 
 
 @contextmanager
 def checked_kernels() -> Iterator[None]:
-    """Have the checked kernels serve."""
+    """Use the checked kernels within the block."""
     kernels: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "_ready", True)
@@ -68,13 +68,13 @@ def checked_kernels() -> Iterator[None]:
 
 
 def cleaning_functions() -> cleaning.Functions:
-    """The checked kernels of log cleaning."""
+    """Return the checked kernels of log cleaning."""
     kernels = build.kernels("key_indexing") | build.kernels("batch_filtering")
     return cleaning.Functions(**{name: kernels[name] for name in cleaning.Functions._fields[:-1]}, compiled=True)
 
 
 def _lend_what_arrow_names(patch: pytest.MonkeyPatch) -> None:
-    """Lend each memory whose address stands in the words of a kernel, as its owner takes it."""
+    """Register each memory whose address is passed to a kernel, when its owner allocates it."""
 
     def wrap(owner: type, name: str, lend: Callable[[Any], None], first: bool = False) -> None:
         original = getattr(owner, name)
@@ -118,7 +118,7 @@ def _lend_inputs(inputs: Any) -> None:
 
 
 def _binary(offsets: int, data: int, valid: int, count: int) -> tuple[Range, ...]:
-    """The memory of `count` elements of binary in Arrow's layout."""
+    """Return the memory of `count` binary elements in Arrow's layout."""
     end = ctypes.c_int32.from_address(offsets + 4 * count).value if offsets else 0
     return Range(offsets, 4 * (count + 1)), Range(data, end), Range(valid, (count + 7) // 8 if valid else 0)
 
@@ -133,5 +133,5 @@ def _first_not_enclosed(kernel: Any, offsets: int, data: int, skip: int, count: 
 
 
 def room_of(words: Any) -> Range:
-    """The room that the words of `unpack_batches` name."""
+    """Return the memory that the arguments of `unpack_batches` name."""
     return Range(int(words[t.ROOM]), int(words[t.ROOM_SIZE]), writable=True)

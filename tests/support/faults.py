@@ -1,4 +1,4 @@
-"""Orders for fault points of processes under test (``spark_kafkalog.faults``)."""
+"""Order fault points in processes under test (``spark_kafkalog.faults``)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SINK_POINTS = (*SINK_DRIVER_POINTS, *SINK_TASK_POINTS)
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """What a process needs in its environment to take orders from a directory."""
+    """Return the environment of a process that takes orders from a directory."""
     return {ORDERS: str(directory), TESTING: "1"}
 
 
 def place(directory: Path, point: str, signal: str = "SIGKILL", nth: int = 1) -> Path:
-    """Have the first process that passes a point (for the ``nth`` time) get a signal. Its file is gone by then."""
+    """Order a signal for the first process that passes a point (for the ``nth`` time). It removes the order first."""
     new = directory / f"{point}.new"
     new.write_text(f"{signal} {nth}")
     return new.rename(directory / point)

@@ -1,4 +1,4 @@
-"""The graph of imports within our packages, read from their sources."""
+"""Read the graph of imports within our packages from their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kafkalog broker as a process: started as a user starts it, stopped or killed, started again on the same address."""
+"""A kafkalog broker as a process: started as by a user, stopped or killed, restarted on the same address."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from peers.process import PeerFailedError, Process, tail
 READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
 START_DEADLINE_S = 120.0
 RETENTION_LATER = {"log.retention.check.interval.ms": "86400000"}
-"""Records of tests have timestamps of years ago: a broker that lives for minutes would delete them."""
+"""Delays retention: tests have records with timestamps of years ago, which a broker would delete after minutes."""
 
 
 class KafkalogBroker:
-    """``directory`` holds the log and the process's output; ``overrides`` are settings (``--override``)."""
+    """A broker process. ``directory`` has its log and its output; ``overrides`` are settings (``--override``)."""
 
     def __init__(self, directory: Path, overrides: dict[str, str] | None = None) -> None:
         self.directory = directory
@@ -30,12 +30,12 @@ class KafkalogBroker:
         self.overrides = dict(overrides or {})
         self.address = ""
         self.prefix: list[str] = []
-        """A program that starts the broker, such as one that limits its resources."""
+        """The command that starts the broker, such as a program that limits its resources."""
         self._process: Process | None = None
 
     @property
     def bootstrap(self) -> str:
-        """host:port for clients."""
+        """Return host:port for clients."""
         return self.address
 
     @property
@@ -68,7 +68,7 @@ class KafkalogBroker:
         return command
 
     def start(self) -> Self:
-        """Start and wait for the line that says it accepts connections; after a stop, on the same port as before."""
+        """Start and wait until it accepts connections. After a stop it uses the same port as before."""
         self.directory.mkdir(parents=True, exist_ok=True)
         seen = self.output.stat().st_size if self.output.exists() else 0
         self._process = Process(self.command(), self.output)
@@ -90,12 +90,12 @@ class KafkalogBroker:
         return self
 
     def stop(self) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self._process is not None
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL: no chance to finish anything."""
+        """Send SIGKILL, so that the broker can finish nothing."""
         if self._process is not None and self._process.running:
             self._end(signal.SIGKILL)
 
@@ -107,11 +107,11 @@ class KafkalogBroker:
         return process.wait(60.0)
 
     def logged(self) -> str:
-        """What the broker has printed."""
+        """Return what the broker has printed."""
         return tail(self.output, 1 << 20)
 
     def connect(self) -> socket.socket:
-        """A raw connection."""
+        """Open a raw connection."""
         return socket.create_connection((self.host, self.port), timeout=20)
 
     def wait_logged(self, pattern: str, deadline_s: float = 90.0) -> None:

@@ -1,7 +1,7 @@
-"""A registry whose nodes have versions each, as in ZooKeeper: other brokers may change it between look and write.
+"""A registry with a version for each node, as in ZooKeeper: other brokers may change it between read and write.
 
-What `MetadataStore` promises is tested on it as well as on the store of a lone broker, so that the interface stays one
-that a ZooKeeper store can keep.
+The contract of `MetadataStore` is tested with it and with the store of a lone broker. So the interface stays one that a
+ZooKeeper store can implement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.metadata.store import Decision, Listener
 
 
 class Nodes:
-    """What all brokers share: a state, and the version of each of its nodes.
+    """The state that all brokers share, with the version of each of its nodes.
 
     Attributes:
         failing: the next write fails, as without a connection.
@@ -30,7 +30,7 @@ class Nodes:
         self.changes: list[tuple[ClusterState, list[Operation]]] = []
 
     def write(self, operations: list[Operation], expected: dict[Node, int]) -> bool:
-        """Apply all operations if their nodes have the versions that are expected; whether they had."""
+        """Apply all operations if their nodes have the expected versions; tell whether they had."""
         if self.failing:
             raise OSError("the connection is lost")
         if any(self.versions.get(node, 0) != version for node, version in expected.items()):

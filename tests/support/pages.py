@@ -1,4 +1,4 @@
-"""The examples of a page of docs/: Python, run as it stands, one after another; commands with what they print."""
+"""Run the examples of a page of docs/ one after another: Python, and commands with their output."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = re.compile(r"(?:localhost|127\.0\.0\.1):9092")
-"""Where the pages have their broker."""
+"""The address of the pages' broker."""
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 
 
 def run_page(name: str, address: str, *, blocks: int, replaced: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run all examples of a page, which are so many, in one namespace, and return that.
+    """Run all examples of a page in one namespace, and return the namespace.
 
-    ``address`` takes the place of ADDRESS, and each value of ``replaced`` that of its key, which must be there.
+    The page must have ``blocks`` examples. ``address`` replaces ADDRESS, and each value of ``replaced`` its key, which
+    must be on the page.
     """
     page = DOCS / name
     text = page.read_text()
@@ -39,14 +40,14 @@ def run_page(name: str, address: str, *, blocks: int, replaced: Mapping[str, str
 
 
 class Shown(NamedTuple):
-    """A command that a page shows, and the lines below it."""
+    """A command on a page, with its output."""
 
     command: str
     printed: list[str]
 
 
 def commands(name: str, address: str) -> list[Shown]:
-    """The commands of a page, with ``address`` in the place of ADDRESS."""
+    """Return the commands of a page, with ADDRESS replaced by ``address``."""
     found: list[Shown] = []
     for block in _CONSOLE.findall(ADDRESS.sub(address, (DOCS / name).read_text())):
         for line in block.replace("\\\n", " ").splitlines():

@@ -1,4 +1,4 @@
-"""The rule that a test which starts a process requests the fixture `processes`, held by an audit hook.
+"""Check by an audit hook that a test that starts a process requests the fixture `processes`.
 
 The markers by which `make check` and `make test` choose tests follow from fixtures. A test that starts a process
 without saying so would run in `make check` and make it slow, so the hook refuses the start.

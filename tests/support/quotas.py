@@ -1,4 +1,4 @@
-"""Setting client quotas, and asking as a client that has one."""
+"""Set client quotas, and send requests as a client with a quota."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kafkalog.protocol.messages.alter_client_quotas import (
 from tests.support.wire import exchange, receive_frame
 
 Parts = Sequence[tuple[str, str | None]]
-"""Types and names of an entity."""
+"""The types and names of an entity."""
 Outcome = tuple[int, str | None]
-"""Error code and message."""
+"""An error code and its message."""
 
 
 def ask(sock: socket.socket, client_id: str | None, message: Any, version: int) -> Any:
-    """Send a request as that client; its response."""
+    """Send a request as that client; return the response."""
     sock.sendall(encode_request(message, version, 9, client_id))
     return decode_response(type(message), version, receive_frame(sock))[1]
 

@@ -1,4 +1,4 @@
-"""Changes of the registry, as tests make them."""
+"""Make changes of the registry for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.metadata.store import Decision
 
 
 def having(*topics: TopicState) -> Decision:
-    """Decide upon what makes the topics be as they are given: created, or altered."""
+    """Decide to create or alter the given topics."""
 
     def decide(state: ClusterState) -> list[Operation]:
         operations: list[Operation] = []
@@ -34,5 +34,5 @@ def having(*topics: TopicState) -> Decision:
 
 
 def with_topics(state: ClusterState, *topics: TopicState) -> ClusterState:
-    """Make a state that has these topics, too."""
+    """Return a state that has these topics, too."""
     return replace(state, topics={**state.topics, **{topic.name: topic for topic in topics}})

@@ -1,4 +1,4 @@
-"""Runtimes for brokers, and parts of brokers, that run in the test's process."""
+"""Runtimes for brokers, and parts of brokers, in the test's process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class InlineExecutor(Executor):
 
 
 class InlineWorkers:
-    """Workers that do their work at once, on the loop's thread, so that the same seed makes the same run."""
+    """Workers that run their work at once on the loop's thread, so that a seed always makes the same run."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._loop = loop
@@ -60,9 +60,9 @@ class InlineWorkers:
         raise AssertionError("inline work cannot sleep: use a pool")
 
     def close(self, *, wait: bool) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all work is done."""
 
 
 def inline_runtime(loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int] = wall_clock_ms) -> Runtime:
-    """A runtime whose workers work inline."""
+    """Return a runtime whose workers run inline."""
     return Runtime(loop, InlineWorkers(loop), LoopNetwork(loop), now_ms)

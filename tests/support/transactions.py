@@ -1,4 +1,4 @@
-"""A transactional producer over a plain socket: one request a call, and every error told."""
+"""A transactional producer over a plain socket: one request for each call, and every error is returned."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.wire import batch, exchange, fetch, produce_request
 READ_COMMITTED = 1
 TRANSACTIONAL_ID_KEYS = 1
 AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-"""What a producer meets while its last transaction ends, and after a start of the broker."""
+"""Errors while the last transaction ends, and after a start of the broker."""
 
 
 class WireProducer:
-    """``producer_id`` and ``epoch`` are those of the last `init` that succeeded."""
+    """A producer. ``producer_id`` and ``epoch`` are those of its last successful `init`."""
 
     def __init__(self, sock: socket.socket, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self.sock = sock
@@ -33,12 +33,12 @@ class WireProducer:
         self._sequences: dict[tuple[str, int], int] = {}
 
     def find(self) -> ErrorCode:
-        """Ask for the coordinator, which makes its topic."""
+        """Look up the coordinator, which creates its topic."""
         request = FindCoordinatorRequest(key=self.transactional_id, key_type=TRANSACTIONAL_ID_KEYS)
         return ErrorCode(exchange(self.sock, request, 3).error_code)
 
     def try_init(self, *, raised: bool = False, version: int = 5) -> ErrorCode:
-        """Ask once; ``raised``: for a greater epoch of the present producer id (KIP-360)."""
+        """Send InitProducerId once; with ``raised``, for a greater epoch of the current producer id (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms,
             producer_id=self.producer_id if raised else -1, producer_epoch=self.epoch if raised else -1,
@@ -50,7 +50,7 @@ class WireProducer:
         return ErrorCode(response.error_code)
 
     def init(self, *, raised: bool = False) -> None:
-        """Find the coordinator and ask until what is in the way is done."""
+        """Find the coordinator, and retry until the last transaction has ended."""
         assert self.find() is ErrorCode.NONE
         code = ErrorCode.NONE
 
@@ -63,7 +63,7 @@ class WireProducer:
         assert code is ErrorCode.NONE
 
     def try_add(self, topic: str, *partitions: int, version: int = 3) -> list[ErrorCode]:
-        """Ask once; an error for each partition."""
+        """Send the request once; return an error for each partition."""
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.producer_id,
@@ -75,7 +75,7 @@ class WireProducer:
         return [ErrorCode(each.partition_error_code) for each in result.results_by_partition]
 
     def add(self, topic: str, *partitions: int) -> None:
-        """Add partitions, waiting for the end of the last transaction."""
+        """Add partitions; wait for the end of the last transaction."""
         codes: list[ErrorCode] = []
 
         def done() -> bool:
@@ -108,7 +108,7 @@ class WireProducer:
         assert self.try_produce(topic, partition, *values) is ErrorCode.NONE
 
     def try_end(self, *, committed: bool, version: int = 3) -> ErrorCode:
-        """Ask once."""
+        """Send EndTxn once."""
         request = EndTxnRequest(
             transactional_id=self.transactional_id, producer_id=self.producer_id, producer_epoch=self.epoch,
             committed=committed,
@@ -121,7 +121,7 @@ class WireProducer:
 
 
 def state_of(sock: socket.socket, transactional_id: str) -> Any:
-    """What DescribeTransactions tells, once the coordinator has loaded."""
+    """Return the state in DescribeTransactions, after the coordinator has loaded."""
     found: list[Any] = []
 
     def told() -> bool:
@@ -139,12 +139,12 @@ def wait_for_state(sock: socket.socket, transactional_id: str, state: str) -> No
 
 
 def listed(sock: socket.socket, version: int = 1, **filters: Any) -> Any:
-    """ListTransactions."""
+    """Send ListTransactions."""
     return exchange(sock, ListTransactionsRequest(**filters), version)
 
 
 def committed_values(sock: socket.socket, topic: str, partition: int = 0) -> list[bytes]:
-    """What a read_committed consumer sees of a partition from offset 0 on, leaving aborted transactions out."""
+    """Return what a read_committed consumer sees of a partition from offset 0 on, without aborted transactions."""
     offset, stable = 0, 1
     aborted: set[int] = set()
     values: list[bytes] = []

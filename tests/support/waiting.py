@@ -1,4 +1,4 @@
-"""Waiting on conditions."""
+"""Wait for conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def wait_until(holds: Callable[[], bool], what: str, deadline_s: float = 90.0) -> None:
-    """Return when ``holds()``; fail with ``what`` was awaited when it does not in time."""
+    """Wait until ``holds()`` is true; fail with the description ``what`` at the deadline."""
     end = time.monotonic() + deadline_s
     while not holds():
         assert time.monotonic() < end, f"waited {deadline_s:g} s in vain: {what}"

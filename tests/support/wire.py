@@ -1,4 +1,4 @@
-"""Requests over a plain socket: what a client library would hide."""
+"""Send requests over a plain socket, without what a client library would hide."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkalog.records.compression import Codec
 
 
 def receive_frame(sock: socket.socket) -> bytes:
-    """One response without its size; b"" when the peer has closed the connection."""
+    """Return one response without its size, or b"" if the peer has closed the connection."""
     header = _receive(sock, 4)
     if not header:
         return b""
@@ -44,7 +44,7 @@ def _receive(sock: socket.socket, count: int) -> bytes:
 
 
 def is_closed(sock: socket.socket) -> bool:
-    """Whether the peer closes the connection (within the socket's time-out) without another byte."""
+    """Tell whether the peer closes the connection (within the socket's time-out) without another byte."""
     try:
         return sock.recv(1) == b""
     except ConnectionResetError:
@@ -68,7 +68,7 @@ def batch(
     timestamp: int = 1_700_000_000_000,
     **fields: Any,
 ) -> bytearray:
-    """A record batch with these values."""
+    """Return a record batch with these values."""
     records = [Record(index, timestamp + index, None, value, ()) for index, value in enumerate(values)]
     return encode_batch(records, codec=codec, **fields)
 
@@ -87,7 +87,7 @@ def produce_request(topic: str, data: dict[int, Any], acks: int = 1, timeout_ms:
 
 
 def produce(sock: socket.socket, topic: str, records: Any, partition: int = 0, acks: int = 1, version: int = 9) -> Any:
-    """Produce one batch; the partition's response."""
+    """Produce one batch; return the partition's response."""
     response: ProduceResponse = exchange(sock, produce_request(topic, {partition: records}, acks), version)
     return response.responses[0].partition_responses[0]
 
@@ -101,7 +101,7 @@ def create_topic(sock: socket.socket, name: str, partitions: int = 2, **config: 
 
 
 def list_offset(sock: socket.socket, topic: str, partition: int = 0, timestamp: int = -1, version: int = 7) -> Any:
-    """The partition's ListOffsets response for ``timestamp`` (-1: latest, -2: earliest)."""
+    """Return the partition's ListOffsets response for ``timestamp`` (-1: latest, -2: earliest)."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
     return exchange(sock, request, version).topics[0].partitions[0]
@@ -113,7 +113,7 @@ def end_offset(sock: socket.socket, topic: str, partition: int = 0) -> int:
 
 
 def fetch_request(topic: str, offsets: dict[int, int], **fields: Any) -> FetchRequest:
-    """A fetch by topic name; ``partition_max_bytes`` applies to every partition."""
+    """Return a fetch by topic name; ``partition_max_bytes`` applies to every partition."""
     limit = fields.pop("partition_max_bytes", 1 << 20)
     return FetchRequest(
         **{
@@ -137,7 +137,7 @@ def fetch_request(topic: str, offsets: dict[int, int], **fields: Any) -> FetchRe
 
 
 def fetch(sock: socket.socket, topic: str, offsets: dict[int, int], version: int = 12, **fields: Any) -> Any:
-    """Fetch from partitions of one topic; the partitions' responses by index."""
+    """Fetch from partitions of one topic; return the partitions' responses by index."""
     response: FetchResponse = exchange(sock, fetch_request(topic, offsets, **fields), version)
     assert response.error_code == 0
     return {data.partition_index: data for topic_data in response.responses for data in topic_data.partitions}

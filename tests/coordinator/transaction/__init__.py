@@ -1,1 +1,1 @@
-"""The transaction coordinator: state machine, formats, crashes."""
+"""Tests of the transaction coordinator: state machine, formats, crashes."""

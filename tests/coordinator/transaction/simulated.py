@@ -1,4 +1,4 @@
-"""A log and partitions in memory, in which every write waits until the test says what becomes of it."""
+"""A log and partitions in memory; every write waits until the test decides its result."""
 
 from __future__ import annotations
 

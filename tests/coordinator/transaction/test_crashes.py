@@ -1,4 +1,4 @@
-"""The coordinator between crashes: every write may be stored, refused, or stored without an answer; time passes.
+"""Test the coordinator with crashes: a write may be stored, refused, or stored without a response; time passes.
 
 What must hold, whatever happens in which order:
 

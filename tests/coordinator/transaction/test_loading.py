@@ -1,4 +1,4 @@
-"""The coordinator when what is stored cannot be read, or tombstones cannot be stored."""
+"""Tests of the coordinator when stored records cannot be read, or tombstones cannot be stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One transactional id: which state follows which, epochs, and what is refused."""
+"""Tests of the state machine of one transactional id: transitions, epochs, refusals."""
 
 from __future__ import annotations
 

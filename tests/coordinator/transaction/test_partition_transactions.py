@@ -1,4 +1,4 @@
-"""The transactional ids of a partition, as its records say."""
+"""Tests of the transactional ids of a partition, loaded from its records."""
 
 from __future__ import annotations
 

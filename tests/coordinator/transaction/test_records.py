@@ -1,4 +1,4 @@
-"""The records of ``__transaction_state``."""
+"""Tests of the records of ``__transaction_state``."""
 
 from __future__ import annotations
 

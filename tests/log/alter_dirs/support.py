@@ -1,4 +1,4 @@
-"""What the tests of moves share: two log directories, a log in the first, and moves run to their end."""
+"""Helpers of tests of moves: two log directories, a log in the first, and moves that run to their end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ DEADLINE_S = 60.0
 
 
 def open_manager(root: Path, ops: FileOps = OS, config: LogConfig = CONFIG) -> LogManager:
-    """Over the log directories ``one`` and ``two``, loaded."""
+    """Open and load a manager of the log directories ``one`` and ``two``."""
     logs = LogManager([root / "one", root / "two"], config, clock=lambda: NOW, ops=ops)
     logs.load_all()
     return logs
 
 
 def make_log(logs: LogManager) -> Log:
-    """The log of t-0, in the first directory."""
+    """Create the log of t-0 in the first directory."""
     logs.futures.prefer(("t", 0), logs.log_dirs[0].path)
     return logs.create("t", 0, TOPIC_ID)
 
 
 def fill(log: Log, count: int) -> None:
-    """So many batches of one record that tells its offset."""
+    """Append ``count`` batches of one record, whose value is its offset."""
     for _ in range(count):
         log.append_batch(batch((value(log.log_end_offset),), timestamp=NOW), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset
@@ -48,7 +48,7 @@ def value(offset: int) -> bytes:
 
 
 def check_whole(log: Log) -> None:
-    """Every offset from the log start to the log end is there, with the value of its offset."""
+    """Check that every offset from the log start to the log end has its record."""
     rows = stored(log)
     assert [row.base_offset for row in rows] == list(range(log.log_start_offset, log.log_end_offset))
     assert all(row.values == (value(row.base_offset),) for row in rows)
@@ -67,7 +67,7 @@ async def finished(mover: LogMover, future: FutureLog | None = None) -> None:
 
 
 def directories(root: Path) -> dict[str, list[str]]:
-    """Of each log directory the directories of partitions in it, without what is random in their names."""
+    """Return the partitions' directories in each log directory, without the random parts of their names."""
     return {
         path.name: sorted(
             entry.name.partition(".")[0] + ("-" + entry.name.rpartition("-")[2] if "." in entry.name else "")

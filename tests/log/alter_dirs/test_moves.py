@@ -1,4 +1,4 @@
-"""Moves of a log between two log directories, in this process: what comes along, and what is copied again."""
+"""Tests of moves of a log between two log directories, in this process: what is moved, and what is copied again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moves that a kill or a power failure interrupts: one log is left, and nothing that was promised is missing."""
+"""Test that a move interrupted by a kill or a power failure leaves one log with everything that was promised."""
 
 from __future__ import annotations
 

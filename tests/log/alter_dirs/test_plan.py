@@ -1,4 +1,4 @@
-"""What a move does next, and what a start makes of what is left: as values."""
+"""Tests of a move's next step, and of a start's decisions about leftovers, as pure values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the test of Spark Connect runs: a local server, and a client that has nothing but a connection to it.
+"""The program of the test of Spark Connect: a local server, and a client with only a connection to it.
 
     python -m tests.spark.drill.connect BOOTSTRAP TOPIC DIRECTORY
 

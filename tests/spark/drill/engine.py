@@ -1,4 +1,4 @@
-"""Spark's micro-batch engine as far as a sink sees it, without a JVM: for drills of many seeds.
+"""The part of Spark's micro-batch engine that a sink sees, without a JVM, for drills of many seeds.
 
 As in Spark, a batch is written down before it runs (``offsets``) and after it is committed (``commits``); one that was
 not committed runs again with the same rows. The sink is claimed, committed and aborted in processes of their own; tasks

@@ -1,4 +1,4 @@
-"""What the test of PySpark 4.2 runs in its environment.
+"""The program that the test of PySpark 4.2 runs in its environment.
 
     python -m tests.spark.drill.older BOOTSTRAP TOPIC DIRECTORY FORMAT JARS
 

@@ -1,4 +1,4 @@
-"""A producer that writes numbered records until its standard input ends, and then says what was acknowledged.
+"""A producer that writes numbered records until its standard input ends, and then prints which were acknowledged.
 
     python -m tests.spark.drill.producer BOOTSTRAP TOPIC ACKNOWLEDGED
 

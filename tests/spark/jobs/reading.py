@@ -1,4 +1,4 @@
-"""What a topic holds, as librdkafka reads it."""
+"""Read a topic with librdkafka."""
 
 from __future__ import annotations
 

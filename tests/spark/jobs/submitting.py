@@ -1,4 +1,4 @@
-"""Jobs as users start them: through PySpark's own ``spark-submit``, in a process of their own."""
+"""Run jobs as users do: through PySpark's own ``spark-submit``, in a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job's queries begin and end, in a real session."""
+"""Tests of how a job's queries begin and end, in a real session."""
 
 from __future__ import annotations
 

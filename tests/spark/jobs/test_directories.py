@@ -1,4 +1,4 @@
-"""Directories of the file sink and their checkpoints."""
+"""Tests of directories of the file sink and their checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs' expressions in Spark: held to Python's own engine, JSON parser and arithmetic."""
+"""Test the jobs' expressions in Spark against Python's own engine, JSON parser and arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command lines of the jobs: what is refused, before Spark starts, and what errors come down to."""
+"""Tests of the jobs' command lines: what is refused before Spark starts, and the text of errors."""
 
 from __future__ import annotations
 

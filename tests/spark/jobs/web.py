@@ -1,4 +1,4 @@
-"""Real lines to run the jobs on, and what the jobs are to find in them, computed without Spark and without patterns."""
+"""Real lines for the jobs, and the expected results, computed without Spark and without patterns."""
 
 from __future__ import annotations
 

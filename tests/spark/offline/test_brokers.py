@@ -1,4 +1,4 @@
-"""Directories that brokers write, ours and Apache Kafka, while they run and after: rows are those that they serve."""
+"""Test that directories of running and stopped brokers, ours and Apache Kafka, have the rows that they serve."""
 
 from __future__ import annotations
 

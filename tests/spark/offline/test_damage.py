@@ -1,4 +1,4 @@
-"""Torn ends, flipped bits, missing and lying files: what is read, what is said, what is refused."""
+"""Tests of torn ends, flipped bits, missing and false files: what is read, reported and refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same log through every kind of file system."""
+"""Test that the same log is read through every kind of file system."""
 
 from __future__ import annotations
 

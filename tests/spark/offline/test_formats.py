@@ -1,4 +1,4 @@
-"""Message formats v0 and v1, alone and beside v2: from a broker, and from its log directory."""
+"""Tests of message formats v0 and v1, alone and mixed with v2: from a broker, and from its log directory."""
 
 from __future__ import annotations
 

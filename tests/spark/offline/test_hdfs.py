@@ -1,4 +1,4 @@
-"""A log directory that was copied into HDFS."""
+"""Test a log directory that was copied into HDFS."""
 
 from __future__ import annotations
 

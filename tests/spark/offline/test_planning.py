@@ -1,4 +1,4 @@
-"""From segments to tasks: every batch once, whatever the indexes say."""
+"""Test that planning covers every batch once, whatever the indexes say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log directories in Spark itself."""
+"""Tests of log directories in Spark itself."""
 
 from __future__ import annotations
 

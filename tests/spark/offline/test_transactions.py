@@ -1,4 +1,4 @@
-"""read_committed: aborted records and those of transactions under way are left out, whatever else tells of them."""
+"""Test that read_committed leaves out aborted and open transactions, with or without snapshots and indexes."""
 
 from __future__ import annotations
 

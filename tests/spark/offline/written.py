@@ -1,4 +1,4 @@
-"""Log directories written batch by batch, for logs that no broker would leave like that; and reading them."""
+"""Write log directories batch by batch, for logs that no broker would leave, and read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the sink share: writers with and without Spark, and a foreign consumer that reads topics back."""
+"""Fixtures of the tests of the sink: writers with and without Spark, and a foreign consumer."""
 
 from __future__ import annotations
 

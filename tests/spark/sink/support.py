@@ -1,4 +1,4 @@
-"""Runs the sink as Spark would, without a JVM, and reads topics back with librdkafka."""
+"""Run the sink as Spark would, without a JVM, and read topics back with librdkafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEADLINE_S = 240.0
 
 
 class Record(NamedTuple):
-    """A record as a foreign consumer saw it."""
+    """A record as a foreign consumer reads it."""
 
     partition: int
     offset: int
@@ -38,7 +38,7 @@ class Record(NamedTuple):
 
 
 def consume(bootstrap: str, topic: str) -> list[Record]:
-    """All records of a topic, by partition and offset."""
+    """Read all records of a topic, by partition and offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -87,29 +87,29 @@ TYPES: dict[str, DataType] = {
 
 
 def columns(*names: str, **others: DataType) -> StructType:
-    """A schema of columns with their usual types, or with others."""
+    """Return a schema of columns with their usual types, or with others."""
     kinds = {name: TYPES[name] for name in names} | others
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
 class Tasks:
-    """Writes rows as Spark's tasks would: the writer goes through pickle, rows come as Arrow batches."""
+    """Write rows as Spark's tasks would: the writer is pickled, and rows are Arrow batches."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
     def writer(self, schema: StructType, **options: Any) -> DataSourceWriter:
-        """The writer, as it arrives on an executor."""
+        """Return the writer as it arrives on an executor."""
         writer: DataSourceWriter = copied(make_source(self.bootstrap, options).writer(schema, False))
         return writer
 
     def write(self, schema: StructType, batches: Iterable[pa.RecordBatch], **options: Any) -> TaskWrote:
-        """Run one task; what it reports."""
+        """Run one task; return its report."""
         message: WriterCommitMessage = copied(self.writer(schema, **options).write(iter(batches)))
         assert isinstance(message, TaskWrote)
         return message
 
 
 def batch_of(schema: StructType, rows: list[dict[str, Any]]) -> pa.RecordBatch:
-    """An Arrow batch as Spark makes it of rows."""
+    """Return an Arrow batch of rows, as Spark makes it."""
     return pa.RecordBatch.from_pylist(rows, to_arrow_schema(schema))

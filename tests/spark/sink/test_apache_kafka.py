@@ -1,4 +1,4 @@
-"""Writing to Apache Kafka."""
+"""Tests of writing to Apache Kafka."""
 
 from __future__ import annotations
 

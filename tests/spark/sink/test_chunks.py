@@ -1,4 +1,4 @@
-"""Batches are cut and joined, and nothing is lost on the way."""
+"""Test that cutting and joining batches loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns the sink takes, and what it says of others."""
+"""Tests of the columns that the sink accepts, and of the errors for others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/reference/sink.md, README.md and the tutorial run as they stand, one after another."""
+"""Test that the examples of docs/reference/sink.md, README.md and the tutorial run unchanged, one after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker dies and comes back while rows are written: each is there, once where no task was repeated, in order."""
+"""Test that rows are written in order, once without repeated tasks, while the broker dies and comes back."""
 
 from __future__ import annotations
 

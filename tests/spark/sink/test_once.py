@@ -1,4 +1,4 @@
-"""The drill of the transactional mode: whatever dies, a read_committed consumer sees each record exactly once.
+"""Test that a read_committed consumer sees each record of the transactional mode exactly once, whatever dies.
 
 A query in processes of its own streams one topic to another. Processes are struck at fault points and at random times:
 a task, the process that commits, the driver with all of its processes; the broker is killed, too. The same query goes

@@ -1,4 +1,4 @@
-"""The pure parts of the transactional mode: the ledger's record, transactional ids, options; and deadlines."""
+"""Tests of the pure parts of the transactional mode: the ledger's record, transactional ids, options; and deadlines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transactional mode without Spark, on a real broker: who may decide, what is committed, what is aborted.
+"""Test the transactional mode without Spark, with a real broker: decisions, commits, aborts.
 
 Driver and tasks run here, one after another, in every order that Spark and crashes may bring about.
 """

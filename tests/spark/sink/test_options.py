@@ -1,4 +1,4 @@
-"""Options of the sink as a user gives them: names, defaults, what is refused and with which words."""
+"""Tests of the sink's options: names, defaults, and the messages for refused ones."""
 
 from __future__ import annotations
 

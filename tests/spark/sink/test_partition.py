@@ -1,4 +1,4 @@
-"""Where rows go: every row to one partition, in order, and to the one that Kafka's own producer would choose."""
+"""Test that every row goes to one partition, in order, the same that Kafka's own producer would choose."""
 
 from __future__ import annotations
 

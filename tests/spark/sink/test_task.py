@@ -1,4 +1,4 @@
-"""Tasks as Spark runs them, without a JVM, against a broker: what is written, where, and what is said if it is not."""
+"""Tests of the sink's tasks without a JVM, with a broker: what is written, where, and the errors."""
 
 from __future__ import annotations
 

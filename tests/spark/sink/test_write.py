@@ -1,4 +1,4 @@
-"""``df.write.format("kafkalog")`` in Spark."""
+"""Tests of ``df.write.format("kafkalog")`` in Spark."""
 
 from __future__ import annotations
 

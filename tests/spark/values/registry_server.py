@@ -1,4 +1,4 @@
-"""A schema registry over HTTP, as Confluent's REST API describes it: as much of it as serializers and readers use."""
+"""The part of a schema registry's REST API (Confluent's) that serializers and readers use, over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark's own from_avro on values, in a Spark of its own, which has Spark's Avro module.
+"""Run Spark's own from_avro on values, in a separate Spark that has Spark's Avro module.
 
     python -m tests.spark.values.spark_from_avro DIRECTORY JAR < order
 

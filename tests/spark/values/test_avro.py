@@ -1,4 +1,4 @@
-"""Avro to structs: bytes by Confluent's serializer and by fastavro's writer, schemas from a registry over HTTP."""
+"""Test Avro to structs: Confluent's serializer and fastavro's writer, with schemas from a registry over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schemas as text."""
+"""Tests of schemas as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON to structs: all at once and one by one agree, nothing raises, and records stay in their rows."""
+"""Test that JSON values decode alike in bulk and one by one, never raise, and stay in their rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed values in Spark itself, in batches, streams and log directories."""
+"""Tests of typed values in Spark itself, in batches, streams and log directories."""
 
 from __future__ import annotations
 
