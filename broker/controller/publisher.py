@@ -19,7 +19,7 @@ from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import ConfigResource, Operation, SetClientQuota, SetConfig
 from broker.replica.manager import ReplicaManager
 
-logger = logging.getLogger("kafkalog.broker.controller")
+logger = logging.getLogger(__name__)
 
 TOPICS_A_TURN = 100
 """The number of topics whose configurations are put in force before other requests get their turn."""

@@ -27,6 +27,6 @@ def missing(version: str) -> str | None:
 
 
 def run(version: str, bootstrap: str, mode: str, lines: list[str]) -> str:
-    """What the client prints for the lines that it is given; `mode` is produce or consume."""
+    """Return what the client prints for `lines`; `mode` is produce or consume."""
     host, port = bootstrap.rsplit(":", 1)
     return java.run_java(_jars(version), str(_SOURCE), [host, port, mode], stdin="\n".join(lines) + "\n")
