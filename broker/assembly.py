@@ -8,6 +8,7 @@ from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
 from broker.config.server import BrokerConfig
+from broker.controller.channel import LoneChannel
 from broker.controller.configs import ConfigController, effective_config
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
@@ -58,7 +59,8 @@ def assemble(
         cache, replicas, lambda state: effective_config(config, state, broker_id), quota_controller
     )
     store.subscribe(publisher.publish)
-    topics, producer_ids = TopicController(store, cache, replicas, applier), ProducerIds(store)
+    channel = LoneChannel(broker_id, applier)
+    topics, producer_ids = TopicController(store, cache, replicas, channel), ProducerIds(store)
     groups = GroupCoordinator(replicas=replicas, topics=topics)
     transactions = Transactions(
         replicas=replicas,

@@ -15,6 +15,7 @@ Services that commit decisions and carry them out:
 - ``topics``         creates and deletes topics, and adds partitions
 - ``configs``        alters and describes configurations
 - ``quotas``         alters and describes client quotas
+- ``channel``        sends brokers the requests that follow from a decision
 - ``publisher``      puts committed configurations and quotas in force, whichever broker committed them
 - ``producer_ids``   allocates producer ids
 - ``loggers``        alters and describes the levels of the broker's loggers

@@ -11,13 +11,13 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from broker.controller.channel import ControlChannel
 from broker.controller.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
-from broker.controller.requests import ControlRequests, requests_for
+from broker.controller.requests import requests_for
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic, ForgetDeleted
 from broker.metadata.store import Decision, MetadataStore
-from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -62,12 +62,12 @@ class TopicController:
     """
 
     def __init__(
-        self, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, applier: ReplicaApplier
+        self, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, channel: ControlChannel
     ) -> None:
         self._store = store
         self._cache = cache
         self._replicas = replicas
-        self._applier = applier
+        self._channel = channel
         self._unfrozen = 0
         """Partitions that were made since the garbage collector was last told."""
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
@@ -139,17 +139,18 @@ class TopicController:
     async def _host(
         self, name: str, topic_id: uuid.UUID, state: ClusterState, operation: CreateTopic | AddPartitions
     ) -> None:
-        """Take this broker's roles in new partitions, unless their topic has been deleted since.
+        """Tell the brokers of their roles in new partitions, unless their topic has been deleted since.
 
         Called for one topic at a time, so that other requests get their turn in between.
         """
         registered = self._cache.topic(name)
         if registered is None or registered.topic_id != topic_id:
             return
-        requests = requests_for(state, [operation]).get(self._replicas.broker_id)
-        if requests is not None:
-            await self._applier.apply_leader_and_isr(state.controller_epoch, requests.leader_and_isr)
-            self._unfrozen += len(requests.leader_and_isr)
+        requests = requests_for(state, [operation])
+        await self._channel.send(state.controller_epoch, requests)
+        own = requests.get(self._replicas.broker_id)
+        if own is not None:
+            self._unfrozen += len(own.leader_and_isr)
             if self._unfrozen >= FROZEN_AT_ONCE:
                 self._unfrozen = 0
                 self._replicas.runtime.freeze()
@@ -241,12 +242,11 @@ class TopicController:
         return results
 
     async def _remove(self, before: ClusterState, gone: Sequence[DeleteTopic]) -> None:
-        """Take the logs of deleted topics out of service on this broker, in one request.
+        """Take the logs of deleted topics out of service, in one request to each broker.
 
         If a topic of the same name is created meanwhile, its request is applied after this one.
         """
-        requests = requests_for(before, gone).get(self._replicas.broker_id, ControlRequests())
-        results = await self._applier.stop_replica(before.controller_epoch, requests.stop_replica)
+        answers = await self._channel.send(before.controller_epoch, requests_for(before, gone))
         names = frozenset(operation.name for operation in gone)
         for listener in self.on_deleted:
             listener(names)
@@ -255,7 +255,9 @@ class TopicController:
             if number % PLANNED_AT_ONCE == 0:
                 await asyncio.sleep(0)
         # An offline log directory may hold some of their logs. The next start with that directory removes them.
-        failed = {topic for (topic, _), code in results.items() if code is not ErrorCode.NONE}
+        failed = {
+            topic for results in answers.values() for (topic, _), code in results.items() if code is not ErrorCode.NONE
+        }
         removed = frozenset(operation.topic_id for operation in gone if operation.name not in failed)
         if removed and not self._replicas.logs.offline_dirs:
             await self._forget(removed)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import socket
 import uuid
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ import pytest
 
 from broker.config.server import BrokerConfig
 from broker.controller import topics
+from broker.controller.channel import LoneChannel
 from broker.controller.planning import NewTopic
+from broker.controller.requests import ControlRequests, requests_for
 from broker.controller.topics import TopicController
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, TopicState
-from broker.metadata.operations import RegisterBroker
-from broker.replica.applier import APPLIED_AT_ONCE, ReplicaApplier
+from broker.metadata.operations import DeleteTopic, RegisterBroker
+from broker.replica.applier import APPLIED_AT_ONCE, ReplicaApplier, Results
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime, freeze
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError, UnknownTopicIdError
@@ -138,13 +141,28 @@ class _Cluster:
         self.replicas = ReplicaManager(Runtime.of_process(2), 0, config, self.logs)
         self.cache = MetadataCache(self.store.state)
         self.store.subscribe(self.cache.update)
-        self.topics = TopicController(
-            self.store, self.cache, self.replicas, ReplicaApplier(self.replicas, self.cache.topic_config)
-        )
+        self.lone = LoneChannel(0, ReplicaApplier(self.replicas, self.cache.topic_config))
+        self.topics = TopicController(self.store, self.cache, self.replicas, self.lone)
 
     async def make(self, *names: str) -> dict[str, TopicState]:
         made = await self.topics.create([NewTopic(name, 1, 1) for name in names])
         return {name: state for name, state in made.items() if isinstance(state, TopicState)}
+
+
+class _Reaching:
+    """A channel that reaches broker 1, too, which does what it is told."""
+
+    def __init__(self, lone: LoneChannel) -> None:
+        self._lone = lone
+        self.told: list[ControlRequests] = []
+
+    async def send(self, controller_epoch: int, requests: Mapping[int, ControlRequests]) -> dict[int, Results]:
+        own = {broker: sent for broker, sent in requests.items() if broker != 1}
+        answers = await self._lone.send(controller_epoch, own)
+        if 1 in requests:
+            self.told.append(requests[1])
+            answers[1] = {stop.key: ErrorCode.NONE for stop in requests[1].stop_replica}
+        return answers
 
 
 def run(directory: Path, scenario: Callable[[_Cluster], object]) -> None:
@@ -252,6 +270,49 @@ def test_a_log_that_cannot_be_deleted_is_not_taken_for_the_next_topic_of_its_nam
         with pytest.raises(KafkaStorageError):
             cluster.replicas.require("a", 0)
         assert cluster.replicas.get("b", 0) is not None
+
+    run(tmp_path, scenario)
+
+
+def test_every_broker_is_told_of_what_concerns_it(tmp_path: Path) -> None:
+    async def scenario(cluster: _Cluster) -> None:
+        await cluster.store.commit(lambda state: [RegisterBroker(BrokerRegistration(1, ()))])
+        channel = _Reaching(cluster.lone)
+        controller = TopicController(cluster.store, cluster.cache, cluster.replicas, channel)
+        await controller.create([NewTopic("both", 2, 2), NewTopic("here", assignments={0: [0]})])
+        await controller.grow("both", 3, [[1, 0]])
+        assert [[each.key for each in told.leader_and_isr] for told in channel.told] == [
+            [("both", 0), ("both", 1)],
+            [("both", 2)],
+        ]
+        assert all(cluster.replicas.get("both", index) for index in range(3))
+        assert await controller.delete(["both", "here"]) == {"both": None, "here": None}
+        assert [each.key for each in channel.told[-1].stop_replica] == [("both", index) for index in range(3)]
+        assert len(channel.told) == 3
+        assert cluster.store.state.deleting == frozenset()
+
+    run(tmp_path, scenario)
+
+
+def test_a_lone_broker_says_whom_it_cannot_tell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: _Cluster) -> None:
+        await cluster.store.commit(lambda state: [RegisterBroker(BrokerRegistration(1, ()))])
+        with caplog.at_level(logging.ERROR):
+            await cluster.topics.create([NewTopic("t", 8, 2)])
+        (record,) = caplog.records
+        assert "Broker 1 is not told of a decision about 8 of its partitions (t-0, t-1, t-2, t-3, t-4, …)" in (
+            record.getMessage()
+        )
+        assert all(cluster.replicas.get("t", index) for index in range(8)), "its own part is done"
+        topic = cluster.store.state.topics["t"]
+        answers = await cluster.lone.send(0, requests_for(cluster.store.state, [DeleteTopic("t", topic.topic_id)]))
+        keys = [("t", index) for index in range(8)]
+        assert answers == {
+            0: dict.fromkeys(keys, ErrorCode.NONE),
+            1: dict.fromkeys(keys, ErrorCode.BROKER_NOT_AVAILABLE),
+        }
+        assert await cluster.topics.delete(["t"]) == {"t": None}
+        assert cluster.store.state.deleting == {topic.topic_id}, "broker 1 may have its logs"
 
     run(tmp_path, scenario)
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from broker.config.server import BrokerConfig
+from broker.controller.channel import LoneChannel
 from broker.controller.topics import TopicController
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
@@ -44,7 +45,10 @@ class Stored:
         self.store.subscribe(self.cache.update)
         self.run(self.store.commit(lambda state: [RegisterBroker(BrokerRegistration(0, ()))]))
         self.topics = TopicController(
-            self.store, self.cache, self.replicas, ReplicaApplier(self.replicas, self.cache.topic_config)
+            self.store,
+            self.cache,
+            self.replicas,
+            LoneChannel(0, ReplicaApplier(self.replicas, self.cache.topic_config)),
         )
         for topic in state.topics.values():
             config = self.replicas.topic_config(topic.config)
