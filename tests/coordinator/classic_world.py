@@ -137,6 +137,7 @@ class World:
             effect = out.pop(0)
             if isinstance(effect, Answer):
                 assert effect.token not in self.answers, "answered twice"
+                assert isinstance(effect.token, int)
                 self.answers[effect.token] = effect.result
                 self._tell(effect.token, effect.result)
             elif self.held is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.errors import ErrorCode
@@ -28,11 +28,15 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
+Token: TypeAlias = object
+"""A request that waits: in a broker, a future of the service. A group keeps it, and gives it back with the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The result of a request. ``token`` is the waiting request: in a broker, a future of the service."""
 
-    token: Any
+    token: Token
     result: Any
 
 

@@ -399,8 +399,10 @@ def _release(group: Group) -> None:
 
 
 def _answer(effect: Answer) -> None:
-    if not effect.token.done():
-        effect.token.set_result(effect.result)
+    token = effect.token
+    assert isinstance(token, asyncio.Future)
+    if not token.done():
+        token.set_result(effect.result)
 
 
 def _code(error: BaseException) -> ErrorCode:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
 from broker.coordinator.group.offsets import TopicPartition, tombstones
 from broker.replica.partition import Appended
 from kafkalog.protocol.errors import GroupIdNotFoundError, NotCoordinatorError
-
-if TYPE_CHECKING:
-    from broker.coordinator.group.partition_groups import PartitionGroups
 
 logger = logging.getLogger(__name__)
 
@@ -27,10 +24,26 @@ TOMBSTONES_AT_ONCE = 1000
 """The most tombstones in one record batch; a group may need more batches."""
 
 
+class Owner(Protocol):
+    """The groups of a partition, as `partition_groups.PartitionGroups` has them."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def state(self) -> LoadState: ...
+    @property
+    def groups(self) -> Mapping[str, Group]: ...
+    @property
+    def deleting(self) -> set[str]: ...
+    def in_turns(self) -> AsyncIterator[Group]: ...
+    def drop(self, group: Group) -> list[Appended]: ...
+    async def acknowledged(self, written: Appended) -> None: ...
+
+
 class Removal:
     """Removes groups and offsets of one partition, its ``owner``. Used on the event loop's thread only."""
 
-    def __init__(self, owner: PartitionGroups, parts: CoordinatorParts) -> None:
+    def __init__(self, owner: Owner, parts: CoordinatorParts) -> None:
         self._owner = owner
         self._parts = parts
 

@@ -24,7 +24,7 @@ from broker.coordinator.transaction.machine import (
     TransactionState,
 )
 from broker.coordinator.transaction.markers import Marker
-from broker.coordinator.transaction.partition_transactions import PartitionTransactions
+from broker.coordinator.transaction.partition_transactions import Owner, PartitionTransactions
 from broker.coordinator.transaction.records import encode_key, encode_value
 from broker.coordinator.transaction.settings import TransactionSettings
 from kafkalog.protocol.errors import (
@@ -54,7 +54,7 @@ class Log(Protocol):
     @property
     def partitions(self) -> int | None: ...
     def partition_for(self, key: str) -> int: ...
-    def leads(self, index: int) -> object: ...
+    def leads(self, index: int) -> Owner | None: ...
     def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]: ...
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]: ...
     async def ensure(self) -> int: ...
@@ -89,7 +89,7 @@ class TransactionCoordinator:
         self._partitions: dict[int, PartitionTransactions] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
-        self._failed: dict[int, tuple[Any, int, int]] = {}
+        self._failed: dict[int, tuple[Owner | None, int, int]] = {}
         """Partitions that could not be loaded: the owner, its leader epoch, and when that was."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
@@ -169,12 +169,12 @@ class TransactionCoordinator:
         """
         if not self._active:
             raise CoordinatorNotAvailableError
-        owner: Any = self._log.leads(index)
+        owner = self._log.leads(index)
         transactions = self._partitions.get(index)
         if owner is None:
             self._partitions.pop(index, None)
             raise NotCoordinatorError
-        if transactions is not None and transactions.owner is owner and transactions.epoch == owner.leader_epoch:
+        if transactions is not None and transactions.is_of(owner):
             return transactions
         self._partitions.pop(index, None)
         if owner.log.log_end_offset == owner.log.log_start_offset and index not in self._loading:
@@ -194,7 +194,7 @@ class TransactionCoordinator:
         # Its role may have changed meanwhile: then what was loaded was not taken.
         self.role_changed(index)
 
-    def _has_failed(self, index: int, owner: Any) -> bool:
+    def _has_failed(self, index: int, owner: Owner) -> bool:
         """Return whether loading has failed so recently that it is not retried yet."""
         failed = self._failed.get(index)
         if failed is None:
@@ -207,12 +207,8 @@ class TransactionCoordinator:
         return False
 
     def _is_current(self, transactions: PartitionTransactions) -> bool:
-        owner: Any = self._log.leads(transactions.index)
-        return (
-            self._partitions.get(transactions.index) is transactions
-            and owner is transactions.owner
-            and owner.leader_epoch == transactions.epoch
-        )
+        index = transactions.index
+        return self._partitions.get(index) is transactions and transactions.is_of(self._log.leads(index))
 
     async def _load(self, transactions: PartitionTransactions) -> None:
         try:
@@ -227,8 +223,7 @@ class TransactionCoordinator:
             self._failed[transactions.index] = transactions.owner, transactions.epoch, self._now_ms()
             logger.error("transactions of __transaction_state-%d could not be loaded: %s", transactions.index, error)
             return
-        owner: Any = self._log.leads(transactions.index)
-        if owner is not transactions.owner or owner.leader_epoch != transactions.epoch:
+        if not transactions.is_of(self._log.leads(transactions.index)):
             return
         now = self._now_ms()
         self.loads += 1

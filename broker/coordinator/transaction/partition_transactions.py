@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Protocol
 
 from broker.coordinator.state_log import StateBatch, read_batches
 from broker.coordinator.transaction.machine import NO_PRODUCER_ID, Transaction, TransactionMachine
@@ -18,19 +18,37 @@ logger = logging.getLogger(__name__)
 NO_EPOCH = -1
 
 
+class Bounds(Protocol):
+    """The log of an `Owner`."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+class Owner(Protocol):
+    """A partition of ``__transaction_state`` that is led here, such as `broker.replica.partition.Partition`."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def log(self) -> Bounds: ...
+
+
 class PartitionTransactions:
     """See the module.
 
     Attributes:
         index: of the partition.
         epoch: its leader epoch, which is the coordinator epoch of the markers written for it.
-        owner: the partition itself; another object means another leadership.
+        owner: the partition itself; another object means another leadership. None before it has one.
         largest_producer_id: the largest that any record names, superseded ones included.
     """
 
     __slots__ = ("epoch", "index", "largest_producer_id", "machines", "owner")
 
-    def __init__(self, index: int, epoch: int, owner: Any) -> None:
+    def __init__(self, index: int, epoch: int, owner: Owner | None) -> None:
         self.index = index
         self.epoch = epoch
         self.owner = owner
@@ -39,6 +57,10 @@ class PartitionTransactions:
 
     def __iter__(self) -> Iterator[TransactionMachine]:
         return iter(self.machines.values())
+
+    def is_of(self, owner: Owner | None) -> bool:
+        """Return whether these are the transactions of ``owner`` under its present leadership."""
+        return owner is not None and self.owner is owner and self.epoch == owner.leader_epoch
 
     def replay(self, batches: Sequence[StateBatch]) -> None:
         """Apply batches, in the order of the log; the last record of a transactional id counts.

@@ -51,7 +51,7 @@ class SimulatedLog:
     def partition_for(self, key: str) -> int:
         return 0
 
-    def leads(self, index: int) -> object:
+    def leads(self, index: int) -> _Owner:
         return self._owner
 
     async def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from broker.coordinator.group.classic.deadlines import Deadlines
 from broker.coordinator.group.classic.effects import Effects
@@ -35,7 +35,7 @@ from broker.coordinator.group.classic.requests import UNKNOWN_MEMBER_ID, JoinReq
 from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.classic.static_members import StaticMembers
 from broker.coordinator.group.classic.sync import Sync
-from broker.coordinator.group.membership import CommitRequest, GroupSummary, MemberSummary, Moment, Retention
+from broker.coordinator.group.membership import CommitRequest, GroupSummary, MemberSummary, Moment, Retention, Token
 from broker.coordinator.group.records import GroupMetadataValue
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE
@@ -145,11 +145,11 @@ class ClassicGroup:
 
     # -- requests of members
 
-    def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
+    def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
         """Handle JoinGroup; ``token`` gets the answer. The caller has checked the session timeout."""
         self._join.join(request, token, now)
 
-    def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
+    def sync(self, request: SyncRequest, token: Token, now: Moment) -> None:
         """Handle SyncGroup; ``token`` gets the answer."""
         self._sync.sync(request, token, now)
 

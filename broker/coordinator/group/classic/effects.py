@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from broker.coordinator.group.classic.requests import JoinResult, SyncResult
-from broker.coordinator.group.membership import Answer, Moment, Store
+from broker.coordinator.group.membership import Answer, Moment, Store, Token
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.errors import ErrorCode
 
@@ -31,7 +30,7 @@ class Effects:
     def __init__(self) -> None:
         self.out: list[Answer | Store] = []
 
-    def answer(self, token: Any, result: JoinResult | SyncResult) -> None:
+    def answer(self, token: Token, result: JoinResult | SyncResult) -> None:
         """Answer the request that waits with ``token``."""
         self.out.append(Answer(token, result))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
 
 from broker.coordinator.group.classic.deadlines import Deadlines
 from broker.coordinator.group.classic.effects import Effects
@@ -17,7 +16,7 @@ from broker.coordinator.group.classic.rebalance import Rebalance
 from broker.coordinator.group.classic.requests import UNKNOWN_MEMBER_ID, JoinRequest, JoinResult
 from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.classic.static_members import StaticMembers
-from broker.coordinator.group.membership import Moment
+from broker.coordinator.group.membership import Moment, Token
 from kafkalog.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -107,7 +106,7 @@ class Join:
         self._max_size = max_size
         self._new_member_id = new_member_id
 
-    def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
+    def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
         """Handle JoinGroup; ``token`` gets the answer. The caller has checked the session timeout."""
         step = decide_join(request, self._metadata, self._members, self._max_size)
         if isinstance(step, ErrorCode):
@@ -122,14 +121,14 @@ class Join:
             self._join_new(step, request, token, now)
         self._rebalance.try_complete_join(now)
 
-    def _refuse(self, request: JoinRequest, error: ErrorCode, token: Any) -> None:
+    def _refuse(self, request: JoinRequest, error: ErrorCode, token: Token) -> None:
         member_id = request.member_id
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
             self._rebalance.remove(member_id, error)
             member_id = UNKNOWN_MEMBER_ID
         self._effects.answer(token, JoinResult(member_id, error))
 
-    def _join_new(self, step: JoinStep, request: JoinRequest, token: Any, now: Moment) -> None:
+    def _join_new(self, step: JoinStep, request: JoinRequest, token: Token, now: Moment) -> None:
         """Add a member that does not know its id."""
         instance_id = request.instance_id
         member_id = self._new_member_id(request.client_id if instance_id is None else instance_id)
@@ -144,7 +143,7 @@ class Join:
             assert instance_id is not None
             self._static_members.replace(self._members.static[instance_id], member_id, request, token, now)
 
-    def _add(self, member_id: str, request: JoinRequest, token: Any, now: Moment) -> None:
+    def _add(self, member_id: str, request: JoinRequest, token: Token, now: Moment) -> None:
         member = Member(
             member_id,
             request.instance_id,
@@ -165,7 +164,7 @@ class Join:
         self._deadlines.wake_by(member.deadline)
         self._rebalance.maybe_prepare(now, f"new member {member_id}; client reason: {_reason(request)}")
 
-    def _rejoin(self, request: JoinRequest, token: Any, now: Moment) -> None:
+    def _rejoin(self, request: JoinRequest, token: Token, now: Moment) -> None:
         member = self._members[request.member_id]
         self._rebalance.join_again(member, request, token)
         self._rebalance.maybe_prepare(now, f"member {member.member_id} joins again; client reason: {_reason(request)}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from broker.coordinator.group.classic.requests import Protocols
+from broker.coordinator.group.membership import Token
 
 
 class Member:
@@ -43,8 +43,8 @@ class Member:
         self.protocol_type = protocol_type
         self.protocols = protocols
         self.assignment = assignment
-        self.awaiting_join: Any = None
-        self.awaiting_sync: Any = None
+        self.awaiting_join: Token | None = None
+        self.awaiting_sync: Token | None = None
         self.is_new = False
         self.deadline: int | None = None
 

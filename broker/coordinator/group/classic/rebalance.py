@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from broker.coordinator.group.classic.deadlines import Deadlines
 from broker.coordinator.group.classic.effects import Effects
@@ -11,7 +10,7 @@ from broker.coordinator.group.classic.group_metadata import ClassicGroupState, G
 from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.classic.requests import UNKNOWN_MEMBER_ID, JoinRequest, JoinResult, SyncResult
 from broker.coordinator.group.classic.roster import Roster
-from broker.coordinator.group.membership import Moment
+from broker.coordinator.group.membership import Moment, Token
 from kafkalog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -99,7 +98,7 @@ class Rebalance:
         if self._initial_delay is not None and self._metadata.generation == 0:
             self._initial_delay.member_came()
 
-    def join_again(self, member: Member, request: JoinRequest, token: Any) -> None:
+    def join_again(self, member: Member, request: JoinRequest, token: Token) -> None:
         """Let a member wait for the next generation with ``token``, and take over its new metadata."""
         self._members.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
         before = self._members.await_join(member, token)

@@ -7,7 +7,7 @@ member id is fenced. A stable group continues unchanged once the new id is store
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker.coordinator.group.classic.deadlines import Deadlines
 from broker.coordinator.group.classic.effects import Effects
@@ -16,7 +16,7 @@ from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.classic.rebalance import Rebalance
 from broker.coordinator.group.classic.requests import UNKNOWN_MEMBER_ID, JoinRequest, JoinResult, Protocols
 from broker.coordinator.group.classic.roster import Roster
-from broker.coordinator.group.membership import Moment
+from broker.coordinator.group.membership import Moment, Token
 from kafkalog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Replacement(NamedTuple):
     """
 
     member: Member
-    token: Any
+    token: Token
     generation: int
     old_id: str
     protocols: Protocols
@@ -63,7 +63,7 @@ class StaticMembers:
         self._effects = effects
         self._rebalance = rebalance
 
-    def replace(self, old_id: str, new_id: str, request: JoinRequest, token: Any, now: Moment) -> None:
+    def replace(self, old_id: str, new_id: str, request: JoinRequest, token: Token, now: Moment) -> None:
         """Replace a static member by itself under a new id; ``token`` gets the answer."""
         metadata, members = self._metadata, self._members
         instance_id = request.instance_id

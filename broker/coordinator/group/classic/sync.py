@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.coordinator.group.classic.deadlines import Deadlines
 from broker.coordinator.group.classic.effects import Effects
 from broker.coordinator.group.classic.group_metadata import ClassicGroupState, GroupMetadata
 from broker.coordinator.group.classic.rebalance import Rebalance
 from broker.coordinator.group.classic.requests import SyncRequest, SyncResult
 from broker.coordinator.group.classic.roster import Roster
-from broker.coordinator.group.membership import Moment
+from broker.coordinator.group.membership import Moment, Token
 from kafkalog.protocol.errors import ErrorCode
 
 
@@ -48,7 +46,7 @@ class Sync:
         self._effects = effects
         self._rebalance = rebalance
 
-    def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
+    def sync(self, request: SyncRequest, token: Token, now: Moment) -> None:
         """Handle SyncGroup; ``token`` gets the answer."""
         metadata, members = self._metadata, self._members
         error = check_sync(request, metadata, members)

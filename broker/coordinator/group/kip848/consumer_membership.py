@@ -19,7 +19,7 @@ from broker.coordinator.group.kip848.formats.log_records import GroupRecord
 from broker.coordinator.group.kip848.group import ConsumerGroup
 from broker.coordinator.group.kip848.model import Member
 from broker.coordinator.group.kip848.requests import classic_members
-from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store
+from broker.coordinator.group.membership import Answer, CommitRequest, GroupSummary, Moment, Retention, Store, Token
 from broker.coordinator.state_log import StateRecord
 from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE
 from kafkalog.protocol.errors import (
@@ -84,7 +84,7 @@ class ConsumerMembership:
         self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}
         """By kind and member: the deadline, and the epoch that it is about."""
         self._changes = 0
-        self._storing: dict[int, Any] = {}
+        self._storing: dict[int, Token | None] = {}
         """The request that waits for each change being stored, by the change's number."""
         self._waiting: list[Answer] = []
 
@@ -98,7 +98,7 @@ class ConsumerMembership:
     def apply(
         self,
         outcome: Outcome[Any],
-        token: Any,
+        token: Token | None,
         now: Moment,
         *,
         before: Sequence[StateRecord] = (),
@@ -172,7 +172,7 @@ class ConsumerMembership:
 
     # -- members of the classic protocol
 
-    def join(self, request: JoinRequest, token: Any, now: Moment) -> None:
+    def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
         """Handle JoinGroup; ``token`` gets the answer."""
         try:
             outcome = classic_members.join(self.group, request, self._context(self.group.group_id, now))
@@ -181,7 +181,7 @@ class ConsumerMembership:
             return
         self.apply(outcome, token, now)
 
-    def sync(self, request: SyncRequest, token: Any, now: Moment) -> None:
+    def sync(self, request: SyncRequest, token: Token, now: Moment) -> None:
         """Handle SyncGroup; ``token`` gets the answer."""
         try:
             outcome = classic_members.sync(self.group, request, self._context(self.group.group_id, now))
@@ -199,7 +199,7 @@ class ConsumerMembership:
         self.set_timers(outcome.timers, now)
         return outcome.response
 
-    def leave(self, members: Sequence[Leaver], token: Any, now: Moment) -> None:
+    def leave(self, members: Sequence[Leaver], token: Token, now: Moment) -> None:
         """Handle LeaveGroup of members, in one change; ``token`` gets each member's error once that is stored."""
         group_id = self.group.group_id
         named = [(member.member_id, member.instance_id) for member in members]
