@@ -41,7 +41,7 @@ from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkalog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from kafkalog.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from kafkalog.protocol.messages.describe_client_quotas import DescribeClientQuotasComponent, DescribeClientQuotasRequest
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkalog.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
@@ -107,6 +107,10 @@ ENTRIES: dict[str, tuple[Any, int, int]] = {
     "DescribeConfigs": (DescribeConfigsRequest(resources=[
         DescribeConfigsResource(resource_type=GROUP, resource_name=name, configuration_keys=None)
         for name in NAMES]), 4, 2),
+    "DescribeConfigs of keys": (DescribeConfigsRequest(resources=[
+        DescribeConfigsResource(resource_type=GROUP, resource_name="g", configuration_keys=NAMES)]), 4, 2),
+    "DescribeClientQuotas": (DescribeClientQuotasRequest(components=[
+        DescribeClientQuotasComponent(entity_type="client-id", match_type=0, match=name) for name in NAMES]), 1, 1),
     "AlterConfigs": (AlterConfigsRequest(validate_only=True, resources=[
         AlterConfigsResource(resource_type=GROUP, resource_name=name,
                              configs=[AlterableConfig(name=SESSION_TIMEOUT, value="50000")])

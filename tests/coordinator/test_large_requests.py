@@ -219,6 +219,18 @@ def test_others_have_their_turn(serving: Serving, name: str) -> None:
     serving.run(work())
 
 
+@pytest.mark.parametrize("name", ["DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups"])
+def test_names_are_made_distinct_in_turns(serving: Serving, name: str) -> None:
+    """Once to look for names that come again, and once to serve them."""
+    message, version = LARGE[name]
+    request = request_of(serving.broker, message, version, Client())
+    pending = HANDLERS[type(message)](request)
+    assert pending is not None
+    serving.run(pending)
+    assert request.turn is not None
+    assert request.turn.ended == 2 * MANY
+
+
 def test_small_requests_take_one_turn(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large, "TURN_SECONDS", DEADLINE_S)
 

@@ -30,7 +30,7 @@ from kafkalog.protocol.messages.describe_user_scram_credentials import (
 
 async def handle_describe_client_quotas(request: Request) -> None:
     message: DescribeClientQuotasRequest = request.message
-    components = [(each.entity_type, each.match_type, each.match) for each in message.components]
+    components = [(each.entity_type, each.match_type, each.match) async for each in request.each(message.components)]
     try:
         found = request.broker.quota_controller.describe(components, strict=message.strict)
     except KafkaError as error:

@@ -50,13 +50,20 @@ async def handle_describe_configs(request: Request) -> None:
     async for resource in request.each(message.resources):
         key, names = (resource.resource_type, resource.resource_name), resource.configuration_keys
         before = wanted.get(key, {})
-        wanted[key] = None if names is None or before is None else before | dict.fromkeys(names)
+        if names is None or before is None:
+            wanted[key] = None
+        else:
+            before.update(await request.distinct(names))
+            wanted[key] = before
     results = []
     async for (kind, name), keys in request.each(wanted.items()):
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
         with Answering(result):
             configs = {config.name: config for config in _describe(request, kind, name)}
-            result.configs = [configs[key] for key in (configs if keys is None else keys) if key in configs]
+            if keys is None:
+                result.configs = list(configs.values())
+            else:
+                result.configs = [configs[key] async for key in request.each(keys) if key in configs]
         results.append(result)
     await request.answer(DescribeConfigsResponse(results=results), wanted)
 

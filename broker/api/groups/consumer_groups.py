@@ -104,10 +104,10 @@ async def _find_owned(
 async def handle_consumer_group_describe(request: Request) -> None:
     message: consumer_group_describe.ConsumerGroupDescribeRequest = request.message
     operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
-    turn = request.take_turns()
     response = consumer_group_describe.ConsumerGroupDescribeResponse()
     # A group that is named twice is described once, as by DescribeGroups: it may have many members.
-    for group_id in dict.fromkeys(message.group_ids):
+    wanted = await request.distinct(message.group_ids)
+    async for group_id in request.each(wanted):
         try:
             group = request.broker.consumer_groups.describe(group_id)
             group.authorized_operations = operations
@@ -116,11 +116,7 @@ async def handle_consumer_group_describe(request: Request) -> None:
                 group_id=group_id, error_code=error_code(error), error_message=error_message(error)
             )
         response.groups.append(group)
-        if turn.is_over:
-            await turn.end()
-            if request.connection.closed:
-                return
-    await request.answer(response)
+    await request.answer(response, wanted)
 
 
 HANDLERS = {

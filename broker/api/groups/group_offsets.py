@@ -228,7 +228,7 @@ async def _fetch_groups(request: Request, turn: Turn) -> None:
             answer.error_code = error_code(error)
             continue
         answer.topics = await _fetched(request, offsets, group.topics, kinds, turn)
-    await request.answer(response)
+    await request.answer(response, whole)
 
 
 async def _fetched(

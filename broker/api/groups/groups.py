@@ -166,7 +166,7 @@ async def handle_leave_group(request: Request) -> None:
                 response.members.append(left)
                 if turn.is_over:
                     await turn.end()
-    await request.answer(response)
+    await request.answer(response, leaving)
 
 
 async def handle_list_groups(request: Request) -> None:
@@ -204,10 +204,11 @@ async def _lower(names: Iterable[str], turn: Turn) -> set[str]:
 async def handle_describe_groups(request: Request) -> None:
     message: describe_groups.DescribeGroupsRequest = request.message
     operations = ALL_GROUP_OPERATIONS if message.include_authorized_operations else NO_AUTHORIZED_OPERATIONS
-    turn = request.take_turns()
     response = describe_groups.DescribeGroupsResponse()
+    wanted = await request.distinct(message.groups)
+    turn = request.take_turns()
     nbytes = 0
-    for group_id in dict.fromkeys(message.groups):
+    for group_id in wanted:
         group = _described(request, group_id, operations)
         response.groups.append(group)
         nbytes += sum(len(member.member_metadata) + len(member.member_assignment) for member in group.members)
@@ -216,7 +217,7 @@ async def handle_describe_groups(request: Request) -> None:
             await turn.end()
             if request.connection.closed:
                 return
-    await request.answer(response)
+    await request.answer(response, wanted)
 
 
 def _described(request: Request, group_id: str, operations: int) -> describe_groups.DescribedGroup:
@@ -247,12 +248,14 @@ async def handle_delete_groups(request: Request) -> None:
     message: delete_groups.DeleteGroupsRequest = request.message
     turn = request.take_turns()
     response = delete_groups.DeleteGroupsResponse()
-    for group_id in dict.fromkeys(message.groups_names):
+    wanted = await request.distinct(message.groups_names)
+    # To the end, even if the client leaves meanwhile.
+    for group_id in wanted:
         error = await request.broker.groups.delete_group(group_id)
         response.results.append(delete_groups.DeletableGroupResult(group_id=group_id, error_code=error))
         if turn.is_over:
             await turn.end()
-    await request.answer(response)
+    await request.answer(response, wanted)
 
 
 HANDLERS = {

@@ -66,7 +66,7 @@ def _producer(producer_id: int, entry: ProducerEntry) -> ProducerState:
 
 async def handle_describe_transactions(request: Request) -> None:
     message: describe_transactions.DescribeTransactionsRequest = request.message
-    wanted = {transactional_id: None async for transactional_id in request.each(message.transactional_ids)}
+    wanted = await request.distinct(message.transactional_ids)
     states = [_described(request, transactional_id) async for transactional_id in request.each(wanted)]
     await request.answer(describe_transactions.DescribeTransactionsResponse(transaction_states=states), wanted)
 
