@@ -36,8 +36,17 @@ from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from kafkalog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkalog.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from kafkalog.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkalog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -98,6 +107,21 @@ def transaction(name: str) -> AddPartitionsToTxnTransaction:
 ENTRIES: dict[str, tuple[Any, int, int]] = {
     "CreateTopics": (CreateTopicsRequest(topics=[
         CreatableTopic(name=name, num_partitions=-7, replication_factor=1) for name in NAMES]), 7, 3),
+    "CreateTopics of assignments": (CreateTopicsRequest(topics=[CreatableTopic(
+        name="n", num_partitions=-1, replication_factor=-1, assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=[7]) for index in INDEXES])]), 7, 1),
+    "CreateTopics of configurations": (CreateTopicsRequest(topics=[CreatableTopic(
+        name="n", num_partitions=1, replication_factor=1, configs=[
+            CreatableTopicConfig(name=name, value="") for name in NAMES])]), 7, 1),
+    "CreatePartitions of assignments": (CreatePartitionsRequest(topics=[CreatePartitionsTopic(
+        name="t", count=HERE + MANY, assignments=[
+            CreatePartitionsAssignment(broker_ids=[7]) for _ in NAMES])]), 3, 1),
+    "AlterConfigs of keys": (AlterConfigsRequest(validate_only=True, resources=[AlterConfigsResource(
+        resource_type=GROUP, resource_name="g", configs=[
+            AlterableConfig(name=name, value="") for name in NAMES])]), 2, 1),
+    "IncrementalAlterConfigs of keys": (IncrementalAlterConfigsRequest(validate_only=True, resources=[
+        IncrementalResource(resource_type=GROUP, resource_name="g", configs=[
+            IncrementalConfig(name=name, config_operation=0, value="") for name in NAMES])]), 1, 1),
     "DeleteTopics": (DeleteTopicsRequest(topic_names=NAMES), 5, 2),
     "DeleteTopics by name": (DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in NAMES]), 6, 2),
     "DeleteTopics by id": (DeleteTopicsRequest(topics=[

@@ -116,7 +116,7 @@ async def handle_alter_configs(request: Request) -> None:
         )
         with Answering(result):
             _check_once(counts, resource)
-            values = {config.name: config.value for config in resource.configs}
+            values = {config.name: config.value async for config in request.each(resource.configs)}
             kind = _kind(resource.resource_type)
             changes.append((result, request.broker.configs.replacement(kind, resource.resource_name, values)))
         results.append(result)
@@ -136,7 +136,7 @@ async def handle_incremental_alter_configs(request: Request) -> None:
             _check_once(counts, resource)
             alterations = [
                 Alteration(config.name, _operation(config.config_operation), config.value)
-                for config in resource.configs
+                async for config in request.each(resource.configs)
             ]
             if resource.resource_type == BROKER_LOGGER:
                 loggers = LoggerController(request.broker.broker_id)

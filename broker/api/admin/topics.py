@@ -39,17 +39,7 @@ async def handle_create_topics(request: Request) -> None:
     message: CreateTopicsRequest = request.message
     broker = request.broker
     counts = await _counted(request, message.topics)
-    wanted = [
-        NewTopic(
-            topic.name,
-            topic.num_partitions,
-            topic.replication_factor,
-            {assignment.partition_index: assignment.broker_ids for assignment in topic.assignments},
-            {config.name: config.value for config in topic.configs},
-        )
-        async for topic in request.each(message.topics)
-        if counts[topic.name] == 1
-    ]
+    wanted = [await _wanted(request, topic) async for topic in request.each(message.topics) if counts[topic.name] == 1]
     mutations = request.mutations(CREATE_REFUSED_SINCE)
     made = await broker.topics.create(wanted, validate_only=message.validate_only, admit=mutations.record)
     results = []
@@ -75,6 +65,17 @@ async def _counted(request: Request, topics: Iterable[CreatableTopic | CreatePar
     async for topic in request.each(topics):
         counts[topic.name] += 1
     return counts
+
+
+async def _wanted(request: Request, topic: CreatableTopic) -> NewTopic:
+    """Return what is asked for; a topic may have as many assignments and configurations as the client likes."""
+    return NewTopic(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        {assignment.partition_index: assignment.broker_ids async for assignment in request.each(topic.assignments)},
+        {config.name: config.value async for config in request.each(topic.configs)},
+    )
 
 
 def _fill(broker: Broker, state: TopicState, result: CreatableTopicResult, validate_only: bool) -> None:
@@ -148,7 +149,11 @@ async def handle_create_partitions(request: Request) -> None:
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = "Duplicate topic in request."
             else:
-                assignments = None if topic.assignments is None else [entry.broker_ids for entry in topic.assignments]
+                assignments = (
+                    None
+                    if topic.assignments is None
+                    else [entry.broker_ids async for entry in request.each(topic.assignments)]
+                )
                 await request.broker.topics.grow(
                     topic.name,
                     topic.count,
