@@ -7,7 +7,7 @@ evenly over the others (Kafka's rule for brokers without racks).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kafkalog.protocol.errors import (
     InvalidPartitionsError,
@@ -47,6 +47,17 @@ def assign_replicas(
     return result
 
 
+MOST_LOOKED_AT = 1000
+
+
+def looked_at(replicas: Sequence[int], brokers: Collection[int]) -> Sequence[int]:
+    """Return the beginning of a list of replicas, long enough to refuse it.
+
+    Of more replicas than there are brokers one comes twice or is unknown. A client may name millions.
+    """
+    return replicas[: max(len(brokers) + 1, MOST_LOOKED_AT)]
+
+
 def check_manual(assignments: dict[int, Sequence[int]], brokers: Sequence[int]) -> list[tuple[int, ...]]:
     """Check a manual assignment, and return it in the order of partitions.
 
@@ -59,10 +70,12 @@ def check_manual(assignments: dict[int, Sequence[int]], brokers: Sequence[int]) 
     factors = {len(replicas) for replicas in assignments.values()}
     if len(factors) != 1 or 0 in factors:
         raise InvalidReplicaAssignmentError("All partitions should have the same number of replicas")
+    known = set(brokers)
     for partition, replicas in assignments.items():
-        if len(set(replicas)) != len(replicas):
+        some = looked_at(replicas, known)
+        if len(set(some)) != len(some):
             raise InvalidReplicaAssignmentError(f"Duplicate replica assignment found for partition {partition}")
-        unknown = sorted(set(replicas) - set(brokers))
+        unknown = sorted(set(some) - known)
         if unknown:
             raise InvalidReplicaAssignmentError(f"Unknown broker(s) in replica assignment: {unknown}.")
     return [tuple(assignments[partition]) for partition in range(len(assignments))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.controller.assignment import looked_at
 from broker.metadata.model import ClusterState
 from kafkalog.protocol.errors import (
     InvalidReplicaAssignmentError,
@@ -46,13 +47,14 @@ def _check_replicas(
 ) -> KafkaError | None:
     if not replicas:
         return InvalidReplicaAssignmentError("Empty replica list specified in partition reassignment.")
+    present = _current(state, key) or ()
+    replicas = looked_at(replicas, {*present, *brokers})
     if len(set(replicas)) != len(replicas):
         return InvalidReplicaAssignmentError(
             f"Duplicate replica ids in partition reassignment replica list: {list(replicas)}"
         )
     if min(replicas) < 0:
         return InvalidReplicaAssignmentError(f"Invalid broker id in replica list: {list(replicas)}")
-    present = _current(state, key) or ()
     dead = [broker for broker in replicas if broker not in present and broker not in brokers]
     if dead:
         return InvalidReplicaAssignmentError(

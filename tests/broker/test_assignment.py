@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.controller.assignment import assign_replicas, check_manual
+from broker.controller.reassignments import judge_reassignment
+from broker.metadata.model import ClusterState
 from kafkalog.protocol.errors import (
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
@@ -52,6 +54,16 @@ def test_mistakes_are_named() -> None:
 def test_bad_manual_assignments(assignments: dict[int, Sequence[int]]) -> None:
     with pytest.raises(InvalidReplicaAssignmentError):
         check_manual(assignments, [0, 1])
+
+
+@pytest.mark.parametrize("replicas", [range(7, 100_000), [0] * 100_000, [*range(2), -5, *range(7, 100_000)]])
+def test_of_a_list_of_100_000_replicas_only_the_beginning_is_looked_at(replicas: Sequence[int]) -> None:
+    """Which refuses it: there are not so many brokers."""
+    with pytest.raises(InvalidReplicaAssignmentError) as refused:
+        check_manual({0: replicas}, [0, 1])
+    refusal = judge_reassignment(ClusterState("c"), ("t", 0), replicas, [0, 1])
+    assert isinstance(refusal, InvalidReplicaAssignmentError)
+    assert max(len(str(refused.value)), len(str(refusal))) < 10_000
 
 
 def test_a_manual_assignment_is_taken_as_it_is() -> None:
