@@ -278,6 +278,12 @@ def test_compaction_counts_the_runs_that_there_was_time_for() -> None:
     assert [(each.runs, each.ours, each.ratio) for each in found] == [(1, 1e6, 1), (1, 1.5, 1)]
 
 
+def test_scale_names_one_partition_in_the_singular() -> None:
+    found = of_scale()
+    assert named(found, "resident memory, 1 partition", "Apache Kafka 4.3.1").unit == "MB"
+    assert named(found, "look-up in the last, 1,000 segments", None).ours == 3
+
+
 def test_records_are_summed_up_and_told_one_by_one() -> None:
     found = of_records()
     assert named(found, "validate", None).ours == [6e7, 12e7]
