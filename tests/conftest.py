@@ -47,13 +47,13 @@ SLOW_FIRST = (
     "foreign",
     "client",
 )
-"""Where the slow files are: begun first, so that of several workers none is left alone with them at the end."""
+"""Paths of the slow files. They run first, so that no worker is left alone with one at the end."""
 
 
 MARKERS = {"processes": "processes", "spark": "spark", "foreign_programs": "peer"}
-"""Which fixture gives which marker to the tests that request it, directly or by other fixtures."""
+"""Fixtures, each with the marker of the tests that request it, directly or by other fixtures."""
 WITH_PROCESSES = ("peer", "spark")
-"""Markers of tests that start processes, even where a parameter carries the marker and no fixture does."""
+"""Markers of tests that start processes, also if a parameter has the marker and no fixture does."""
 
 guard = ProcessGuard()
 guard.install()
@@ -100,7 +100,7 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="module")
 def checked() -> Iterator[None]:
-    """The checked kernels serve while the module's tests run: they refuse to touch memory that they were not given."""
+    """Use the checked kernels for the module's tests: they refuse memory that they were not given."""
     from tests.support.checked_kernels import checked_kernels
 
     with checked_kernels():
@@ -119,14 +119,14 @@ def foreign_programs(processes: None) -> None:
 
 @pytest.fixture(scope="session")
 def broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkalogBroker]:
-    """One running broker for all tests that need not stop it."""
+    """Start one broker for all tests that do not stop it."""
     with KafkalogBroker(tmp_path_factory.mktemp("broker")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def broker_address(request: pytest.FixtureRequest, processes: None) -> str:
-    """host:port of a running broker; KAFKALOG_TEST_BOOTSTRAP names another one to run the same tests against."""
+    """Return host:port of a running broker, or of the broker that KAFKALOG_TEST_BOOTSTRAP names."""
     given = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
     if given:
         return given
@@ -136,7 +136,7 @@ def broker_address(request: pytest.FixtureRequest, processes: None) -> str:
 
 @pytest.fixture
 def start_broker(processes: None, tmp_path: Path) -> Iterator[Callable[..., KafkalogBroker]]:
-    """Starts brokers that the test stops, kills or configures as it likes; all are gone when it ends."""
+    """Start brokers that a test may stop, kill or configure; stop all of them after the test."""
     with ExitStack() as stack:
         count = 0
 

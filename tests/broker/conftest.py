@@ -16,7 +16,7 @@ from tests.support.wire import create_topic
 
 @pytest.fixture
 def disk_path() -> Iterator[Path]:
-    """A directory on a disk, whose pages can leave the page cache: `make test` has `tmp_path` in memory."""
+    """Return a directory on a disk, whose pages can leave the page cache; `tmp_path` may be in memory."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         yield Path(directory)
 
@@ -29,7 +29,7 @@ def wire(broker: KafkalogBroker) -> Iterator[socket.socket]:
 
 @pytest.fixture
 def topic(wire: socket.socket) -> str:
-    """A topic of two partitions."""
+    """Create a topic of two partitions."""
     name = f"topic-{uuid.uuid4().hex}"
     create_topic(wire, name)
     return name

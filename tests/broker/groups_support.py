@@ -30,13 +30,13 @@ SESSION_MS = 30_000
 
 
 def subscription(*topics: str) -> bytes:
-    """Of the consumer's embedded protocol, version 0."""
+    """Return a subscription of the consumer's embedded protocol, version 0."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\x00\x00" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
 def find(sock: socket.socket, group: str, version: int = 4, key_type: int = 0) -> Any:
-    """The coordinator of a group."""
+    """Find the coordinator of a group."""
     fields: dict[str, Any] = {"coordinator_keys": [group]} if version >= 4 else {"key": group}
     response = exchange(sock, FindCoordinatorRequest(**fields, key_type=key_type), version)
     return response.coordinators[0] if version >= 4 else response
@@ -65,7 +65,7 @@ def join_request(group: str, member_id: str = "", topics: tuple[str, ...] = ("t"
 
 
 def join(sock: socket.socket, group: str, version: int = 9, **fields: Any) -> Any:
-    """Join, with the id that the coordinator gives out first if it does so; the response."""
+    """Join, with the id that the coordinator may issue first; return the response."""
     response = exchange(sock, join_request(group, **fields), version)
     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         response = exchange(sock, join_request(group, response.member_id, **fields), version)
@@ -96,7 +96,7 @@ def sync(
 
 
 def member(sock: socket.socket, group: str, version: int = 9, **fields: Any) -> Any:
-    """The only member of a stable group."""
+    """Join as the only member of a group; return the member when the group is stable."""
     joined = join(sock, group, version, **fields)
     assert joined.error_code == ErrorCode.NONE
     synced = sync(sock, group, joined, {joined.member_id: b"everything"}, instance_id=fields.get("group_instance_id"))
@@ -130,7 +130,7 @@ def commit(
     leader_epoch: int = -1,
     **fields: Any,
 ) -> list[int]:
-    """Commit; the errors, in the order of the partitions."""
+    """Commit; return the errors in the order of the partitions."""
     topics = [
         OffsetCommitRequestTopic(
             name=topic,
@@ -156,7 +156,7 @@ def fetch_response(
     version: int = 8,
     require_stable: bool = False,
 ) -> Any:
-    """What OffsetFetch answers for a group: with ``topics`` and ``error_code``."""
+    """Return the OffsetFetch response for a group, with ``topics`` and ``error_code``."""
     if version >= 8:
         topics = None
         if partitions is not None:
@@ -173,7 +173,7 @@ def fetch_response(
 def committed(
     sock: socket.socket, group: str, partitions: list[tuple[str, int]] | None = None, version: int = 8
 ) -> dict[tuple[str, int], int]:
-    """The group's offsets by partition."""
+    """Return the group's offsets by partition."""
     response = fetch_response(sock, group, partitions, version)
     assert response.error_code == ErrorCode.NONE
     return {

@@ -64,7 +64,7 @@ class Serving:
             await asyncio.sleep(0)
 
     async def ask(self, message: Any, version: int = 13, client: Client | None = None) -> Any:
-        """The response to a request."""
+        """Return the response to a request."""
         request = request_of(self.broker, message, version, client or Client())
         pending = self._handlers[type(message)](request)
         if pending is not None:

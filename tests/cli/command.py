@@ -16,12 +16,12 @@ DEADLINE_S = 240.0
 
 
 def command(*words: str) -> list[str]:
-    """The words of a `kafkalog` command."""
+    """Return the command line of a `kafkalog` command."""
     return [sys.executable, "-m", "kafkalog.cli.main", *words]
 
 
 def run(*words: str, stdin: bytes = b"", check: int | None = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end; AssertionError with all it printed where it does not exit with `check`."""
+    """Run a command to its end; raise AssertionError with its output if it does not exit with `check`."""
     done = subprocess.run(command(*words), input=stdin, capture_output=True, timeout=DEADLINE_S, check=False)
     if check is not None:
         assert done.returncode == check, (
@@ -36,7 +36,7 @@ def start(
     stdout: IO[bytes] | int = subprocess.PIPE,
     stderr: IO[bytes] | int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
-    """Start a command whose streams are pipes, unless other ones are given; the caller ends it."""
+    """Start a command; its streams are pipes unless others are given. The caller ends it."""
     return subprocess.Popen(
         command(*words),
         stdin=subprocess.PIPE,
@@ -47,12 +47,12 @@ def start(
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> Sequence[str]:
-    """The lines of a command's standard output."""
+    """Return the lines of a command's standard output."""
     return done.stdout.decode().splitlines()
 
 
 class Ended(NamedTuple):
-    """What a command printed and its exit code."""
+    """The output of a command and its exit code."""
 
     code: int
     out: list[str]
@@ -60,7 +60,7 @@ class Ended(NamedTuple):
 
 
 def call(*words: str, check: int = 0) -> Ended:
-    """Run a command in this process, which takes less time than `run`; AssertionError where it does not end so."""
+    """Run a command in this process, which is faster than `run`; raise AssertionError if it does not exit so."""
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:

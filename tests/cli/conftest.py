@@ -9,5 +9,5 @@ from tests.cli.console import new_topic
 
 @pytest.fixture
 def topic(broker_address: str) -> str:
-    """A new topic with one partition."""
+    """Create a topic with one partition."""
     return new_topic(broker_address)

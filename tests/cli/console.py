@@ -26,7 +26,7 @@ def produce(
 
 
 def consume(broker_address: str, topic: str, count: int, *words: str) -> bytes:
-    """What `consume --from-beginning` prints of the first `count` records."""
+    """Return the output of `consume --from-beginning` for the first `count` records."""
     done = run("consume", "--bootstrap-server", broker_address, "--topic", topic, "--from-beginning",
                "--max-messages", str(count), *words)  # fmt: skip
     assert done.stderr.decode().splitlines()[-1] == f"Processed a total of {count} messages"

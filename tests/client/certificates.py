@@ -24,7 +24,7 @@ class Certificates(NamedTuple):
 
 
 def missing() -> str | None:
-    """Why no certificates can be made here, or None."""
+    """Return why no certificates can be made here, or None."""
     return None if shutil.which("openssl") else "missing because there is no openssl program"
 
 
@@ -56,7 +56,7 @@ def _authority(directory: Path, name: str) -> Path:
 
 
 def _signed(directory: Path, name: str, alternatives: str, password: str | None = None) -> Path:
-    """One file with the key and the certificate that the authority signed."""
+    """Make a file with a key and the certificate that the authority signed."""
     key, request, certificate = (directory / f"{name}.{end}" for end in ("key", "csr", "crt"))
     _openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", key, "-out", request)
     extensions = directory / f"{name}.ext"

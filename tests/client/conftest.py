@@ -15,7 +15,7 @@ from kafkalog.client.config import ClientConfig
 
 @pytest.fixture
 def make_config(broker_address: str) -> Callable[..., ClientConfig]:
-    """Configurations for the running broker; property names are written with underscores."""
+    """Make configurations for the running broker; property names are written with underscores."""
 
     def make(**properties: Any) -> ClientConfig:
         named = {name.replace("_", "."): value for name, value in properties.items()}
@@ -38,7 +38,7 @@ def admin(make_config: Callable[..., ClientConfig]) -> Iterator[Admin]:
 
 @pytest.fixture
 def new_topic(admin: Admin) -> Callable[..., str]:
-    """Makes topics that no other test uses; configurations are written with underscores."""
+    """Create topics that no other test uses; configurations are written with underscores."""
 
     def make(partitions: int = 1, **configs: str) -> str:
         name = f"client-{uuid.uuid4().hex[:12]}"

@@ -36,18 +36,18 @@ from tests.support.wire import receive_frame
 
 
 class Halted(NamedTuple):
-    """A response of which half is sent, and the rest when ``until`` is set."""
+    """A response whose second half is sent when ``until`` is set."""
 
     response: Response
     until: threading.Event
 
 
 class Silence(NamedTuple):
-    """No response, as to a request that wants none."""
+    """No response, as for a request that expects none."""
 
 
 Answer = Response | Halted | Silence | bytes | None
-"""A response; or bytes to send as they are, after which the connection is closed; or None, to close it at once."""
+"""A response; or bytes to send before the connection is closed; or None, to close it at once."""
 Handler = Callable[[Any], Answer]
 _HALT_S = 200.0
 
@@ -65,7 +65,7 @@ REQUESTS: dict[int, type[Request]] = {
 
 
 def api_versions(*more: type[Request], **limits: int) -> ApiVersionsResponse:
-    """Every API that this server knows, and ``more``; ``limits`` lower the newest version of some, by their names."""
+    """Return every API that this server knows, and ``more``; ``limits`` lower newest versions, by name."""
     known = {**REQUESTS, **{cls.api_key: cls for cls in more}}
     return ApiVersionsResponse(
         api_keys=[
@@ -76,7 +76,7 @@ def api_versions(*more: type[Request], **limits: int) -> ApiVersionsResponse:
 
 
 class ScriptedBroker:
-    """Answers each request with what its handler gives; ApiVersions properly unless it has a handler too.
+    """A broker that answers each request with its handler's result, and ApiVersions properly without a handler.
 
     It knows the requests of its handlers besides ``REQUESTS``.
     ``seen`` counts the requests by class; ``connections`` how many were made.
@@ -90,13 +90,13 @@ class ScriptedBroker:
         tls: ssl.SSLContext | None = None,
         receive_buffer: int | None = None,
     ) -> None:
-        """``receive_buffer``: what a socket takes that is not read from, in bytes; megabytes unless given."""
+        """Set ``receive_buffer``, the bytes that a socket accepts without reads; megabytes by default."""
         self.handlers: dict[type[Request], Handler] = {
             ApiVersionsRequest: lambda request: api_versions(*self.handlers),
             **(handlers or {}),
         }
         self.shift_ids = shift_ids
-        """Added to the correlation ids of all answers but those to ApiVersions."""
+        """A number added to the correlation ids of all responses except those to ApiVersions."""
         self.tls = tls
         self.seen: Counter[type[Request]] = Counter()
         self.connections = 0
@@ -205,7 +205,7 @@ class ScriptedBroker:
 
 
 def taken(request: ProduceRequest, **more: Any) -> ProduceResponse:
-    """All of it was appended."""
+    """Answer that everything was appended."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -225,7 +225,7 @@ def frame(body: bytes) -> bytes:
 def metadata(
     brokers: dict[int, ScriptedBroker], leaders: dict[tuple[str, int], int], *, epoch: int = 0, controller: int = -1
 ) -> MetadataResponse:
-    """Metadata in which these brokers lead these partitions; leader -1 for none."""
+    """Return metadata in which these brokers lead these partitions; leader -1 means none."""
     topics: dict[str, MetadataResponseTopic] = {}
     for (name, partition), leader in leaders.items():
         topic = topics.setdefault(name, MetadataResponseTopic(name=name))

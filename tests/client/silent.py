@@ -16,13 +16,13 @@ from kafkalog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.client.scripted import Handler, ScriptedBroker, metadata
 
 SILENT_S = 120.0
-"""So long it is silent at most; ``request.timeout.ms`` is longer."""
+"""The longest silence in a test; ``request.timeout.ms`` is longer."""
 TP = TopicPartition("t", 0)
 
 
 @contextmanager
 def silent_broker() -> Iterator[ClientConfig]:
-    """A client's configuration for a cluster of one such broker, which leads `TP`."""
+    """Run such a broker, which leads `TP`; return a client's configuration for it."""
     released = threading.Event()
 
     def wait(request: Any) -> None:

@@ -19,7 +19,7 @@ DEADLINE_S = 240.0
 
 
 class Site:
-    """A topic of three partitions on a broker, and a transactional id of its own."""
+    """A topic of three partitions on a broker, and a transactional id."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -35,7 +35,7 @@ class Site:
         return Producer({"bootstrap.servers": self.bootstrap, "transactional.id": self.id, **named(properties)})
 
     def ends(self, isolation: str) -> dict[TopicPartition, int]:
-        """Where consumers of this isolation have read everything."""
+        """Return the end offsets for consumers of this isolation level."""
         config = self.config(isolation_level=isolation)
         tps = [TopicPartition(self.topic, number) for number in range(3)]
         with Cluster(config) as cluster:
@@ -43,11 +43,11 @@ class Site:
             return {tp: each.offset for tp, each in found.items()}
 
     def stable(self) -> bool:
-        """Whether every transaction has ended: read_committed consumers see as far as others."""
+        """Tell whether every transaction has ended: read_committed consumers read as far as others."""
         return self.ends("read_committed") == self.ends("read_uncommitted")
 
     def read(self, isolation: str = "read_committed") -> list[bytes | None]:
-        """The values that a consumer sees once all transactions have ended."""
+        """Return the values that a consumer sees after all transactions have ended."""
         wait_until(self.stable, "every transaction has ended", DEADLINE_S)
         ends = self.ends(isolation)
         found: list[bytes | None] = []

@@ -25,7 +25,7 @@ RANGE: Protocols = (("range", b"topics"),)
 
 @dataclass
 class Client:
-    """A consumer: it joins, syncs and sends heartbeats as the answers tell it to.
+    """A consumer: it joins, syncs and sends heartbeats, following the responses.
 
     Attributes:
         alive: it does anything at all.
@@ -48,20 +48,20 @@ class Client:
 
 
 class World:
-    """See the module. Everything that a group wants done is done after each step, unless stores are held back."""
+    """A group and its clients. The group's effects are carried out after each step, unless stores are held back."""
 
     def __init__(self, *, initial_delay_ms: int = 3000, max_size: int = 1000) -> None:
         self.settings = ClassicSettings(initial_delay_ms, max_size)
         self.ms = 0
         self.log: list[StateRecord] = []
         self.held: list[Store] | None = None
-        """Stores that are not done, when they are held back."""
+        """Stores that are held back."""
         self.clients: dict[str, Client] = {}
         self.answers: dict[int, JoinResult | SyncResult] = {}
         self._tokens = itertools.count()
         self._ids = itertools.count()
         self.generations: dict[int, set[str | None]] = {}
-        """Protocols that members were told, by generation, since the last crash."""
+        """The protocols in join responses, by generation, since the last crash."""
         self.group = self._fresh()
 
     @property
@@ -77,7 +77,7 @@ class World:
     # -- steps
 
     def join(self, name: str = "c", **fields: Any) -> int:
-        """JoinGroup; the token of the answer."""
+        """Send JoinGroup; return the token of the response."""
         token = next(self._tokens)
         values: dict[str, Any] = {
             "member_id": "",
@@ -95,7 +95,7 @@ class World:
         return token
 
     def sync(self, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, **more: Any) -> int:
-        """SyncGroup; the token of the answer."""
+        """Send SyncGroup; return the token of the response."""
         token = next(self._tokens)
         values: dict[str, Any] = {"instance_id": None, "protocol_type": None, "protocol_name": None, **more}
         request = SyncRequest(
@@ -119,19 +119,19 @@ class World:
         return error
 
     def joined(self, token: int) -> JoinResult:
-        """The answer to a join that there is by now."""
+        """Return the response to a join, which must have arrived."""
         result = self.answers[token]
         assert isinstance(result, JoinResult)
         return result
 
     def synced(self, token: int) -> SyncResult:
-        """The answer to a sync that there is by now."""
+        """Return the response to a sync, which must have arrived."""
         result = self.answers[token]
         assert isinstance(result, SyncResult)
         return result
 
     def settle(self) -> None:
-        """Do what the group wants done."""
+        """Carry out the group's effects."""
         out = self.group.out
         while out:
             effect = out.pop(0)
@@ -146,7 +146,7 @@ class World:
                 self.held.append(effect)
 
     def finish_stores(self, error: ErrorCode | None = None) -> None:
-        """What was held back is stored, or has failed."""
+        """Complete the stores that were held back, or let them fail."""
         held, self.held = self.held or [], None
         for effect in held:
             self._store(effect, error)
@@ -158,7 +158,7 @@ class World:
         effect.done(error, self.now)
 
     def pass_time(self, ms: int, each_tick: Callable[[], None] = lambda: None) -> None:
-        """Let time pass, waking the group when it wants to be."""
+        """Let time pass; wake the group at its deadlines."""
         end = self.ms + ms
         while self.ms < end:
             step = min(end, self.ms + TICK_MS)
@@ -172,7 +172,7 @@ class World:
                 each_tick()
 
     def crash(self) -> None:
-        """The coordinator is gone, and another loads what was stored. Nobody gets an answer any more."""
+        """Replace the coordinator by another, which loads the stored records. Open requests get no response."""
         self.held = None
         self.generations = {}
         value = self.log[-1].value if self.log else None
@@ -200,7 +200,7 @@ class World:
         return [client for client in self.clients.values() if client.alive]
 
     def act(self, client: Client) -> None:
-        """What a client does now and then."""
+        """Let a client do its next action."""
         if client.phase == "out":
             self._join(client)
         elif client.phase == "stable":
@@ -212,7 +212,7 @@ class World:
                 self._join(client)
 
     def run(self, ms: int) -> None:
-        """Let time pass while those who live do what they do."""
+        """Let time pass while living clients act."""
 
         def tick() -> None:
             for client in self.live():
@@ -274,7 +274,7 @@ class World:
             client.member_id = ""
 
     def is_settled(self) -> bool:
-        """Whether those who live, and nobody else, are in one generation with an assignment each."""
+        """Tell whether exactly the living clients are in one generation, each with an assignment."""
         live = self.live()
         if not live:
             return self.group.state is ClassicGroupState.EMPTY

@@ -14,7 +14,7 @@ from tests.coordinator.support import Stored
 
 @pytest.fixture
 def stored(tmp_path: Path) -> Iterator[Callable[..., Stored]]:
-    """Open the directory, again after each close, with settings."""
+    """Return a function that opens the directory with settings, again after each close."""
     with ExitStack() as stack:
 
         def make(**settings: str) -> Stored:

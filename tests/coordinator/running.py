@@ -28,7 +28,7 @@ def at(offset: int, timestamp: int = 0) -> Committed:
 
 
 class Running:
-    """A coordinator over ``parts``, whose members need not wait for each other."""
+    """A coordinator over ``parts``, whose groups do not wait for more members."""
 
     def __init__(self, parts: Stored) -> None:
         self.parts = parts
@@ -46,7 +46,7 @@ class Running:
         return self.parts.loop.run_until_complete(bounded())
 
     def ready(self) -> None:
-        """The topic is there, and the groups of every partition are loaded."""
+        """Wait until the topic exists and the groups of every partition are loaded."""
 
         async def work() -> None:
             await self.groups.ready()
@@ -77,7 +77,7 @@ class Running:
         return await self.groups.join(group, JoinRequest(**values))
 
     async def member(self, group: str) -> JoinResult:
-        """The only member of a stable group."""
+        """Join as the only member of a group; return the member when the group is stable."""
         joined = await self.joined(group)
         assignments = {joined.member_id: b"all"}
         synced = await self.groups.sync(
@@ -87,16 +87,16 @@ class Running:
         return joined
 
     async def member_that_leaves(self, group: str) -> None:
-        """The group is empty afterwards, and was stored."""
+        """Join and leave; the group is then empty and stored."""
         member = await self.member(group)
         assert await self.groups.leave(group, [Leaver(member.member_id)]) == [ErrorCode.NONE]
 
     async def mark(self, index: int, committed: bool) -> None:
-        """End PRODUCER's transaction in a partition, as its coordinator does; who waits for replicas is not awaited."""
+        """End PRODUCER's transaction in a partition, as its coordinator does, without waiting for replicas."""
         self.markers.write("__consumer_offsets", index, Marker(*PRODUCER, committed, 0))
 
     def hold_replication(self) -> Callable[[], None]:
-        """From now on nothing of partition 0 counts as stored, until the function that is returned is called."""
+        """Let no write to partition 0 count as stored until the returned function is called."""
         partition = self.groups.log.leads(0)
         assert partition is not None
         partition.log.config = self.parts.config.log_config({"flush.messages": 1})
@@ -110,4 +110,4 @@ class Running:
 
 
 Start = Callable[..., Running]
-"""Opens the directory, again after each close, with settings."""
+"""A function that opens the directory with settings, again after each close."""

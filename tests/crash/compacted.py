@@ -6,11 +6,11 @@ from broker.log.log import Log
 from kafkalog.records.batch import decode_batch, iter_headers
 
 Records = dict[int, tuple[bytes | None, bytes | None]]
-"""Key and value by offset."""
+"""Key and value, by offset."""
 
 
 def records_of(log: Log) -> Records:
-    """Every record that a log serves, in its order."""
+    """Return every record that a log serves, in order."""
     found: Records = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -29,10 +29,10 @@ def records_of(log: Log) -> Records:
 
 
 def check(log: Log, appended: Records, flushed: int, where: str) -> None:
-    """Nothing but what was appended, in its order, and of each key the latest record that was flushed, or a later one.
+    """Check that only appended records are there, in order, and for each key its latest flushed record or a later one.
 
     Raises:
-        AssertionError: it is not so.
+        AssertionError: the check fails.
     """
     found = records_of(log)
     assert list(found) == sorted(found), f"{where}: out of order"

@@ -39,9 +39,9 @@ class Row(NamedTuple):
 
 
 class Host:
-    """A broker in this process whose background work is done when the test says so.
+    """A broker in this process whose background work runs when the test says so.
 
-    Its clock stands still: the same seed makes the same record.
+    Its clock does not advance, so the same seed makes the same record.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, root: Path, settings: dict[str, str], ops: FileOps) -> None:
@@ -60,12 +60,12 @@ class Host:
         return self.loop.run_until_complete(work)
 
     def settle(self) -> None:
-        """Let callbacks run that are due now."""
+        """Run the callbacks that are due now."""
         self.run(asyncio.sleep(0))
         self.run(asyncio.sleep(0))
 
     def kill(self) -> None:
-        """The process is gone; what it had asked of the file system is not."""
+        """Kill the process; its file operations remain."""
         server = self.server
         for task in list(server._background):
             task.cancel()
@@ -97,7 +97,7 @@ def row_of(header: BatchHeader, data: Buffer) -> Row:
 
 
 def rows_of(log: Log) -> list[Row]:
-    """Every batch that a log serves."""
+    """Return every batch that a log serves."""
     rows: list[Row] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -113,10 +113,10 @@ def rows_of(log: Log) -> list[Row]:
 
 
 def all_rows(log: Log) -> list[Row]:
-    """Every batch of a log; those before its log start offset, too, which a power cut may bring back.
+    """Return every batch of a log, also before its log start offset, because a power cut may bring these back.
 
-    Of those the first ones of each segment that are whole: what lies behind a checkpointed log start offset need never
-    have been forced to the device, and is not checked after a power cut, for nobody can read it.
+    Of the latter, return the first whole ones of each segment. Batches before a checkpointed log start offset need not
+    have been forced to the device, and are not checked after a power cut, because nobody can read them.
     """
     start = log.log_start_offset
     before: list[Row] = []
@@ -131,6 +131,6 @@ def all_rows(log: Log) -> list[Row]:
 
 
 def rows_at(log: Log, offset: int) -> int:
-    """Base offset of the batch that a read of ``offset`` begins with."""
+    """Return the base offset of the first batch of a read at ``offset``."""
     ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
     return header.base_offset

@@ -19,24 +19,24 @@ from tests.crash.lossy_disk import Entry, NoSync
 from tests.log.support import NOW, batch
 
 PRODUCERS = (5, 6)
-"""Producer ids of idempotent and transactional batches."""
+"""The producer ids of idempotent and transactional batches."""
 
 
 @dataclass(frozen=True)
 class PartitionState:
-    """What is known of a partition at one moment."""
+    """The known state of a partition at one moment."""
 
     start: int
     end: int
     flushed: int
-    """Everything before it was forced to the device, or so the broker said."""
+    """The offset up to which the broker claims to have flushed."""
     start_stored: int
     """The log start offset that was checkpointed."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What is known of the whole broker at one moment of the record."""
+    """The known state of the whole broker at one moment of the record."""
 
     at: int
     topics: dict[str, uuid.UUID]
@@ -45,25 +45,25 @@ class Moment:
 
 @dataclass
 class Life:
-    """The record of one life of the disk, and what the test knows of it."""
+    """The record of one life of the disk, and the known states during it."""
 
     root: Path
     entries: list[Entry] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
     rows: dict[Key, list[Row]] = field(default_factory=dict)
     records: dict[Key, Records] = field(default_factory=dict)
-    """Of compacted partitions, whose batches do not stay what they were."""
+    """The records of compacted partitions, whose batches change."""
     told: list[str] = field(default_factory=list)
 
 
 class Judge:
-    """Starts a broker on what a power cut left and compares it with what is known.
+    """Start a broker on what a power cut left, and check these conditions.
 
     * It starts, with no log directory offline.
-    * Every topic whose creation was answered is there, and none whose deletion was answered.
-    * Every batch that was forced to the device is there, byte for byte at its offset; what else is there was appended,
-      in the order in which it was, without a gap, and each batch whole.
-    * The log begins nowhere after the log start offset it had, and nowhere before the checkpointed one.
+    * Every topic whose creation was answered exists, and none whose deletion was answered.
+    * Every flushed batch is there, byte for byte at its offset. All other batches were appended, and are whole, in
+      order and without a gap.
+    * The log does not begin after its last log start offset, nor before the checkpointed one.
     * Leader epochs, producers and aborted transactions are those of the batches.
     * Appends go on at the log end offset.
     """
@@ -152,7 +152,7 @@ class Judge:
 
 
 def aborted_in(rows: list[Row]) -> set[tuple[int, int, int]]:
-    """``(producer id, first offset, offset of the marker)`` of each transaction that the batches abort."""
+    """Return ``(producer id, first offset, offset of the marker)`` of each aborted transaction in the batches."""
     begun: dict[int, int] = {}
     found = set()
     for row in rows:

@@ -20,16 +20,16 @@ from typing import Any
 from broker.log.files.file_ops import Buffer, FileOps
 
 Choose = Callable[[int], int]
-"""``choose(n)``: a number from 0 to n - 1, drawn by the test."""
+"""``choose(n)`` draws a number from 0 to n - 1, for the test."""
 
 Entry = tuple[Any, ...]
-"""One line of the record: what was done, and its arguments; files are named by inode, directories by path."""
+"""One line of the record: an operation and its arguments. Files are named by inode, directories by path."""
 
 SECTOR = 512
 
 
 class _File:
-    """Content as of the last fsync, and the writes (position, bytes) and cuts (size, None) after it."""
+    """The content at the last fsync, and later writes (position, bytes) and truncations (size, None)."""
 
     __slots__ = ("pending", "synced")
 
@@ -69,7 +69,7 @@ def _apply(content: bytearray, at: int, data: bytes | None) -> None:
 
 
 class _Directory:
-    """Names now, those of the last fsync, and what happened to them since: each change a few names at once."""
+    """The current names, those at the last fsync, and the changes since; a change may have several names."""
 
     __slots__ = ("names", "pending", "synced")
 
@@ -103,7 +103,7 @@ def _change(names: dict[str, Any], changes: dict[str, Any]) -> None:
 
 
 class Disk:
-    """What a device holds of the directory ``root``, by the record of what was asked of the file system."""
+    """The contents of ``root`` on a device, computed from the record of file operations."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -111,7 +111,7 @@ class Disk:
         self._files: dict[int, _File] = {}
 
     def play(self, entries: Iterable[Entry]) -> None:
-        """Take entries of the record into account; those called ``note`` are the test's own."""
+        """Apply entries of the record; entries called ``note`` belong to the test."""
         for what, *arguments in entries:
             if what != "note":
                 getattr(self, "_" + what)(*arguments)
@@ -149,7 +149,7 @@ class Disk:
         return self._find(os.path.dirname(path)), os.path.basename(path)
 
     def _adopt(self, path: str, inode: int, content: bytes | None) -> None:
-        """A file, or with None a directory, that was on the device before the record began."""
+        """Add a file, or with None a directory, that was on the device before the record began."""
         directory, name = self._parent(path)
         node: _File | _Directory = _Directory() if content is None else _File(content)
         if isinstance(node, _File):
@@ -219,7 +219,7 @@ class RecordingOps(FileOps):
         self._lock = Lock()
 
     def adopt(self, root: Path) -> None:
-        """Take everything in ``root`` as being on the device."""
+        """Regard everything in ``root`` as stored on the device."""
         for directory, directories, files in os.walk(root):
             for name in sorted(directories):
                 self.record(("adopt", os.path.join(directory, name), 0, None))
@@ -228,7 +228,7 @@ class RecordingOps(FileOps):
                 self.record(("adopt", path, os.stat(path).st_ino, Path(path).read_bytes()))
 
     def note(self, *what: Any) -> None:
-        """Put something of the test's own into the record."""
+        """Add an entry of the test to the record."""
         with self._lock:
             self.record(("note", *what))
 
@@ -289,7 +289,7 @@ class RecordingOps(FileOps):
 
 
 class NoSync(FileOps):
-    """Real file operations without the waiting: for brokers whose disk nobody takes away."""
+    """Real file operations without fsync, for brokers whose disk does not fail."""
 
     __slots__ = ()
 
@@ -301,7 +301,7 @@ class NoSync(FileOps):
 
 
 def write_record(path: Path) -> Callable[[Entry], None]:
-    """What appends entries to a file, each in one write: a process that is killed leaves whole entries, but for one."""
+    """Return a function that appends entries to a file, each in one write. A kill damages at most the last entry."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
     def record(entry: Entry) -> None:
@@ -312,7 +312,7 @@ def write_record(path: Path) -> Callable[[Entry], None]:
 
 
 def read_record(path: Path) -> Iterator[tuple[int, Entry]]:
-    """``(position in the file after it, entry)`` of each whole entry."""
+    """Return ``(position in the file after it, entry)`` of each whole entry."""
     data = path.read_bytes()
     at = 0
     while at + 4 <= len(data):

@@ -17,7 +17,7 @@ from tests.support.kafkalog_broker import KafkalogBroker
 
 
 class RecordedBroker(KafkalogBroker):
-    """Started on an empty directory; what it does there is in ``record``."""
+    """A broker that starts on an empty directory and records its file operations in ``record``."""
 
     @property
     def record(self) -> Path:

@@ -44,14 +44,14 @@ KEYS = (b"k", b"l", b"m", b"n")
 LIVES = 2
 STEPS = 40
 CUTS = 5
-"""Power cuts that are tried in each life, each at a moment of its own."""
+"""The number of power cuts in each life, each at another moment."""
 
 MEMORY = "/dev/shm"
-"""Where there is a file system in memory: nothing needs to outlive the test."""
+"""A file system in memory, if there is one: nothing needs to outlive the test."""
 
 
 class Driver:
-    """One life: a broker does random things, and what it did is written down."""
+    """One life: a broker does random actions, which are recorded."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random, life: Life, settings: dict[str, str]):
         self.loop = loop
@@ -72,7 +72,7 @@ class Driver:
         self.look()
 
     def look(self) -> None:
-        """Write down what is known now."""
+        """Record the state that is known now."""
         partitions = {
             key: PartitionState(
                 partition.log.log_start_offset,
@@ -248,7 +248,7 @@ class Driver:
         partition.become(states[partition.index])
 
     def restart(self) -> None:
-        """kill -9: everything that was written is found again, forced to the device or not."""
+        """Restart after kill -9: everything written is still there, flushed or not."""
         before = {key: (p.log.log_start_offset, rows_of(p.log)) for key, p in self.host.partitions().items()}
         flushed = {key: p.log.recovery_point for key, p in self.host.partitions().items()}
         topics = dict(self.host.topics)
@@ -274,7 +274,7 @@ class Driver:
 def one_life(
     loop: asyncio.AbstractEventLoop, chance: random.Random, place: Path, root: Path, settings: dict[str, str]
 ) -> Path:
-    """Drive a broker in ``root``, cut its power and judge; what one of the cuts left is where the next life begins."""
+    """Drive a broker in ``root``, cut its power and judge the results; return the image for the next life."""
     life = Life(root)
     driver = Driver(loop, chance, life, settings)
     try:
@@ -308,10 +308,10 @@ def one_life(
 
 
 def run_schedule(seed: int, keep: Path | None = None) -> int:
-    """One schedule; returns the number of power cuts. A failure's message says how to run it again.
+    """Run one schedule; return the number of power cuts. A failure's message says how to repeat it.
 
     Args:
-        keep: a directory for its files, which stay there.
+        keep: a directory for its files, which are not removed.
     """
     chance = random.Random(seed)
     place = keep or Path(tempfile.mkdtemp(prefix="kafkalog-schedule-", dir=MEMORY if os.path.isdir(MEMORY) else None))

@@ -18,7 +18,7 @@ from peers.clients.registry import CLIENTS, LIBRARIES
 
 
 def client_params(*features: str, skip: tuple[str, ...] = ()) -> list[object]:
-    """One parameter for each client that has all `features`; the programs among them marked `peer`."""
+    """Return a parameter for each client with all `features`; programs are marked `peer`."""
     return [
         pytest.param(name, marks=() if name in LIBRARIES else (pytest.mark.peer,))
         for name, client in CLIENTS.items()
@@ -27,7 +27,7 @@ def client_params(*features: str, skip: tuple[str, ...] = ()) -> list[object]:
 
 
 def client_codec_params(*features: str) -> list[object]:
-    """One parameter pair (client, codec) for each codec that the client brings."""
+    """Return a parameter pair (client, codec) for each codec of each client."""
     return [
         pytest.param(name, codec, marks=() if name in LIBRARIES else (pytest.mark.peer,))
         for name, client in CLIENTS.items()
@@ -44,7 +44,7 @@ def bootstrap(broker_address: str) -> str:
 
 @pytest.fixture(scope="session")
 def connected(bootstrap: str) -> Iterator[Callable[[str], ForeignClient]]:
-    """Clients by name, each started once and closed at the end."""
+    """Return clients by name, each started once and closed at the end."""
     started: dict[str, ForeignClient] = {}
 
     def client(name: str) -> ForeignClient:
@@ -60,13 +60,13 @@ def connected(bootstrap: str) -> Iterator[Callable[[str], ForeignClient]]:
 
 @pytest.fixture
 def client(request: pytest.FixtureRequest, connected: Callable[[str], ForeignClient]) -> ForeignClient:
-    """The client named by the test's indirect parameter."""
+    """Return the client that the test's indirect parameter names."""
     return connected(request.param)
 
 
 @pytest.fixture
 def referee(connected: Callable[[str], ForeignClient]) -> ForeignClient:
-    """librdkafka, to prepare and to check what another client did."""
+    """Return librdkafka, to prepare data and to check what another client did."""
     return connected("librdkafka")
 
 
@@ -75,5 +75,5 @@ _serial = itertools.count()
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test uses, in this run or one before against the same broker."""
+    """Return a name that no other test uses, in this run or an earlier one with the same broker."""
     return f"foreign-{os.getpid()}-{next(_serial)}"

@@ -26,7 +26,7 @@ NULL_HEADER = Record(b"null header", b"v", (("none", None), ("some", b"1")), BAS
 
 
 def records_for(client: ForeignClient) -> tuple[Record, ...]:
-    """What `client` can carry of the records above."""
+    """Return those of the records above that `client` can carry."""
     if client.name == "kcat":
         text = [Record(b"k%d" % i, b"value %d" % i, (("h", b"1"), ("h", b"2"))) for i in range(200)]
         return (Record(None, b"no key", text[0].headers), Record(b"no value", None, text[0].headers), *text)
@@ -35,10 +35,10 @@ def records_for(client: ForeignClient) -> tuple[Record, ...]:
 
 
 def placed(records: tuple[Record, ...], first: int = 0) -> list[Record]:
-    """The records with the offsets from `first` on."""
+    """Return the records with the offsets from `first` on."""
     return [replace(record, offset=first + at) for at, record in enumerate(records)]
 
 
 def without_times(records: list[Record]) -> list[Record]:
-    """The records without timestamps, for a client that cannot set them."""
+    """Return the records without timestamps, for a client that cannot set them."""
     return [replace(record, timestamp=None) for record in records]

@@ -68,7 +68,7 @@ _FIELDS = (
 
 
 def walk(segment: bytes) -> list[dict[str, int]]:
-    """The header fields of every batch."""
+    """Return the header fields of every batch."""
     batches = []
     at = 0
     while at < len(segment):
@@ -81,7 +81,7 @@ def walk(segment: bytes) -> list[dict[str, int]]:
 
 
 def write_parts(client: ForeignClient, topic: str, codec: str, records: Sequence[Record]) -> list[dict[str, Any]]:
-    """Produce the four parts; where each begins and where its marker stands."""
+    """Produce the four parts; return the offsets of their beginnings and their markers."""
     name = "full" if len(records) == len(LISTS["full"]) else "plain"
     parts: list[dict[str, Any]] = []
     at = 0
@@ -99,13 +99,13 @@ def write_parts(client: ForeignClient, topic: str, codec: str, records: Sequence
 
 
 def segment_of(broker: kafka.ApacheKafka, topic: str) -> bytes:
-    """The partition's batches; a marker, being stamped now, is years after the records and begins a segment."""
+    """Return the partition's batches. A marker has the current time, years after the records, and begins a segment."""
     files = sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
     return b"".join(file.read_bytes() for file in files)
 
 
 def lines(facts: dict[str, Any]) -> str:
-    """JSON with one member of each list a line, so that a change reads as one."""
+    """Return JSON with one list member in each line, so that diffs are readable."""
     members = []
     for name, value in facts.items():
         if isinstance(value, list):

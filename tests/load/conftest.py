@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def running_hdfs(foreign_programs: None) -> Iterator[hdfs.Hdfs]:
-    """One HDFS for all tests."""
+    """Run one HDFS for all tests."""
     require(hdfs.missing())
     with hdfs.Hdfs() as running:
         yield running
@@ -35,7 +35,7 @@ def topics(broker_address: str) -> Topics:
 
 @pytest.fixture(params=["local", pytest.param("hdfs", marks=pytest.mark.peer)])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a directory that does not exist yet."""
+    """Return the URL of a directory that does not exist yet."""
     if request.param == "local":
         return (tmp_path / "loads").as_uri()
     hdfs_target: str = request.getfixturevalue("hdfs_target")
@@ -44,37 +44,37 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def hdfs_target(running_hdfs: hdfs.Hdfs) -> str:
-    """The URL of a directory of HDFS that does not exist yet."""
+    """Return the URL of a directory of HDFS that does not exist yet."""
     return f"{running_hdfs.url}/test{next(_numbers)}/loads"
 
 
 @pytest.fixture
 def local_target(tmp_path: Path) -> str:
-    """A directory that does not exist yet."""
+    """Return a directory that does not exist yet."""
     return str(tmp_path / "loads")
 
 
 @pytest.fixture
 def loading(topics: Topics, target: str) -> Loading:
-    """Loads into a directory and into HDFS."""
+    """Run the test with loads into a directory and into HDFS."""
     return Loading(topics, target)
 
 
 @pytest.fixture
 def local_loading(topics: Topics, local_target: str) -> Loading:
-    """Loads into a directory."""
+    """Run the test with loads into a directory."""
     return Loading(topics, local_target)
 
 
 @pytest.fixture
 def hdfs_loading(topics: Topics, hdfs_target: str) -> Loading:
-    """Loads into HDFS."""
+    """Run the test with loads into HDFS."""
     return Loading(topics, hdfs_target)
 
 
 @pytest.fixture
 def run_spark(processes: None, tmp_path: Path) -> Callable[[str], Any]:
-    """The totals of a directory or hdfs:// URL, as Spark reads them in a process of its own."""
+    """Return the totals of a directory or hdfs:// URL, as Spark reads them in another process."""
     require(java.missing())
 
     def run(url: str) -> Any:

@@ -22,7 +22,7 @@ from spark_kafkalog.load.runner import ThreadRunner
 from tests.spark.topics import Topics
 
 Where = tuple[int, int]
-"""Partition and offset."""
+"""A partition and an offset."""
 
 
 class Loading:
@@ -46,15 +46,15 @@ class Loading:
         return published.history(self.files, self.path(topic))
 
     def names(self, topic: str) -> list[str]:
-        """What is in the topic's directory."""
+        """Return the names in the topic's directory."""
         return [each.name for each in self.files.list(self.path(topic))]
 
     def rows(self, topic: str) -> dict[Where, bytes | None]:
-        """What the published files hold. AssertionError for a row that is there twice."""
+        """Return the rows of the published files. Raises AssertionError if a row is there twice."""
         return rows_of(self.files, self.path(topic))
 
     def check(self, topic: str) -> dict[Where, bytes | None]:
-        """That loads follow one another without gap or overlap, and that their documents tell what the files hold."""
+        """Check that loads have no gap or overlap, and that their documents match the files."""
         ends: dict[int, int] = {}
         for document in self.history(topic):
             for number, part in document.partitions.items():
@@ -66,7 +66,7 @@ class Loading:
 
 
 def data_files(files: Files, path: str) -> list[str]:
-    """Paths of the data files below a directory, as readers list them: nothing that begins with _ or a dot."""
+    """Return the data files below a directory, as readers list them: without names that begin with _ or a dot."""
     found = []
     for each in files.list(path):
         if each.name.startswith(("_", ".")):
@@ -81,7 +81,7 @@ def read_table(files: Files, path: str) -> pa.Table:
 
 
 def rows_of(files: Files, path: str) -> dict[Where, bytes | None]:
-    """Values by partition and offset of all Parquet files below a path."""
+    """Return the values of all Parquet files below a path, by partition and offset."""
     found: dict[Where, bytes | None] = {}
     for file in data_files(files, path):
         columns = read_table(files, file).to_pydict()
@@ -92,7 +92,7 @@ def rows_of(files: Files, path: str) -> dict[Where, bytes | None]:
 
 
 def check_files(files: Files, load_path: str, document: Offsets) -> None:
-    """That a load's files are what its document says."""
+    """Check that a load's files are those that its document names."""
     rows: Counter[int] = Counter()
     assert {f"{load_path}/{file.path}" for file in document.files} == set(data_files(files, load_path))
     for file in document.files:
@@ -115,5 +115,5 @@ def check_files(files: Files, load_path: str, document: Offsets) -> None:
 
 
 def expected(sent: list[Any]) -> dict[Where, bytes | None]:
-    """What `Topics.produce` was told was stored."""
+    """Return the records that `Topics.produce` has stored."""
     return {(each.partition, each.offset): each.value for each in sent}

@@ -35,7 +35,7 @@ def keyed(
     sequence: int = 0,
     transactional: bool = False,
 ) -> memoryview:
-    """A produced batch of these keys and values."""
+    """Return a produced batch of these keys and values."""
     records = [Record(index, timestamp, key, value) for index, (key, value) in enumerate(pairs)]
     known = producer_id >= 0
     return memoryview(
@@ -55,9 +55,9 @@ def clean(
     functions: cleaning.Functions | None = None,
     flushed: Callable[[], None] = lambda: None,
 ) -> CleaningStats | None:
-    """Clean the log as a cleaner thread does, whatever its dirty ratio; None when nothing can be cleaned.
+    """Clean the log as a cleaner thread does, at any dirty ratio; return None if nothing can be cleaned.
 
-    ``flushed`` is called when the recovery points are to be written.
+    ``flushed`` is called when the recovery points must be written.
     """
     facts = facts_of(log)
     cleanable = examine(facts, now_ms)
@@ -89,7 +89,7 @@ def clean_whole(log: Log, *, now_ms: int = NOW, ops: FileOps = OS) -> CleaningSt
 
 
 def batches_of(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    """Every batch of the log from its start on, checksums verified, offsets in order."""
+    """Return every batch of the log; check checksums and the order of offsets."""
     offset = log.log_start_offset
     previous = -1
     while offset < log.log_end_offset:
@@ -106,7 +106,7 @@ def batches_of(log: Log) -> Iterator[tuple[BatchHeader, list[Record]]]:
 
 
 def records_of(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of every record but markers."""
+    """Return offset, key and value of every record except markers."""
     return [
         (record.offset, record.key, record.value)
         for header, records in batches_of(log)
@@ -116,7 +116,7 @@ def records_of(log: Log) -> list[tuple[int, bytes | None, bytes | None]]:
 
 
 def table_of(log: Log) -> dict[bytes | None, bytes]:
-    """What a consumer of committed records makes of the log: of each key the latest value, if it was not deleted.
+    """Return the latest value of each key that was not deleted, as a consumer of committed records sees it.
 
     Aborted transactions are left out as clients do it: from the first offset on, until the producer's marker.
     """

@@ -21,7 +21,7 @@ PRODUCERS = (-1, 5, 6)
 
 
 class LossyLogMachine(RuleBasedStateMachine):
-    """A log whose disk is recorded in ``entries``; with each loss of power begins a generation in its own directory."""
+    """A log whose disk is recorded in ``entries``. Each power failure begins a generation in a new directory."""
 
     config: ClassVar[LogConfig]
 
@@ -49,10 +49,10 @@ class LossyLogMachine(RuleBasedStateMachine):
 
     @abstractmethod
     def open(self, *, clean: bool) -> None:
-        """Make ``log`` of the directory, with what the checkpoints say."""
+        """Open the directory as ``log``, with the checkpoints."""
 
     def lose_what_was_not_forced(self, data: st.DataObject, moment: int | None = None) -> None:
-        """After so many of the entries, of all by default; then the log is opened again."""
+        """Fail after some of the entries, by default after all; then open the log again."""
         before = self.directory
         self.generation += 1
         seed = data.draw(st.randoms(use_true_random=False))
@@ -65,7 +65,7 @@ class LossyLogMachine(RuleBasedStateMachine):
         self.open(clean=False)
 
     def replayed_producers(self) -> ProducerStateManager:
-        """The producer state that the log's batches make."""
+        """Return the producer state that results from the log's batches."""
         fresh = ProducerStateManager(str(self.log.dir), self.config.producer_id_expiration_ms)
         fresh.end_offset = self.log.segments[0].base_offset
         replay(self.log.segments, fresh, self.log.log_end_offset)

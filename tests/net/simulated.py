@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Timer:
-    """One call that lies ahead."""
+    """A future call."""
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
@@ -21,7 +21,7 @@ class Timer:
 
 
 class SimulatedLoop:
-    """Implements `Clock`, `Poller` and `RunOnWorker`. Nothing happens but by ``step``."""
+    """A loop that implements `Clock`, `Poller` and `RunOnWorker`. Everything happens in ``step``."""
 
     def __init__(self, chance: random.Random) -> None:
         self.now = 1000.0
@@ -60,7 +60,7 @@ class SimulatedLoop:
         self._work.append((work, done))
 
     def step(self) -> None:
-        """Let one of the things happen that may happen next, if any may."""
+        """Run one of the events that may come next, if there is one."""
         choices: list[Callable[[], None]] = []
         if self._soon:
             choices.append(self._run_soon)
@@ -73,7 +73,7 @@ class SimulatedLoop:
             self._chance.choice(choices)()
 
     def settle(self) -> None:
-        """Let everything happen that was begun, except for what waits for descriptors."""
+        """Run all pending events, except those that wait for descriptors."""
         while self._soon or self._timers or self._work:
             for run, waiting in ((self._run_soon, self._soon), (self._run_timer, self._timers)):
                 if waiting:

@@ -29,7 +29,7 @@ class Peer(Protocol):
     def send(self, data: bytes) -> int: ...
 
     def recv(self, count: int) -> bytes:
-        """Return what has come, if anything has."""
+        """Return the bytes that have arrived, if any."""
 
     def close(self) -> None: ...
 
@@ -38,7 +38,7 @@ class Peer(Protocol):
 
 
 class InMemoryTransport:
-    """Implements `Transport` without a descriptor. It takes and gives a part of what it could, as sockets do."""
+    """A `Transport` without a descriptor. It sends and receives a part of what it could, as sockets do."""
 
     peer = "memory"
     has_unsent = False
@@ -184,7 +184,7 @@ def _records_of(data: bytes) -> bytes:
 
 
 def _take_records(incoming: bytearray) -> bytes:
-    """Remove whole records from the front, and return what they hold."""
+    """Remove whole records from the front, and return their contents."""
     plain = bytearray()
     while len(incoming) >= _LENGTH.size:
         (length,) = _LENGTH.unpack_from(incoming)
@@ -196,7 +196,7 @@ def _take_records(incoming: bytearray) -> bytes:
 
 
 class TransformingTransport:
-    """Implements `Transport` on a socket whose peer transforms its bytes, too."""
+    """A `Transport` on a socket whose peer transforms its bytes, too."""
 
     peer = "transformed"
 

@@ -12,7 +12,7 @@ from tests.support.checked_kernels import checked_kernels
 
 @pytest.fixture(scope="module", params=["compiled", "checked"])
 def each_build(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The compiled kernels serve as they are shipped, and again as the checked build."""
+    """Run the test with the shipped kernels, and again with the checked build."""
     if request.param == "compiled":
         loader.load()
         yield

@@ -54,12 +54,12 @@ class Wire:
         self._writer.write(encode_request(message, version, 1, "wire-test"))
 
     async def receive(self, message: Any, version: int) -> Any:
-        """The response to ``message``."""
+        """Return the response to ``message``."""
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return decode_response(type(message), version, await self._reader.readexactly(size))[1]
 
     async def is_closed(self) -> bool:
-        """Whether the broker closes the connection without another byte."""
+        """Tell whether the broker closes the connection without another byte."""
         return await self._reader.read(1) == b""
 
     async def exchange(self, message: Any, version: int) -> Any:
@@ -88,14 +88,14 @@ class InProcess:
         await self.server.stop()
 
     async def create_topic(self, name: str, **config: str) -> Partition:
-        """A topic of one partition."""
+        """Create a topic of one partition."""
         await self.ask_for_topic(name, **config)
         partition = self.server.replicas.get(name, 0)
         assert partition is not None
         return partition
 
     async def ask_for_topic(self, name: str, **config: str) -> None:
-        """`create_topic`, be its partition hosted or not."""
+        """Create a topic, whether its partition is hosted or not."""
         configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
         topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
         wire = await self.connect()

@@ -74,5 +74,5 @@ class SimulatedHost:
         self.server.runtime.workers.close(wait=True)
 
     async def ask(self, request: Request, version: int) -> Any:
-        """Send a request to the broker; its response."""
+        """Send a request to the broker; return its response."""
         return await asyncio.wait_for(self.link.send(request, max_version=version), 60)

@@ -17,13 +17,13 @@ from broker.net.transport.interface import Transport
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 CAPACITY = 64 * 1024
-"""Bytes that one direction of a connection holds before its sender has to wait."""
+"""The bytes that one direction of a connection buffers before its sender must wait."""
 FIRST_PORT = 40_000
 SLOWEST_S = 0.002
 
 
 class Pipe:
-    """One direction of a connection: bytes arrive in order, after a while."""
+    """One direction of a connection: bytes arrive in order, with a delay."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
         self._loop = loop
@@ -37,20 +37,20 @@ class Pipe:
 
     @property
     def room(self) -> int:
-        """Bytes that can be sent now."""
+        """Return the number of bytes that can be sent now."""
         return CAPACITY - self._in_flight - len(self.arrived)
 
     def send(self, data: bytes) -> None:
-        """Send bytes, whether or not there is room."""
+        """Send bytes, even beyond the buffer."""
         self._in_flight += len(data)
         self._at_some_time(lambda: self._deliver(data))
 
     def end(self) -> None:
-        """Send the end, behind all bytes."""
+        """Send the end, after all bytes."""
         self._at_some_time(self._deliver_end)
 
     def take(self, count: int) -> bytes:
-        """Take bytes that have arrived."""
+        """Receive bytes that have arrived."""
         data = bytes(self.arrived[:count])
         del self.arrived[:count]
         self._loop.call_soon(self.on_room)
@@ -242,7 +242,7 @@ class SimulatedListener:
         self._on_close()
 
     def come(self, incoming: SimulatedConnection) -> None:
-        """A peer has connected."""
+        """Accept a connection of a peer."""
         self._waiting.append(incoming)
         self._loop.call_soon(self._look)
 
@@ -261,7 +261,7 @@ class SimulatedNetwork:
         self._ports = 0
 
     def host(self, name: str) -> HostNetwork:
-        """The network as the host of that name has it."""
+        """Return the network of the host with that name."""
         return HostNetwork(self, name)
 
     def forget(self, key: tuple[str, int]) -> None:

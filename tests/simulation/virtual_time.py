@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SkippingSelector(selectors.BaseSelector):
-    """Never waits: it moves the loop's clock instead."""
+    """A selector that never waits: it moves the loop's clock instead."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -46,7 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
-    """Run ``main`` on a virtual loop of its own."""
+    """Run ``main`` on a new virtual loop."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(main(loop))

@@ -22,7 +22,7 @@ DEADLINE_S = 60.0
 
 
 class Piece:
-    """A piece of work on a thread of its own. Either it runs or the loop does: each waits while the other goes on.
+    """A piece of work on its own thread. Either it or the loop runs; the other waits.
 
     Args:
         work: what the thread does; it raises nothing.
@@ -38,14 +38,14 @@ class Piece:
         self._thread.start()
 
     def go_on(self) -> None:
-        """Let the work run until it waits or ends. Called on the loop's thread."""
+        """Run the work until it waits or ends. Called on the loop's thread."""
         self._may_run.release()
         # Such as a lock of threads, whose holder waits for the loop.
         assert self._has_paused.acquire(timeout=DEADLINE_S), "work waits for something that no simulator knows of"
         self._wish()
 
     def wait_for(self, wish: Callable[[], object]) -> None:
-        """Stop the work, and have ``wish`` called on the loop's thread; `go_on` ends the waiting."""
+        """Suspend the work, and call ``wish`` on the loop's thread; `go_on` resumes it."""
         self._wish = wish
         self._has_paused.release()
         self._may_run.acquire()
@@ -81,9 +81,9 @@ class SimulatedLock:
 
 
 class SimulatedWorkers:
-    """Each piece of work begins after a while of chance, so that pieces overtake each other, and takes no time itself.
+    """Workers with a random delay before each piece of work, so that pieces overtake each other.
 
-    The work may wait for the loop and sleep: virtual time goes on meanwhile, and other pieces run.
+    The work takes no time. It may wait for the loop and sleep: virtual time advances meanwhile, and other pieces run.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from tests.spark.topics import Topics
 
 @pytest.fixture(scope="session")
 def spark(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """local[2]. Python workers run what the tests run."""
+    """Start a session with local[2]. Python workers run the same Python as the tests."""
     require(java.missing())
     session = start_session(tmp_path_factory.mktemp("spark"))
     try:

@@ -58,12 +58,12 @@ def python(version: str = PYSPARK) -> Path:
 
 
 def connector() -> list[Path]:
-    """The jars of Spark's Kafka connector; MissingPeerError when they cannot be fetched."""
+    """Return the jars of Spark's Kafka connector; raise MissingPeerError if they cannot be fetched."""
     return [jar for jar in maven.classpath(CONNECTOR) if not jar.name.startswith(_IN_SPARK)]
 
 
 def missing(version: str = PYSPARK) -> str | None:
-    """Why a version of PySpark cannot run here, or None. Installs it the first time."""
+    """Return why a version of PySpark cannot run here, or None. The first call installs it."""
     if reason := java.missing():
         return reason
     try:

@@ -20,11 +20,11 @@ rootLogger.appenderRef.file.ref=file
 
 
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A JVM that ends soon spends more on compiling well than it gains by it. What is measured runs as Spark is."""
+"""Options for JVMs that end soon, which gain nothing from thorough compilation. Benchmarks do not use them."""
 
 
 def session_options(directory: Path, *, measured: bool = False) -> dict[str, str]:
-    """Settings of the session; its log goes to ``directory``/spark.log."""
+    """Return settings of the session; its log goes to ``directory``/spark.log."""
     config = directory / "log4j2.properties"
     config.write_text(_LOG4J2.format(log=directory / "spark.log"))
     return {
@@ -43,7 +43,7 @@ def session_options(directory: Path, *, measured: bool = False) -> dict[str, str
 
 
 def start_session(directory: Path, options: dict[str, str] | None = None, *, measured: bool = False) -> SparkSession:
-    """local[2]; Python workers run on this interpreter."""
+    """Start a session with local[2]; Python workers run on this interpreter."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master("local[2]").appName("kafkalog tests")

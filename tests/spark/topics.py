@@ -15,11 +15,11 @@ _numbers = itertools.count(1)
 DEADLINE_S = 240.0
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 T0_MS = 1_700_000_000_000
-"""A time in the past, for records with timestamps of their own."""
+"""A time in the past, for records with explicit timestamps."""
 
 
 def numbers(count: int, start: int = 0) -> list[bytes]:
-    """Values that tell their order."""
+    """Return values that show their order."""
     return [b"%d" % number for number in range(start, start + count)]
 
 
@@ -33,24 +33,24 @@ class Sent(NamedTuple):
 
 
 class Topics:
-    """Creates topics with names of their own on one broker, and produces into them."""
+    """Create topics with unique names on one broker, and produce to them."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def name(self, stem: str) -> str:
-        """A name that no other test uses."""
+        """Return a name that no other test uses."""
         return f"spark-{stem}-{next(_numbers)}"
 
     def create(self, stem: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
-        """A new topic; its name."""
+        """Create a topic; return its name."""
         name = self.name(stem)
         self.create_named(name, partitions, config)
         return name
 
     def create_named(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-        """A new topic with this name, created again as soon as a deleted one of the name is gone."""
+        """Create a topic with this name, as soon as a deleted one of the same name is gone."""
         end = time.monotonic() + DEADLINE_S
         while True:
             try:
@@ -67,7 +67,7 @@ class Topics:
         self._admin.create_partitions([NewPartitions(name, total)])[name].result(DEADLINE_S)
 
     def delete(self, name: str) -> None:
-        """Delete, and wait until the broker no longer names the topic."""
+        """Delete a topic, and wait until the broker no longer lists it."""
         self._admin.delete_topics([name])[name].result(DEADLINE_S)
         end = time.monotonic() + DEADLINE_S
         while name in self._admin.list_topics(timeout=10).topics:
@@ -75,7 +75,7 @@ class Topics:
             time.sleep(0.05)
 
     def delete_records(self, name: str, partition: int, before: int) -> None:
-        """Move the log's start."""
+        """Delete records, which moves the log's start."""
         from confluent_kafka import TopicPartition
 
         asked = TopicPartition(name, partition, before)
@@ -84,7 +84,7 @@ class Topics:
     def produce(
         self, topic: str, values: Iterable[Any], partition: int | None = None, config: dict[str, Any] | None = None
     ) -> list[Sent]:
-        """Send values (bytes, or keyword arguments of ``Producer.produce``); what was acknowledged, in that order."""
+        """Send values (bytes, or keyword arguments of ``Producer.produce``); return the acknowledged ones in order."""
         sent: list[Sent] = []
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **(config or {})})
         deliver = delivery_into(sent)
@@ -99,7 +99,7 @@ class Topics:
 
 
 def delivery_into(sent: list[Sent]) -> Callable[[KafkaError | None, Message], None]:
-    """A delivery report that notes what was acknowledged and raises what was not."""
+    """Return a delivery callback that records acknowledged records and raises other errors."""
 
     def deliver(error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -113,6 +113,6 @@ def delivery_into(sent: list[Sent]) -> Callable[[KafkaError | None, Message], No
 
 
 def values_of(rows: Sequence[Any]) -> list[bytes | None]:
-    """The values of rows, ordered by partition and offset."""
+    """Return the values of rows, ordered by partition and offset."""
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
     return [None if row.value is None else bytes(row.value) for row in ordered]

@@ -28,7 +28,7 @@ from spark_kafkalog.source import KafkalogDataSource
 
 
 def make_source(bootstrap: str, options: dict[str, Any]) -> KafkalogDataSource:
-    """The data source with options as Spark hands them over: text, names in lower case."""
+    """Return the data source with options as Spark passes them: text, names in lower case."""
     given = CaseInsensitiveDict({"kafka.bootstrap.servers": bootstrap})
     given.update(
         {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
@@ -38,19 +38,19 @@ def make_source(bootstrap: str, options: dict[str, Any]) -> KafkalogDataSource:
 
 
 def chosen(*columns: str) -> StructType:
-    """The schema of some columns."""
+    """Return the schema of some columns."""
     return StructType([StructField(name, COLUMNS[name]) for name in columns])
 
 
 def copied(value: Any) -> Any:
-    """As it arrives in another process."""
+    """Return a value as it arrives in another process."""
     return cloudpickle.loads(cloudpickle.dumps(value))
 
 
 def read_partitions(
     reader: DataSourceReader | DataSourceStreamReader, partitions: Iterable[InputPartition], schema: StructType
 ) -> list[pa.RecordBatch]:
-    """What executors return for these partitions."""
+    """Return what executors return for these partitions."""
     expected = to_arrow_schema(schema, timezone="UTC")
     batches = []
     for partition in partitions:
@@ -68,22 +68,22 @@ class Batch:
         self.bootstrap = bootstrap
 
     def batches(self, schema: StructType | None = None, /, **options: Any) -> list[pa.RecordBatch]:
-        """The record batches of all tasks, in the order of the partitions."""
+        """Return the record batches of all tasks, in the order of the partitions."""
         source = make_source(self.bootstrap, options)
         wanted = source.schema() if schema is None else schema
         reader = copied(source).reader(wanted)
         return read_partitions(reader, reader.partitions() or [InputPartition(None)], wanted)
 
     def rows(self, schema: StructType | None = None, /, **options: Any) -> list[dict[str, Any]]:
-        """The same as rows."""
+        """Return the rows of all tasks."""
         return [row for batch in self.batches(schema, **options) for row in batch.to_pylist()]
 
     def values(self, **options: Any) -> list[bytes | None]:
-        """The values, partition by partition."""
+        """Return the values, partition by partition."""
         return [row["value"] for row in self.rows(chosen("value"), **options)]
 
     def tasks(self, **options: Any) -> list[tuple[int, int, int]]:
-        """Partition, start and end of every task."""
+        """Return partition, start and end of every task."""
         source = make_source(self.bootstrap, options)
         return [astuple(task)[1:4] for task in source.reader(source.schema()).partitions()]  # type: ignore[call-overload]
 
@@ -91,7 +91,7 @@ class Batch:
 def planned(
     reader: DataSourceStreamReader, source: KafkalogDataSource, start: str, end: str
 ) -> tuple[list[InputPartition], list[pa.RecordBatch] | None]:
-    """The partitions of a batch, and its rows where the planner sends them along: what PySpark's planner writes."""
+    """Return what PySpark's planner writes: the partitions of a batch, and its rows if the planner sends them."""
     asked, answer = io.BytesIO(), io.BytesIO()
     for text in (start, end):
         write_with_length(text.encode(), asked)
@@ -160,7 +160,7 @@ class Stream:
         return True
 
     def drain(self) -> int:
-        """Trigger.AvailableNow; the number of batches."""
+        """Run Trigger.AvailableNow; return the number of batches."""
         self.start(available_now=True)
         count = 0
         while self.trigger():
@@ -169,7 +169,7 @@ class Stream:
         return count
 
     def crash(self) -> None:
-        """The planner is gone, without a word."""
+        """Kill the planner."""
         self._planner = None
 
     def stop(self) -> None:
@@ -178,7 +178,7 @@ class Stream:
             self._planner = None
 
     def values(self) -> list[bytes | None]:
-        """What was read, ordered by partition and offset."""
+        """Return the read values, ordered by partition and offset."""
         ordered = sorted(self.rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
         return [row["value"] for row in ordered]
 
@@ -204,5 +204,5 @@ class Stream:
 
 
 def everything() -> ReadLimit:
-    """What Trigger.Once asks for."""
+    """Return the limit of Trigger.Once."""
     return ReadAllAvailable()

@@ -25,7 +25,7 @@ GROUPS = {
 
 @pytest.fixture(scope="session")
 def apache_kafka(foreign_programs: None) -> Iterator[str]:
-    """host:port of an Apache Kafka whose groups do not wait for more members."""
+    """Return host:port of an Apache Kafka whose groups do not wait for more members."""
     require(kafka.missing(kafka.KAFKA_3))
     with kafka.ApacheKafka(kafka.KAFKA_3, heap=("-Xmx512M",), config=GROUPS) as running:
         yield running.bootstrap
@@ -33,7 +33,7 @@ def apache_kafka(foreign_programs: None) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def group_broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of our broker, whose groups do not wait either; KAFKALOG_TEST_BOOTSTRAP names another one."""
+    """Return host:port of our broker, whose groups do not wait, or the broker that KAFKALOG_TEST_BOOTSTRAP names."""
     given = os.environ.get("KAFKALOG_TEST_BOOTSTRAP")
     if given:
         yield given
@@ -44,14 +44,14 @@ def group_broker(processes: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(params=[OURS, pytest.param(APACHE, marks=pytest.mark.peer)])
 def live(processes: None, request: pytest.FixtureRequest) -> Live:
-    """Each of the brokers."""
+    """Run the test with each of the brokers."""
     name = "apache_kafka" if request.param == APACHE else "group_broker"
     return Live(request.getfixturevalue(name))
 
 
 @pytest.fixture(scope="session")
 def apache_kafka_4(foreign_programs: None) -> Iterator[str]:
-    """host:port of an Apache Kafka that serves the consumer protocol unasked."""
+    """Return host:port of an Apache Kafka that serves the consumer protocol by default."""
     require(kafka.missing(kafka.KAFKA_4))
     with kafka.ApacheKafka(kafka.KAFKA_4, heap=("-Xmx512M",), config=GROUPS) as running:
         yield running.bootstrap
@@ -59,5 +59,5 @@ def apache_kafka_4(foreign_programs: None) -> Iterator[str]:
 
 @pytest.fixture(params=[OURS, pytest.param(APACHE, marks=[pytest.mark.peer])])
 def kip848(processes: None, request: pytest.FixtureRequest) -> Live:
-    """Each of the brokers, for members of the consumer protocol."""
+    """Run the test with each of the brokers, for members of the consumer protocol."""
     return Kip848Live(request.getfixturevalue("apache_kafka_4" if request.param == APACHE else "group_broker"))

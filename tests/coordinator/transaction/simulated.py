@@ -17,7 +17,7 @@ from kafkalog.records.batch import Record
 
 
 class _Owner:
-    """What stands for the partition of ``__transaction_state``."""
+    """The owner of the partition of ``__transaction_state``."""
 
     def __init__(self, leader_epoch: int, size: int) -> None:
         self.leader_epoch = leader_epoch
@@ -42,7 +42,7 @@ class SimulatedLog:
         self._owner = _Owner(0, 0)
 
     def begin(self, leader_epoch: int) -> None:
-        """A new leader: what was being written is settled already."""
+        """Begin a new leader; open writes must be settled."""
         self._owner = _Owner(leader_epoch, len(self.records))
 
     async def ensure(self) -> int:
@@ -67,7 +67,7 @@ class SimulatedLog:
         return future
 
     def settle_first(self, outcome: str) -> None:
-        """``stored``; ``refused``, nothing is written; ``unknown``, it is written and nobody learns of it."""
+        """Settle the first write: ``stored``; ``refused``, not written; ``unknown``, written without a response."""
         write = self.waiting.popleft()
         if outcome != "refused":
             self.records += write.records
@@ -81,7 +81,7 @@ class SimulatedLog:
             )
 
     def crash(self, survivors: int) -> None:
-        """The first of what was being written is in the log, the rest is not."""
+        """Crash: only the first open write is in the log."""
         for write in list(self.waiting)[:survivors]:
             self.records += write.records
         self.waiting.clear()
@@ -107,7 +107,7 @@ class SimulatedPartition:
         self._sequences: dict[Producer, int] = {}
 
     def write(self, producer: Producer, tag: int) -> None:
-        """Append a transactional batch that was admitted; KafkaError where the producer is fenced."""
+        """Append an admitted transactional batch; raise KafkaError if the producer is fenced."""
         sequence = self._sequences.get(producer, 0)
         offset = len(self.entries)
         self.producers.check(producer.id, producer.epoch, sequence, sequence, transactional=True)
@@ -116,7 +116,7 @@ class SimulatedPartition:
         self.entries.append(Data(producer, tag))
 
     def mark(self, marker: Marker) -> None:
-        """Append a marker; KafkaError where the partition knows a newer producer or coordinator."""
+        """Append a marker; raise KafkaError if the partition knows a newer producer or coordinator."""
         self.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
         self.producers.complete(
             marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, len(self.entries), 0,
@@ -126,7 +126,7 @@ class SimulatedPartition:
 
 
 class SimulatedMarkers:
-    """Writes markers into partitions; each write is answered when the test says so."""
+    """Write markers into partitions; the test completes each write."""
 
     def __init__(self, partitions: dict[tuple[str, int], SimulatedPartition]) -> None:
         self._partitions = partitions
@@ -138,7 +138,7 @@ class SimulatedMarkers:
         return future
 
     def settle_first(self, outcome: str) -> None:
-        """``stored``; ``refused``, by a failed disk; ``unknown``, it is written and nobody learns of it."""
+        """Settle the first write: ``stored``; ``refused`` by a failed disk; ``unknown``, written without a response."""
         partition, marker, future = self.waiting.popleft()
         error: KafkaError | None = None
         if outcome == "refused":
@@ -158,7 +158,7 @@ class SimulatedMarkers:
             future.set_exception(error)
 
     def crash(self, survivors: int) -> None:
-        """Any of what was being written may be there."""
+        """Crash: any of the open writes may be in the log."""
         for partition, marker, _ in list(self.waiting)[:survivors]:
             try:
                 partition.mark(marker)

@@ -34,11 +34,11 @@ DATA = HERE / "messages.jsonl.gz"
 CLIENT = ("org.apache.kafka:kafka-clients:3.9.2",)
 NEWER_CLIENT = ("org.apache.kafka:kafka-clients:4.0.0",)
 NEWER = ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat")
-"""APIs that are spoken in newer versions than those of 3.9."""
+"""APIs with newer versions than in Kafka 3.9."""
 
 
 def write_messages() -> str:
-    """The lines, from Java; MissingPeerError where Maven or Java is missing."""
+    """Return the lines, from Java; raise MissingPeerError if Maven or Java is missing."""
     names = [cls.__name__ for cls in message_classes()]
     newer = [name for name in names if name.startswith(NEWER)]
     old = ["codes", *(name for name in names if name not in newer)]
@@ -49,7 +49,7 @@ def write_messages() -> str:
 
 
 def read_data() -> str:
-    """The lines, as committed."""
+    """Return the committed lines."""
     return gzip.decompress(DATA.read_bytes()).decode()
 
 

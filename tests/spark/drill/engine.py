@@ -36,11 +36,11 @@ _fork = get_context("fork")
 
 
 class QueryFailedError(Exception):
-    """The query has ended with an error; Spark would tell it."""
+    """The query ended with an error, which Spark would report."""
 
 
 class Worker:
-    """A process that runs what it is told, one after another."""
+    """A process that runs functions one after another."""
 
     def __init__(self) -> None:
         self._ours, theirs = _fork.Pipe()
@@ -49,11 +49,11 @@ class Worker:
         theirs.close()
 
     def begin(self, act: Callable[..., Any], *arguments: Any) -> None:
-        """Have it run ``act``, a function of this module."""
+        """Start ``act``, a function of this module."""
         self._ours.send((act, arguments))
 
     def result(self) -> Any:
-        """What that returned; QueryFailedError with what it raised, or where the process has died."""
+        """Return its result; raise QueryFailedError if it raised, or if the process has died."""
         try:
             succeeded, value = self._ours.recv()
         except (EOFError, ConnectionResetError):
@@ -63,7 +63,7 @@ class Worker:
         return value
 
     def run(self, act: Callable[..., Any], *arguments: Any) -> Any:
-        """Both."""
+        """Run ``act`` and return its result."""
         try:
             self.begin(act, *arguments)
         except BrokenPipeError:
@@ -118,7 +118,7 @@ class Engine:
         self._workers: list[Worker] = []
 
     def run(self) -> None:
-        """Run batches for good; a query that fails is started again."""
+        """Run batches without end; start a failed query again."""
         while True:
             batch, rows = self._next()
             try:
@@ -196,7 +196,7 @@ class Engine:
 
 
 class EngineProcess:
-    """An engine in a session of its own, forked from this process, so that it is there at once."""
+    """An engine in its own session, forked from this process, so that it starts at once."""
 
     def __init__(self, bootstrap: str, topic: str, directory: Path, seed: int) -> None:
         for kind in ("offsets", "commits", "faults"):
@@ -210,14 +210,14 @@ class EngineProcess:
         return self._process.is_alive()
 
     def done(self) -> int:
-        """Rows of batches that the engine has noted as committed."""
+        """Return the rows of committed batches."""
         batches = [int(each.name) for each in (self._directory / "commits").iterdir() if each.name.isdigit()]
         if not batches:
             return 0
         return int((self._directory / "offsets" / str(max(batches))).read_text().split()[1])
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes."""
+        """Send SIGKILL to all of its processes."""
         self._process.kill()
         self._process.join()
         while left := [each for each in psutil.process_iter() if _is_in_session(each, self._process.pid)]:

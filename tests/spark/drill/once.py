@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.spark.session import start_session
 
 RETRIES = {"spark.master": "local[2,3]"}
-"""Two tasks at a time, each tried three times."""
+"""Spark master: two tasks at a time, each tried three times."""
 
 
 def start(spark: SparkSession, bootstrap: str, topic: str, to: str, directory: str) -> StreamingQuery:

@@ -13,7 +13,7 @@ Record = tuple[bytes | None, bytes | None, dict[str, bytes]]
 
 
 def records_of(bootstrap: str, topic: str) -> list[Record]:
-    """All records of all partitions."""
+    """Return all records of all partitions."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reading", "enable.auto.commit": False})
     try:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions

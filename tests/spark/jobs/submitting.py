@@ -29,25 +29,25 @@ class Done(NamedTuple):
 
     code: int
     output: str
-    """Standard output, where spark-submit also puts its application's standard error."""
+    """Standard output; spark-submit also writes its application's standard error to it."""
     errors: str
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What ``--json`` printed."""
+        """Return the output of ``--json``."""
         found: dict[str, Any] = json.loads(self.output.splitlines()[-1])
         return found
 
 
 def command(job: str, directory: Path, *options: str) -> list[str]:
-    """The command line of a job; Spark's own files go to ``directory``."""
+    """Return the command line of a job; Spark's own files go to ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = [word for item in session_options(directory).items() for word in ("--conf", "=".join(item))]
     return [str(SPARK_SUBMIT), "--master", "local[2]", *settings, str(JOBS / f"{job}.py"), *options]
 
 
 def environment() -> dict[str, str]:
-    """In which spark-submit runs this Python, and looks for PySpark where this Python does."""
+    """Return an environment in which spark-submit runs this Python and finds its PySpark."""
     home = str(Path(pyspark.__file__).parent)
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": home}
 
@@ -91,6 +91,6 @@ def _of_session(leader: int) -> list[psutil.Process]:
 
 
 def committed(checkpoint: Path) -> int:
-    """Micro-batches that a query has committed."""
+    """Return the micro-batches that a query has committed."""
     commits = checkpoint / "commits"
     return sum(1 for each in commits.iterdir() if each.name.isdigit()) if commits.is_dir() else 0

@@ -34,7 +34,7 @@ class Seen(NamedTuple):
 
 
 def seen(line: bytes) -> Seen:
-    """A line of the combined log, taken apart at its blanks and quotes."""
+    """Split a line of the combined log at its blanks and quotes."""
     before, request, after, *_ = line.decode().split('"')
     host, _, _, clock, zone = before.split()
     day, month, year_and_time = clock.lstrip("[").split("/")
@@ -66,7 +66,7 @@ class View(NamedTuple):
 
 
 def closed_views(lines: Iterable[bytes]) -> set[View]:
-    """GET requests by hour, path and status class, of the hours that an hour's watermark has closed at the end."""
+    """Count GET requests by hour, path and status class, for hours that a watermark of one hour has closed."""
     requests = [seen(line) for line in lines]
     watermark = max(request.time for request in requests) - timedelta(hours=1)
     views: Counter[tuple[datetime, str, str]] = Counter()

@@ -24,13 +24,13 @@ T0_MS = 1_700_000_000_000
 
 
 def batch(base: int, count: int = 1, *, codec: Codec = Codec.NONE, size: int = 10, **fields: Any) -> bytes:
-    """Records of offsets base..base+count-1, whose values tell their offset; timestamps grow with the offset."""
+    """Return records at offsets base..base+count-1; values name the offset, and timestamps grow with it."""
     records = [Record(n, T0_MS + n, None, b"%0*d" % (size, n), ()) for n in range(base, base + count)]
     return bytes(encode_batch(records, codec=codec, base_offset=base, **fields))
 
 
 def marker(base: int, producer_id: int, kind: ControlRecordType) -> bytes:
-    """The batch that ends a transaction."""
+    """Return the batch that ends a transaction."""
     return bytes(
         EndTransactionMarker(kind, 0).encode(
             timestamp=T0_MS + base, producer_id=producer_id, producer_epoch=0, base_offset=base
@@ -41,7 +41,7 @@ def marker(base: int, producer_id: int, kind: ControlRecordType) -> bytes:
 def write_segment(
     directory: Path, batches: Sequence[bytes], *, base: int | None = None, index_every: int = 1, suffix: str = ""
 ) -> Path:
-    """A segment and, unless ``index_every`` is 0, its offset index with an entry for each so many batches."""
+    """Write a segment, and an offset index with an entry for every ``index_every`` batches (0: no index)."""
     directory.mkdir(parents=True, exist_ok=True)
     headers = [read_header(each) for each in batches]
     name = f"{headers[0].base_offset if base is None else base:020d}"
@@ -58,7 +58,7 @@ def write_segment(
 
 
 def write_snapshot(directory: Path, offset: int, under_way: dict[int, int]) -> None:
-    """A producer snapshot with these transactions (producer id to first offset)."""
+    """Write a producer snapshot with these transactions (producer id to first offset)."""
     from kafkalog.storage.snapshots import SnapshotEntry, encode
 
     entries = [SnapshotEntry(pid, 0, 0, first, 0, T0_MS, 0, first) for pid, first in under_way.items()]
@@ -66,7 +66,7 @@ def write_snapshot(directory: Path, offset: int, under_way: dict[int, int]) -> N
 
 
 def plan(path: Path | str, schema: StructType | None = None, /, **options: Any) -> list[OfflinePartition]:
-    """The tasks of a query."""
+    """Return the tasks of a query."""
     return list(reader(path, schema, **options).partitions())  # type: ignore[arg-type]
 
 
@@ -82,7 +82,7 @@ def reader(path: Path | str, schema: StructType | None = None, /, **options: Any
 
 
 def batches(path: Path | str, schema: StructType | None = None, /, **options: Any) -> list[pa.RecordBatch]:
-    """What a query reads, its tasks in order."""
+    """Return what a query reads, its tasks in order."""
     reading = reader(path, schema, **options)
     parsed = schema or source_schema(options.get("includeHeaders") is True)
     return read_partitions(reading, reading.partitions() or [InputPartition(None)], parsed)
@@ -93,5 +93,5 @@ def rows(path: Path | str, schema: StructType | None = None, /, **options: Any) 
 
 
 def offsets(path: Path | str, **options: Any) -> list[int]:
-    """The offsets that a query reads, in its order."""
+    """Return the offsets that a query reads, in order."""
     return [row["offset"] for row in rows(path, chosen("offset"), **options)]

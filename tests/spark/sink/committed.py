@@ -20,7 +20,7 @@ VALUES = columns("value")
 
 
 def committed(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[bytes]:
-    """Values by partition and offset, up to the last stable offset."""
+    """Return values by partition and offset, up to the last stable offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -55,7 +55,7 @@ def committed(bootstrap: str, topic: str, *, isolation: str = "read_committed") 
 
 
 class Died(BaseException):
-    """In place of SIGKILL: no ``except Exception`` stops it."""
+    """Stands in for SIGKILL: no ``except Exception`` catches it."""
 
 
 class MicroBatch:
@@ -80,12 +80,12 @@ class MicroBatch:
         return writer
 
     def task(self, values: Iterable[bytes], **columns: str) -> TaskWrote:
-        """Run one task; what it reports."""
+        """Run one task; return its report."""
         with in_task(self._query, self._batch):
             return self.task_of_unknown_batch(values, **columns)
 
     def task_of_unknown_batch(self, values: Iterable[bytes], **columns: str) -> TaskWrote:
-        """Run one task with what PySpark's worker knows at the moment."""
+        """Run one task with what PySpark's worker knows now."""
         rows = [{"value": value, **columns} for value in values]
         message: TaskWrote = copied(self._handed.write(iter([batch_of(self._schema, rows)])))
         return message
@@ -99,14 +99,14 @@ class MicroBatch:
 
 @contextmanager
 def in_task(query: str, batch: int) -> Iterator[None]:
-    """What PySpark's worker knows of the task that it runs."""
+    """Set what PySpark's worker knows about its task."""
     with with_properties({"sql.streaming.queryId": query, "streaming.sql.batchId": str(batch)}):
         yield
 
 
 @contextmanager
 def with_properties(properties: dict[str, str]) -> Iterator[None]:
-    """A task with these local properties."""
+    """Return a task with these local properties."""
     context: Any = object.__new__(TaskContext)
     context._localProperties = properties
     TaskContext._taskContext = context

@@ -19,7 +19,7 @@ def tasks(broker_address: str) -> Tasks:
 
 
 class Writes:
-    """Writes data frames to one broker."""
+    """Write data frames to one broker."""
 
     def __init__(self, spark: SparkSession, bootstrap: str) -> None:
         self.spark = spark
@@ -37,7 +37,7 @@ def writes(spark: SparkSession, broker_address: str) -> Writes:
 
 @pytest.fixture
 def die_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
-    """Has this process "die" at a fault point, until it is told None."""
+    """Let this process "die" at a fault point, until None is set."""
 
     def at(name: str | None) -> None:
         def point(reached: str) -> None:

@@ -83,7 +83,7 @@ class RegistryServer:
     def register(
         self, subject: str, schema: Any, kind: str | None = None, references: list[dict[str, Any]] | None = None
     ) -> int:
-        """Put a schema under a subject; its id."""
+        """Register a schema under a subject; return its id."""
         text = schema if isinstance(schema, str) else json.dumps(schema)
         entry: dict[str, Any] = {"schema": text}
         if kind not in (None, "AVRO"):
