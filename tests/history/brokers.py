@@ -16,24 +16,24 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-"""What makes a history short: nobody waits for what a crash left behind longer than needed."""
+"""Settings that make a history short: nobody waits longer than needed for leftovers of a crash."""
 
 
 class HistoryBroker(Protocol):
-    """What a scenario asks of a broker."""
+    """The operations of a scenario on a broker."""
 
     @property
     def bootstrap(self) -> str:
-        """host:port."""
+        """Return host:port."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
 
     def restart(self) -> None:
-        """Start again on the same port and directory; returns when it answers."""
+        """Start again on the same port and directory; return when the broker responds."""
 
     def close(self) -> None:
-        """End it for good."""
+        """Stop the broker permanently."""
 
 
 class Kafkalog:
@@ -50,7 +50,7 @@ class Kafkalog:
 
 
 _APACHE = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "100"}
-"""A broker that was killed is let in again when its session has ended."""
+"""The session time-out: a killed broker may register again after it."""
 
 
 class Apache:
@@ -66,7 +66,7 @@ class Apache:
 
 
 def start(kind: str, directory: Path) -> HistoryBroker:
-    """A running broker: ``kafkalog``, ``apache``, or ``apache:VERSION``."""
+    """Run a broker: ``kafkalog``, ``apache``, or ``apache:VERSION``."""
     name, _, version = kind.partition(":")
     if name == "kafkalog":
         return Kafkalog(directory)

@@ -1,17 +1,17 @@
 """Check whether a log can explain a history: pure, from events to violations.
 
-What is promised, and what is said when it is broken:
+These promises are checked; a name in brackets is the violation:
 
-- an acknowledged record is there, at the offset that was told (LOST, MISPLACED); nothing is twice (DUPLICATE); nothing
-  is there that was not sent, or whose sending failed for certain (PHANTOM);
-- (offset → record) is the same for all readers for ever (CHANGED), and what was read once stays (VANISHED);
-- a session's offsets rise (NOT_MONOTONE) and leave nothing out (SKIPPED);
-- the records of one producer in one partition are in the order of sending (REORDERED), and a record that was
-  acknowledged before another was sent lies before it (LATE);
-- no read_committed session, ever, sees a record of a transaction that was aborted or never asked to be committed
-  (ABORTED_READ); in the end it finds all of a transaction or nothing of it, and all of a committed one (TORN);
-- a group does not go back behind what it committed (GROUP_WENT_BACK), and passes over nothing (GROUP_SKIPPED);
-- a copy by transactions with their offsets has each committed record of its input once and in order (COPY_MISSING,
+- An acknowledged record is at its acknowledged offset (LOST, MISPLACED). No record is there twice (DUPLICATE), and none
+  that was not sent, or whose sending certainly failed (PHANTOM).
+- An offset has the same record for all readers at all times (CHANGED), and a record that was read stays (VANISHED).
+- A session's offsets increase (NOT_MONOTONE) and leave nothing out (SKIPPED).
+- The records of one producer in one partition are in the order of sending (REORDERED). If a record was acknowledged
+  before another was sent, it has the lower offset (LATE).
+- No read_committed session ever sees a record of a transaction that was aborted, or whose commit was never requested
+  (ABORTED_READ). In the end it sees all of a transaction or nothing of it, and all of a committed one (TORN).
+- A group does not go back behind its committed offsets (GROUP_WENT_BACK), and skips nothing (GROUP_SKIPPED).
+- A copy by transactions with offsets has each committed record of its input once and in order (COPY_MISSING,
   COPY_TWICE, COPY_REORDERED), and nothing else (COPY_OF_NOTHING).
 """
 
@@ -29,7 +29,7 @@ from tests.history.model import Fate, Model, Place, build
 
 
 class Kind(StrEnum):
-    """What promise is broken."""
+    """The kinds of broken promises."""
 
     LOST = "lost"
     MISPLACED = "misplaced"
@@ -63,9 +63,9 @@ class Violation:
 
 
 def check(events: Iterable[Event], copies: Mapping[str, str] | None = None) -> list[Violation]:
-    """Every violation of a history in the order of time; ``copies`` maps a copy's topic to the topic it is a copy of.
+    """Return every violation of a history in the order of time; ``copies`` maps a copy's topic to its original.
 
-    Raises MalformedHistoryError when the recording itself contradicts.
+    Raises MalformedHistoryError if the recording itself is inconsistent.
     """
     model = build(events)
     checks = (
@@ -96,7 +96,7 @@ def _at(place: Place, offset: int) -> str:
 
 
 def check_places(model: Model) -> Iterator[Violation]:
-    """What was acknowledged is where it was told to be, for both isolations unless its transaction forbids it."""
+    """Check that acknowledged records are at their offsets, for each isolation that may see them."""
     where = {record: (place, offset) for place, offset, record in _log(model)}
     committed = {record for _, _, record in _log(model, Isolation.COMMITTED)}
     for send in model.sends.values():
@@ -114,7 +114,7 @@ def check_places(model: Model) -> Iterator[Violation]:
 
 
 def check_sent(model: Model) -> Iterator[Violation]:
-    """Everything in the log was sent to that partition, and once."""
+    """Check that every record in the log was sent to that partition, once."""
     times = Counter(record for _, _, record in _log(model))
     for record, count in times.items():
         if count > 1:
@@ -133,7 +133,7 @@ def check_sent(model: Model) -> Iterator[Violation]:
 
 
 def check_agreement(model: Model) -> Iterator[Violation]:
-    """Every session saw what the final one of no isolation finds."""
+    """Check that every session saw what the final read_uncommitted session finds."""
     truth = model.log[Isolation.UNCOMMITTED]
     for session in model.sessions.values():
         for place, read in session.read.items():
@@ -148,7 +148,7 @@ def check_agreement(model: Model) -> Iterator[Violation]:
 
 
 def check_sessions(model: Model) -> Iterator[Violation]:
-    """Within a session offsets rise, and between its first and its last nothing is left out."""
+    """Check that offsets rise within a session, and that nothing between its first and last is left out."""
     ordered = {
         isolation: {place: sorted(records) for place, records in model.log[isolation].items()}
         for isolation in Isolation
@@ -169,7 +169,7 @@ def check_sessions(model: Model) -> Iterator[Violation]:
 
 
 def check_producer_order(model: Model) -> Iterator[Violation]:
-    """What one client sent to one partition lies in the order of sending."""
+    """Check that the records of one client in one partition are in the order of sending."""
     where = {record: offset for _, offset, record in _log(model)}
     last: dict[tuple[str, Place], tuple[int, str]] = {}
     for send in model.sends.values():
@@ -185,7 +185,7 @@ def check_producer_order(model: Model) -> Iterator[Violation]:
 
 
 def check_real_time(model: Model) -> Iterator[Violation]:
-    """A record that was acknowledged before another was sent has the lower offset."""
+    """Check that a record acknowledged before another was sent has the lower offset."""
     for place, records in model.log[Isolation.UNCOMMITTED].items():
         earliest, above = None, ""
         for offset in sorted(records, reverse=True):
@@ -200,7 +200,7 @@ def check_real_time(model: Model) -> Iterator[Violation]:
 
 
 def check_aborted(model: Model) -> Iterator[Violation]:
-    """No read_committed session, at any time, saw a record of a transaction that cannot have been committed."""
+    """Check that no read_committed session saw a record of a transaction that cannot have been committed."""
     for session in model.sessions.values():
         if session.isolation != Isolation.COMMITTED:
             continue
@@ -215,7 +215,7 @@ def check_aborted(model: Model) -> Iterator[Violation]:
 
 
 def check_transactions(model: Model) -> Iterator[Violation]:
-    """In the end all of a transaction is visible or nothing of it, and all of a committed one."""
+    """Check that in the end all of a transaction or nothing is visible, and all of a committed one."""
     visible = {record for _, _, record in _log(model, Isolation.COMMITTED)}
     for transaction in model.transactions.values():
         sent = [send.record for send in transaction.sends if send.outcome is not Outcome.FAIL]
@@ -231,7 +231,7 @@ def check_transactions(model: Model) -> Iterator[Violation]:
 
 
 def check_groups(model: Model) -> Iterator[Violation]:
-    """A session of a group begins no earlier than what was committed when it was assigned, and no later."""
+    """Check that a group's session begins exactly at the offset committed when it was assigned."""
     by_group: dict[tuple[str, Place], list[tuple[int, int]]] = defaultdict(list)
     for commit in model.commits:
         by_group[commit.group, commit.place].append((commit.ended, commit.offset))
@@ -257,7 +257,7 @@ def check_groups(model: Model) -> Iterator[Violation]:
 
 
 def check_copy(model: Model, copy: str, original: str) -> Iterator[Violation]:
-    """The visible records of ``copy`` are the visible ones of ``original``, each once, in each partition's order."""
+    """Check that ``copy`` has the visible records of ``original``, each once, in each partition's order."""
     inputs = {record: (place, offset) for place, offset, record in _log(model, Isolation.COMMITTED)}
     wanted = {record for record, (place, _) in inputs.items() if place[0] == original}
     found: Counter[str] = Counter()

@@ -27,18 +27,18 @@ MAINS: dict[tuple[Role, Library], ClientMain] = {
     (Role.READ, Library.KAFKALOG): consuming.read_own,
 }
 FENCED = 3
-"""Exit code of a client whose place another one has taken."""
+"""The exit code of a client that another one has replaced."""
 HANGING = 4
-"""Exit code of a client that cannot go on: another one is to take its place."""
+"""The exit code of a client that cannot continue and must be replaced."""
 
 
 def file_name(spec: ClientSpec) -> str:
-    """Of the client's part of the history."""
+    """Return the file name of the client's part of the history."""
     return spec.client.replace(" ", "-") + ".jsonl"
 
 
 def run(spec: ClientSpec, bootstrap: str, directory: Path) -> None:
-    """The process of a client: its events go to ``directory``, and what its library prints."""
+    """Run the process of a client. Its events and the output of its library go to ``directory``."""
     output = os.open(directory / "clients.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)
@@ -55,7 +55,7 @@ def run(spec: ClientSpec, bootstrap: str, directory: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """Nobody reads on when the scenario is gone, however it went."""
+    """End this process when the scenario ends, for any reason."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -21,12 +21,12 @@ from tests.history.recording import Ending, Recorder
 SESSION_TIMEOUT_MS = 2_000
 POLL_S = 0.05
 OFFSETS_S = 4.0
-"""How long to wait for offsets to go into a transaction. When the broker dies under this call, librdkafka may keep the
-request in its queue for minutes after the broker is back; the cure is another producer."""
+"""The time-out of adding offsets to a transaction. If the broker dies during this call, librdkafka may keep the request
+in its queue for minutes after the broker is back. A new producer avoids that."""
 
 
 class ReaderFailedError(RuntimeError):
-    """The broker told a reader that what it reads is not there."""
+    """The broker answered that a reader's offset does not exist."""
 
 
 class Reading:
@@ -38,7 +38,7 @@ class Reading:
         self.session = ""
         self.at_end: set[tuple[str, int]] = set()
         self.sought: dict[tuple[str, int], int] = {}
-        """Offsets that the session was told to begin at: librdkafka may hand out messages from before the seek."""
+        """The session's start offsets: librdkafka may return messages from before the seek."""
         config = settings(
             bootstrap,
             group_id=spec.group,
@@ -52,7 +52,7 @@ class Reading:
         self.consumer = Consumer(config)
 
     def begin(self, session: str = "", group: str = "") -> None:
-        """Another session."""
+        """Begin another session."""
         self.session = session or self._recorder.name("s")
         self.at_end.clear()
         self.sought.clear()
@@ -61,9 +61,9 @@ class Reading:
         )
 
     def poll(self, count: int = 100) -> list[Any]:
-        """Up to ``count`` messages, each after its event is written; all of the session that is on when it returns.
+        """Return up to ``count`` messages of the current session, each after its event is written.
 
-        ReaderFailedError when an offset is said not to exist, KafkaException for fatal errors.
+        Raises ReaderFailedError if an offset does not exist, and KafkaException for fatal errors.
         """
         messages: list[Any] = []
         session, wait = self.session, POLL_S
@@ -95,7 +95,7 @@ class Reading:
 
 
 def read(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Reads all partitions, again and again from somewhere; a final reader ends with one session of everything."""
+    """Read all partitions repeatedly from random offsets; a final reader ends with one session of everything."""
     chance = random.Random(spec.chance)
     reading = Reading(spec, bootstrap, recorder, auto_offset_reset="error")
     places = [(topic, number) for topic in (spec.source, spec.copy) for number in range(spec.partitions)]
@@ -126,7 +126,7 @@ def read(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -
 
 
 def read_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Our consumer of assigned partitions, from the beginning."""
+    """Read with our consumer of assigned partitions, from the beginning."""
     config = ClientConfig.from_dict(
         {
             "bootstrap.servers": bootstrap,
@@ -165,12 +165,12 @@ def read_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endin
 
 
 class Membership:
-    """A subscription to the source topic; every assignment begins a session, where the group has committed.
+    """A subscription to the source topic. Every assignment begins a session, at the group's committed offsets.
 
-    Members say themselves where they begin, and where nothing is committed that is offset 0. With auto.offset.reset,
-    librdkafka 2.16 asks for the beginning of the log; where its answer comes after a rebalance, it asks once more half
-    a second later, wherever the partition is read by then, and begins again there (rd_kafka_toppar_handle_Offset of an
-    outdated answer; the same with Apache Kafka's broker, when its answers come late).
+    Members choose their start offsets themselves, 0 without a commit. With auto.offset.reset, librdkafka 2.16 asks for
+    the beginning of the log. If the response arrives after a rebalance, it asks again half a second later, and begins
+    again there, wherever it has read to by then (rd_kafka_toppar_handle_Offset of an outdated response; the same with
+    late responses of Apache Kafka's broker).
     """
 
     def __init__(self, spec: ClientSpec, bootstrap: str, recorder: Recorder, **more: str | int | bool) -> None:
@@ -201,7 +201,7 @@ class Membership:
         self.rebalances += 1
 
     def committed(self) -> list[TopicPartition]:
-        """What is assigned, at the offsets that the group has committed, or at 0."""
+        """Return the assigned partitions at the group's committed offsets, or at 0."""
         wanted = [TopicPartition(*place) for place in self.assigned]
         while True:
             try:
@@ -213,12 +213,12 @@ class Membership:
             time.sleep(POLL_S)
 
     def at_end(self) -> bool:
-        """Whether all partitions are assigned here (a static member that ended keeps its for a while) and read."""
+        """Tell whether all partitions are assigned here and read. (An ended static member keeps its for a while.)"""
         return len(self.assigned) == self._spec.partitions and self.assigned <= self.reading.at_end
 
 
 def group(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """A member of a group that commits what it has read, now and then, and waits for the answer."""
+    """Run a member of a group that commits its offsets now and then, and waits for the response."""
     chance = random.Random(spec.chance)
     member = Membership(spec, bootstrap, recorder)
     pending: dict[tuple[str, int], int] = {}
@@ -256,7 +256,7 @@ def _commit(consumer: Consumer, group: str, offsets: dict[tuple[str, int], int],
 
 
 def copy(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Copies what is committed in transactions that carry the offsets read; told to end, one first reaches the end."""
+    """Copy committed records in transactions with the read offsets. A draining copier first reaches the end."""
     copier = Copier(spec, bootstrap, recorder, ending, random.Random(spec.chance))
     try:
         copier.run()
@@ -280,7 +280,7 @@ class Copier:
         self._member.reading.consumer.close()
 
     def run(self) -> None:
-        """Until everything is copied, after the end was asked for."""
+        """Run until everything is copied, after the end was requested."""
         ending = False
         while True:
             if self._ending.asked and not self._spec.drains:
@@ -327,7 +327,7 @@ class Copier:
             self._rewind()
 
     def _rewind(self) -> None:
-        """Back to what the group has committed, as another session."""
+        """Go back to the group's committed offsets, in another session."""
         committed = self._member.committed()
         reading = self._member.reading
         reading.begin(group=self._spec.group)

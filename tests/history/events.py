@@ -29,7 +29,7 @@ FINAL = "final "
 
 
 class Action(StrEnum):
-    """What is done."""
+    """An action of a client."""
 
     SEND = "send"
     COMMIT = "commit"
@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Where an operation stands."""
+    """The state of an operation."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 class Isolation(StrEnum):
-    """``isolation.level`` of a reader."""
+    """The ``isolation.level`` of a reader."""
 
     UNCOMMITTED = "read_uncommitted"
     COMMITTED = "read_committed"
@@ -75,13 +75,13 @@ class Event:
     error: str = ""
 
     def to_line(self) -> bytes:
-        """JSON without the fields that the event does not use."""
+        """Return JSON without the fields that the event does not use."""
         told = {name: value for name, value in asdict(self).items() if value not in ("", -1)}
         return json.dumps(told, separators=(",", ":")).encode() + b"\n"
 
     @classmethod
     def from_line(cls, line: bytes) -> Event:
-        """The inverse of `to_line`; ValueError for a line that was cut off."""
+        """Parse a line of `to_line`; raise ValueError for a line that was cut off."""
         told = json.loads(line)
         told["action"] = Action(told["action"])
         told["outcome"] = Outcome(told["outcome"])
@@ -89,9 +89,9 @@ class Event:
 
 
 def merge(files: Iterable[bytes]) -> list[Event]:
-    """The history of clients that each wrote a file, in the order of time.
+    """Merge the files of all clients into a history, in the order of time.
 
-    A killed client may leave half a line at the end of its file: that is as if it had been killed before.
+    A killed client may leave half a line at the end of its file, which is ignored.
     """
     events = [Event.from_line(line) for data in files for line in data[: data.rfind(b"\n") + 1].splitlines()]
     return sorted(events, key=lambda event: event.time)

@@ -9,7 +9,7 @@ from enum import Enum
 from tests.history.events import FINAL, Action, Event, Isolation, Outcome
 
 Place = tuple[str, int]
-"""Topic and partition."""
+"""A topic and a partition."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Send:
 
 
 class Fate(Enum):
-    """What became of a transaction, as its client knows."""
+    """The result of a transaction, as its client knows it."""
 
     ABORTED = "aborted, or never asked to be committed"
     COMMITTED = "committed"
@@ -50,7 +50,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Session:
-    """One assignment of a reader: (offset, record) of each partition in the order got."""
+    """One assignment of a reader, with (offset, record) of each partition in the order received."""
 
     name: str
     began: int
@@ -71,7 +71,7 @@ class GroupCommit:
 
 @dataclass(slots=True)
 class Model:
-    """A whole history. ``log[isolation]`` is what the final session of that isolation found: offset → record."""
+    """A whole history. ``log[isolation]`` has the records of the final session of that isolation: offset → record."""
 
     sends: dict[str, Send] = field(default_factory=dict)
     transactions: dict[str, Transaction] = field(default_factory=dict)
@@ -80,17 +80,17 @@ class Model:
     log: dict[str, dict[Place, dict[int, str]]] = field(default_factory=dict)
 
     def placed(self, isolation: Isolation, topic: str) -> set[str]:
-        """Every record of ``topic`` that the final session of ``isolation`` found."""
+        """Return every record of ``topic`` that the final session of ``isolation`` found."""
         log = self.log[isolation]
         return {record for place in log if place[0] == topic for record in log[place].values()}
 
 
 class MalformedHistoryError(ValueError):
-    """The recording is at fault, not the broker: a name twice, an end without a beginning, no final read."""
+    """The recording is wrong, not the broker: a name twice, an end without a beginning, no final read."""
 
 
 def build(events: Iterable[Event]) -> Model:
-    """Put a history (in the order of time) together."""
+    """Build the model of a history (in the order of time)."""
     model = Model()
     for event in events:
         match event.action:

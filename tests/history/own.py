@@ -23,7 +23,7 @@ QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "retry.bac
 
 
 def transact(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Transactions of a few records by our producer; a quarter of them are aborted."""
+    """Write transactions of a few records with our producer; abort a quarter of them."""
     chance = random.Random(spec.chance)
     while not ending.asked:
         with _producer(spec, bootstrap) as producer, suppress(FatalTransactionError):
@@ -38,7 +38,7 @@ def _producer(spec: ClientSpec, bootstrap: str) -> Producer:
 
 
 def _again(call: Callable[[], object]) -> None:
-    """Call again while the answer is that time ran out; FencedError of the history where another has taken over."""
+    """Retry after time-outs; raise the history's FencedError if another producer has taken over."""
     while True:
         try:
             call()
@@ -83,7 +83,7 @@ def _delivered(recorder: Recorder, what: dict[str, str | int]) -> Callable[[Deli
 
 
 class _Sessions(RebalanceListener):
-    """Begins a session at every assignment."""
+    """Begin a session at every assignment."""
 
     def __init__(self, spec: ClientSpec, recorder: Recorder) -> None:
         self._spec = spec
@@ -97,7 +97,7 @@ class _Sessions(RebalanceListener):
 
 
 def group(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """A member of a group, our consumer, that commits what it has read, now and then, and waits for the answer."""
+    """Run our consumer as a member of a group that commits its offsets now and then, and waits for the response."""
     chance = random.Random(spec.chance)
     sessions = _Sessions(spec, recorder)
     config = {

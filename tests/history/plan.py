@@ -12,7 +12,7 @@ BROKER = "broker"
 
 
 class Role(StrEnum):
-    """What a client does."""
+    """The role of a client."""
 
     WRITE = "write"
     TRANSACT = "transact"
@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 
 class Library(StrEnum):
-    """Whose client library it does it with."""
+    """The client library that it uses."""
 
     LIBRDKAFKA = "librdkafka"
     KAFKALOG = "kafkalog"
@@ -30,15 +30,15 @@ class Library(StrEnum):
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """One client. ``name`` tells it from the others of the history; ``incarnation`` from itself before a kill."""
+    """One client. ``name`` is unique among the clients; ``incarnation`` counts its restarts."""
 
     name: str
     role: Role
     library: Library
     chance: int
-    """Seed of what it chooses by chance."""
+    """The seed of its random choices."""
     source: str
-    """The topic that is written to, and copied from."""
+    """The topic that is written, and copied from."""
     copy: str
     """The topic of the copies."""
     partitions: int
@@ -49,40 +49,40 @@ class ClientSpec:
     final: bool = False
     """Whether it makes the history's final session of its isolation."""
     drains: bool = False
-    """Whether, told to end, it first copies everything that is left."""
+    """Whether it first copies everything that is left when it is asked to end."""
     incarnation: int = 1
 
     @property
     def client(self) -> str:
-        """The client's name in the history."""
+        """Return the client's name in the history."""
         return f"{self.name}.{self.incarnation}"
 
     @property
     def group(self) -> str:
-        """The consumer group of its role in this history."""
+        """Return the consumer group of its role in this history."""
         return f"{self.source}-{self.role}"
 
     def again(self) -> ClientSpec:
-        """The same after a kill."""
+        """Return the client after a restart."""
         return replace(self, incarnation=self.incarnation + 1)
 
 
 class Act(StrEnum):
-    """What is done to a client or the broker."""
+    """A fault of a client or the broker."""
 
     KILL = "kill"
-    """SIGKILL, and start it again at once."""
+    """Send SIGKILL, and start it again at once."""
     END = "end"
-    """SIGKILL for ever: its open transaction is left to time out."""
+    """Send SIGKILL and do not restart: its open transaction times out."""
     FREEZE = "freeze"
-    """SIGSTOP, and start another in its place."""
+    """Send SIGSTOP, and start another in its place."""
     THAW = "thaw"
-    """SIGCONT: the old one goes on beside the new one, which must not harm."""
+    """Send SIGCONT: the old client continues beside the new one, which must be harmless."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What befalls ``target`` (BROKER or the name of a client) after so many acknowledged records."""
+    """A fault of ``target`` (BROKER or the name of a client) after a number of acknowledged records."""
 
     after: int
     target: str
@@ -91,7 +91,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Plan:
-    """A seed, spelled out."""
+    """The plan of a seed."""
 
     seed: int
     source: str
@@ -100,11 +100,11 @@ class Plan:
     clients: tuple[ClientSpec, ...]
     faults: tuple[Fault, ...]
     records: int
-    """How many records are acknowledged before the writers are told to end."""
+    """The number of acknowledged records after which the writers are asked to end."""
 
 
 def plan(seed: int, run: str = "h", copiers: int = 2) -> Plan:
-    """The plan of a seed, with at most so many ``copiers``; ``run`` begins the names of its topics."""
+    """Make the plan of a seed, with at most ``copiers`` copiers; ``run`` is the prefix of its topics."""
     chance = random.Random(seed)
     source, copy = f"{run}-{seed}-in", f"{run}-{seed}-out"
     partitions = chance.randint(1, 3)

@@ -23,13 +23,13 @@ QUICK = {
     "topic.metadata.refresh.fast.interval.ms": 50,
     "log_level": 4,
 }
-"""A broker of a history is away for less than a second."""
+"""A broker of a history is down for less than a second."""
 IN_FLIGHT = 40
 ANSWER_S = 10.0
 
 
 def settings(bootstrap: str, **more: str | int | bool) -> dict[str, Any]:
-    """Properties of librdkafka; an underscore stands for a dot."""
+    """Return properties of librdkafka; an underscore stands for a dot."""
     return {
         "bootstrap.servers": bootstrap,
         **QUICK,
@@ -38,7 +38,7 @@ def settings(bootstrap: str, **more: str | int | bool) -> dict[str, Any]:
 
 
 class Sending:
-    """A librdkafka producer whose records are events; ``in_flight`` of them are not answered yet."""
+    """A librdkafka producer whose records are events; ``in_flight`` of them are unanswered."""
 
     def __init__(self, producer: Producer, recorder: Recorder) -> None:
         self.producer = producer
@@ -46,7 +46,7 @@ class Sending:
         self.in_flight = 0
 
     def send(self, topic: str, partition: int, transaction: str = "", source: str = "") -> None:
-        """Send a record under a new name; KafkaException when librdkafka does not take it."""
+        """Send a record with a new name; raise KafkaException if librdkafka refuses it."""
         record = self._recorder.name("r")
         what: dict[str, str | int] = {"topic": topic, "partition": partition, "record": record}
         self._recorder.tell(Action.SEND, Outcome.INVOKE, **what, transaction=transaction, source=source)
@@ -68,7 +68,7 @@ class Sending:
 
 
 def write(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """An idempotent producer of librdkafka: bursts to partitions chosen by chance."""
+    """Write with an idempotent producer of librdkafka: bursts to random partitions."""
     chance = random.Random(spec.chance)
     linger = chance.choice([0, 2, 10])
     producer = Producer(settings(bootstrap, enable_idempotence=True, linger_ms=linger))
@@ -81,7 +81,7 @@ def write(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) 
 
 
 def write_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Our idempotent producer."""
+    """Write with our idempotent producer."""
     chance = random.Random(spec.chance)
     room = threading.Semaphore(IN_FLIGHT)
 
@@ -116,18 +116,18 @@ def write_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endi
 
 
 class FencedError(RuntimeError):
-    """Another client has the transactional id now: this one is to end."""
+    """Another client has the transactional id now, so this one must end."""
 
 
 class HangingError(RuntimeError):
-    """A call of librdkafka is stuck: this client is to end as if it had been killed, and another to begin."""
+    """A call of librdkafka hangs: this client must end as if killed, and be replaced."""
 
 
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class Transactions:
-    """A transactional producer of librdkafka that is made anew when it cannot go on; FencedError when it must not."""
+    """A transactional producer of librdkafka, recreated when it cannot continue; FencedError if it is fenced."""
 
     def __init__(self, spec: ClientSpec, bootstrap: str, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -145,12 +145,12 @@ class Transactions:
         return Sending(producer, self._recorder)
 
     def begin(self) -> str:
-        """Begin a transaction; its name."""
+        """Begin a transaction; return its name."""
         self.sending.producer.begin_transaction()
         return self._recorder.name("t")
 
     def commit(self, name: str) -> bool:
-        """Whether the transaction is committed for certain; where not, it was aborted as far as this is possible."""
+        """Commit; tell whether this certainly succeeded. If not, the transaction was aborted as far as possible."""
         self._recorder.tell(Action.COMMIT, Outcome.INVOKE, transaction=name)
         try:
             until_done(lambda: self.sending.producer.commit_transaction(ANSWER_S))
@@ -162,7 +162,7 @@ class Transactions:
         return True
 
     def abort(self, name: str) -> None:
-        """Abort the transaction; where that fails, the producer is made anew, which aborts it, too."""
+        """Abort the transaction; if that fails, recreate the producer, which also aborts it."""
         self._recorder.tell(Action.ABORT, Outcome.INVOKE, transaction=name)
         try:
             until_done(lambda: self.sending.producer.abort_transaction(ANSWER_S))
@@ -173,7 +173,7 @@ class Transactions:
             self._recorder.tell(Action.ABORT, Outcome.OK, transaction=name)
 
     def recover(self, name: str, error: Exception) -> None:
-        """After a failed call: abort where librdkafka says that this is the way, else begin with a new producer."""
+        """Recover from a failed call: abort if librdkafka requires it, else recreate the producer."""
         if isinstance(error, KafkaException) and error.args[0].fatal():
             self._anew(error)
         else:
@@ -186,7 +186,7 @@ class Transactions:
 
 
 def until_done(call: Callable[[], object]) -> None:
-    """Call again while librdkafka says that the same call may succeed."""
+    """Retry while librdkafka says that the same call may succeed."""
     while True:
         try:
             call()
@@ -197,7 +197,7 @@ def until_done(call: Callable[[], object]) -> None:
 
 
 def transact(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:
-    """Transactions of a few records; a quarter of them are aborted."""
+    """Write transactions of a few records; abort a quarter of them."""
     chance = random.Random(spec.chance)
     transactions = Transactions(spec, bootstrap, recorder)
     while not ending.asked:

@@ -12,7 +12,7 @@ from tests.history.events import Action, Event, Outcome
 
 
 class Recorder:
-    """Writes the events of one client. What `write` has returned from survives a SIGKILL of the process."""
+    """Write the events of one client. An event survives a SIGKILL after `write` has returned."""
 
     def __init__(self, client: str, path: Path) -> None:
         self.client = client
@@ -20,24 +20,24 @@ class Recorder:
         self._counts: dict[str, int] = {}
 
     def event(self, action: Action, outcome: Outcome, **told: str | int) -> Event:
-        """An event of now, not yet written."""
+        """Return an event with the current time, not yet written."""
         return Event(time.monotonic_ns(), self.client, action, outcome, **told)  # type: ignore[arg-type]
 
     def write(self, *events: Event) -> None:
         os.write(self._file, b"".join(event.to_line() for event in events))
 
     def tell(self, action: Action, outcome: Outcome, **told: str | int) -> None:
-        """Write an event of now."""
+        """Write an event with the current time."""
         self.write(self.event(action, outcome, **told))
 
     def name(self, kind: str) -> str:
-        """A name that nobody else gives in this history."""
+        """Return a name that is unique in this history."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         return f"{self.client}/{kind}{self._counts[kind]}"
 
 
 class Ending:
-    """Whether the client was told (by SIGTERM) to come to an end."""
+    """The request (SIGTERM) to end."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -31,12 +31,12 @@ from tests.history.plan import BROKER, Act, ClientSpec, Fault, Plan, Role, plan
 from tests.history.topics import Topics
 
 PROGRESS_S = 90.0
-"""How long the acknowledged records may stand still, and other things that are waited for may take."""
+"""The longest time without acknowledged records, and the limit of other waits."""
 ENDING_S = 12.0
-"""How long a client may take to end: librdkafka hangs for minutes in send_offsets_to_transaction, whatever its limit,
-when a broker dies under it. What a client was at that is killed remains unknown, which is sound."""
+"""The time in which a client must end. librdkafka hangs for minutes in send_offsets_to_transaction, past its time-out,
+if a broker dies during the call. The operation of a killed client remains unknown, which is correct."""
 DRAINING_S = 15.0
-"""The same for a copier that first has to reach the end of its input."""
+"""The same limit for a copier that must first reach the end of its input."""
 _ACKNOWLEDGED = b'"action":"send","outcome":"ok"'
 
 _processes = multiprocessing.get_context("forkserver")
@@ -45,12 +45,12 @@ _processes.set_forkserver_preload(["tests.history.clients"])
 
 
 class StuckError(AssertionError):
-    """Something that must happen did not happen in time."""
+    """Something did not happen in time."""
 
 
 @dataclass
 class Result:
-    """What came of a seed."""
+    """The result of a seed."""
 
     seed: int
     violations: list[Violation]
@@ -70,7 +70,7 @@ class Running:
 
 
 class Scenario:
-    """One seed against a broker that is running."""
+    """One seed with a running broker."""
 
     def __init__(self, the_plan: Plan, broker: brokers.HistoryBroker, directory: Path) -> None:
         self.plan = the_plan
@@ -82,7 +82,7 @@ class Scenario:
         self._topics = Topics(broker.bootstrap)
 
     def run(self) -> list[Event]:
-        """The whole history; StuckError when it does not come to its end."""
+        """Run the whole history; raise StuckError if it does not end."""
         topics = (self.plan.source, self.plan.copy)
         self._topics.create(topics, self.plan.partitions)
         try:
@@ -118,7 +118,7 @@ class Scenario:
         self._await(lambda: self._count() >= count, f"{count} acknowledged records")
 
     def _revive(self) -> None:
-        """Put another in the place of a client that could not go on, unless it was told to end anyway."""
+        """Replace a client that could not continue, unless it was asked to end anyway."""
         for each in self.running.values():
             if not each.told_to_end and each.process.exitcode in (clients.FENCED, clients.HANGING):
                 self._replace(each)
@@ -169,7 +169,7 @@ class Scenario:
         return [each for each in self.running.values() if each.spec.role in roles]
 
     def _end(self) -> None:
-        """Producers end, then what they left undecided is decided, then copiers reach the end, then readers."""
+        """End the producers, decide their open transactions, let copiers reach the end, then end the readers."""
         for each in self.running.values():
             for zombie in each.zombies:
                 zombie.kill()
@@ -189,7 +189,7 @@ class Scenario:
                 raise StuckError(f"{each.spec.client} ended with {each.process.exitcode}")
 
     def _stop(self, all_of: list[Running], patience_s: float = ENDING_S) -> None:
-        """Ask to end; what does not end in time is killed, and what it was at remains unknown."""
+        """Ask clients to end; kill those that do not end in time. Their open operations remain unknown."""
         for each in all_of:
             self._await(lambda each=each: self._has_begun(each), f"{each.spec.name} has begun")  # type: ignore[misc]
             each.told_to_end = True
@@ -202,11 +202,11 @@ class Scenario:
                 each.process.join()
 
     def _has_begun(self, client: Running) -> bool:
-        """Whether it can be asked to end; one that was killed before it began never will."""
+        """Tell whether a client can be asked to end; one that was killed before it began cannot."""
         return not client.process.is_alive() or (self.directory / clients.file_name(client.spec)).exists()
 
     def _drain(self, copier: Running) -> None:
-        """Have one copier reach the end of the input; another takes its place when it cannot go on."""
+        """Let one copier reach the end of the input; replace it if it cannot continue."""
         end = time.monotonic() + PROGRESS_S
         while time.monotonic() < end:
             self._stop([copier], DRAINING_S)
@@ -224,7 +224,7 @@ class Scenario:
 
 
 def run_seed(seed: int, broker: brokers.HistoryBroker, root: Path, run: str = "h", copiers: int = 2) -> Result:
-    """Run and check one seed; its files are in a directory of ``root``, deleted when nothing is wrong."""
+    """Run and check one seed. Its files are in a directory of ``root``, which is deleted on success."""
     begun = time.monotonic()
     the_plan = plan(seed, run, copiers)
     directory = Path(tempfile.mkdtemp(prefix=f"history-{seed}-", dir=root))
@@ -240,7 +240,7 @@ def run_seed(seed: int, broker: brokers.HistoryBroker, root: Path, run: str = "h
 
 
 def main() -> int:
-    """The command line; 1 when a promise was broken."""
+    """Run the command line; return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description="Histories of clients of a broker that is killed, checked.")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=50)

@@ -15,7 +15,7 @@ BOTH = (Isolation.UNCOMMITTED, Isolation.COMMITTED)
 
 
 class Tape:
-    """Writes a history down, one event a tick."""
+    """Record a history, one event a tick."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -35,7 +35,7 @@ class Tape:
         source: str = "",
         outcome: Outcome = Outcome.OK,
     ) -> None:
-        """A record of the client; without an offset its sending is never answered."""
+        """Send a record of the client; without an offset the request is never answered."""
         what: dict[str, str | int] = {"topic": topic, "partition": partition, "record": record}
         self.add(client, Action.SEND, Outcome.INVOKE, **what, transaction=transaction, source=source)
         if offset is not None:
@@ -74,7 +74,7 @@ class Tape:
 
 
 def sound() -> Tape:
-    """Plain records, a committed, an aborted, an open and an unanswered transaction, readers, a group, a copy."""
+    """Return a correct history: plain records, transactions of every result, readers, a group, a copy."""
     tape = Tape()
     tape.send("a", 0)
     tape.send("b", 1)
@@ -277,7 +277,7 @@ def test_a_broken_promise_is_found(make: Callable[[Tape], None], kind: Kind) -> 
 
 
 def copied(*copies: tuple[str, str]) -> list[Kind]:
-    """What is said of an input a, b (committed) and x (aborted), copied as ``copies`` (copy, source) in this order."""
+    """Return the violations for an input a, b (committed) and x (aborted), copied as ``copies`` (copy, source)."""
     tape = Tape()
     tape.send("a", 0)
     tape.send("b", 1)
