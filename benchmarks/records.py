@@ -25,12 +25,12 @@ import lz4.frame
 import pyarrow as pa
 
 from benchmarks.findings import HIGHER, OURS, Finding, compared, rounded, spanned
-from kafkalog.records.allocator import keep_freed_memory
 from kafkalog.records.arrow import decode_arrow, encode_arrow
 from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
 from kafkalog.records.compression import Codec, compress, decompress
 from kafkalog.records.kernels import loader
 from kafkalog.records.validate import check_batch
+from spark_kafkalog.executor.allocator import keep_freed_memory
 
 VALUE_BYTES = 100
 FETCH_BYTES = 2 << 20

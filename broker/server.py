@@ -20,10 +20,10 @@ from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
-from broker.controller.adoption import FoundLog, adopt
 from broker.controller.configs import effective_config
-from broker.controller.leadership import new_epochs
-from broker.controller.requests import roles_of
+from broker.controller.decisions.adoption import FoundLog, adopt
+from broker.controller.decisions.leadership import new_epochs
+from broker.controller.decisions.requests import roles_of
 from broker.coordinator.transaction.partition_transactions import largest_producer_id_in
 from broker.log.alter_dirs.startup import read_topic_id
 from broker.log.cleaner.log_cleaner import LogCleaner

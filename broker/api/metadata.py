@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from broker.api.context import Broker, Request
-from broker.controller.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
+from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import NO_LEADER, TopicState
 from kafkalog.protocol.errors import ErrorCode, InvalidTopicError, KafkaError
 from kafkalog.protocol.messages.describe_cluster import (

@@ -1,14 +1,6 @@
 """Decisions about the cluster, and the services that commit them to the metadata store.
 
-Pure decisions, which turn states and events into operations:
-
-- ``planning``       new topics and new partitions: checks, and placement on brokers
-- ``assignment``     assigns replicas to brokers
-- ``adoption``       registers the topics of log directories that have logs but no registry
-- ``leadership``     raises leader epochs
-- ``requests``       the LeaderAndIsr and StopReplica requests that follow from a decision
-- ``elections``      leader elections requested by administrators
-- ``reassignments``  partition reassignments requested by administrators
+- ``decisions``      pure functions, which turn states and events into operations and requests
 
 Services that commit decisions and carry them out:
 

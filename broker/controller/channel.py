@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Protocol
 
-from broker.controller.requests import ControlRequests
+from broker.controller.decisions.requests import ControlRequests
 from broker.replica.applier import ReplicaApplier, Results
 from kafkalog.protocol.errors import ErrorCode
 

@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.controller.channel import ControlChannel
-from broker.controller.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
-from broker.controller.requests import requests_for
+from broker.controller.decisions.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
+from broker.controller.decisions.requests import requests_for
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic, ForgetDeleted

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
-from broker.controller.planning import NewTopic
+from broker.controller.decisions.planning import NewTopic
 from broker.controller.topics import TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
 from broker.log.append.legacy.message_sets import prepare_set

@@ -17,7 +17,6 @@ What formats need:
 
 - `compression`  gzip, snappy, lz4, zstd with bounded results
 - `checksum`     CRC-32C
-- `allocator`    a setting of the C library that keeps freed memory
 
 What is done with batches:
 

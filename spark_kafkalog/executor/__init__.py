@@ -4,4 +4,5 @@
 - `range_reader`   one range of offsets, fetched and decoded into Arrow record batches
 - `batch_pieces`   fetched bytes, cut at the bounds of record batches
 - `python_worker`  settings of the Python process that tasks run in
+- `allocator`      a setting of the C library that keeps freed memory
 """

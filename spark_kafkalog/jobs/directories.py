@@ -12,7 +12,7 @@ from spark_kafkalog.jobs.arguments import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def check_written(spark: SparkSession, option: str, directory: str, checkpoint: str) -> None:
@@ -25,7 +25,7 @@ def check_written(spark: SparkSession, option: str, directory: str, checkpoint: 
         UsageError: another checkpoint belongs to ``directory``.
     """
     if not is_tested():
-        _log.warning(
+        logger.warning(
             "It is not checked whether %s %s was written with another checkpoint, because this was not tested with the "
             "installed version of PySpark. If it was, Spark leaves out the first rows", option, directory,
         )  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.assignment import assign_replicas, check_manual
-from broker.controller.reassignments import judge_reassignment
+from broker.controller.decisions.assignment import assign_replicas, check_manual
+from broker.controller.decisions.reassignments import judge_reassignment
 from broker.metadata.model import ClusterState
 from kafkalog.protocol.errors import (
     InvalidPartitionsError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from broker.controller.leadership import new_epochs
+from broker.controller.decisions.leadership import new_epochs
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metadata.operations import apply
 from tests.support.registry import with_topics

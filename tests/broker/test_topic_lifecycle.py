@@ -19,8 +19,8 @@ import pytest
 from broker.config.server import BrokerConfig
 from broker.controller import topics
 from broker.controller.channel import LoneChannel
-from broker.controller.planning import NewTopic
-from broker.controller.requests import ControlRequests, requests_for
+from broker.controller.decisions.planning import NewTopic
+from broker.controller.decisions.requests import ControlRequests, requests_for
 from broker.controller.topics import TopicController
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache

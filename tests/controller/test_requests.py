@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
-from broker.controller.requests import requests_for, roles_of
+from broker.controller.decisions.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
+from broker.controller.decisions.requests import requests_for, roles_of
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metadata.operations import ChangePartitions, CreateTopic, DeleteTopic, apply
 from broker.replica.applier import DELETION_EPOCH

@@ -26,7 +26,7 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from broker.controller.planning import NewTopic
+from broker.controller.decisions.planning import NewTopic
 from broker.log.append.validation import Origin
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.replica.partition import Partition

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
-from broker.controller.elections import ElectionType, TopicPartition, elect, judge
-from broker.controller.reassignments import judge_reassignment
+from broker.controller.decisions.elections import ElectionType, TopicPartition, elect, judge
+from broker.controller.decisions.reassignments import judge_reassignment
 from kafkalog.protocol.errors import ErrorCode, InvalidRequestError, KafkaError
 from kafkalog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

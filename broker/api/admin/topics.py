@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from broker.api.context import Broker, Request
 from broker.api.errors import Answering, error_code, error_message
-from broker.controller.planning import NewTopic
+from broker.controller.decisions.planning import NewTopic
 from broker.metadata.model import TopicState
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.create_partitions import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.controller.assignment import looked_at
+from broker.controller.decisions.assignment import looked_at
 from broker.metadata.model import ClusterState
 from kafkalog.protocol.errors import (
     InvalidReplicaAssignmentError,

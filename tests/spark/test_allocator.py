@@ -11,7 +11,7 @@ import pytest
 MIB = 1 << 20
 SCRIPT = """
 import resource, sys
-from kafkalog.records.allocator import keep_freed_memory
+from spark_kafkalog.executor.allocator import keep_freed_memory
 from kafkalog.records.compression import Codec, compress, decompress
 
 def resident():

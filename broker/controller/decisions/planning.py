@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from broker.config.definition import ConfigError
 from broker.config.topic import parse_topic_config
-from broker.controller.assignment import assign_replicas, check_manual
+from broker.controller.decisions.assignment import assign_replicas, check_manual
 from broker.metadata.model import ClusterState, PartitionState, TopicState, new_topic_id
 from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic
 from kafkalog.protocol.errors import (
