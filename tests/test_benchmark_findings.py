@@ -1,4 +1,4 @@
-"""What each benchmark hands over of what it measured, and that it replaces every result that is committed."""
+"""Test which results each benchmark returns, and that they replace every committed result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the results of a benchmark are saved: beside and in the place of those that there are."""
+"""Test how the results of a benchmark are saved: beside the existing results, or in their place."""
 
 from __future__ import annotations
 

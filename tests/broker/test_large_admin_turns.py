@@ -1,4 +1,4 @@
-"""Every loop over the entries of an administrator's or a transaction's request lets others have their turn."""
+"""Test that every loop over the entries of an administrator's or a transaction's request lets other requests run."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def topic_id(number: int) -> UUID:
 
 
 def owned_by(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """What the member that sends a heartbeat says that it owns."""
+    """Return the partitions that the sender of a heartbeat claims to own."""
     topics = request.topic_partitions
     return None if topics is None else assignment_of(topics)  # type: ignore[arg-type]
 

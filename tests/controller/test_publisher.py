@@ -1,4 +1,4 @@
-"""Configurations and quotas that another broker commits are in force here, and are described."""
+"""Test that configurations and quotas that another broker commits take effect here, and are described."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of a compacted partition after a power cut: records may be removed, but every key must remain."""
+"""Check a compacted partition after a power cut: records may be removed, but every key must remain."""
 
 from __future__ import annotations
 

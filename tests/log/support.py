@@ -196,7 +196,7 @@ def marker(producer_id: int, *, epoch: int = 0, commit: bool = False, coordinato
 
 @contextmanager
 def descriptors_left(count: int) -> Iterator[None]:
-    """Let this process open so many files more, and no more."""
+    """Limit the number of further files that this process may open."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(map(int, os.listdir("/proc/self/fd")))
     held: list[int] = []

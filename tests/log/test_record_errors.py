@@ -1,4 +1,4 @@
-"""Errors of record bytes become the errors of Kafka that their docstrings name."""
+"""Test that errors of record bytes become the errors of Kafka that their docstrings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks cut into stretches of whole batches."""
+"""Tests of cutting chunks into stretches of whole batches."""
 
 from __future__ import annotations
 

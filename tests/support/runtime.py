@@ -18,7 +18,7 @@ Ts = TypeVarTuple("Ts")
 
 
 class InlineExecutor(Executor):
-    """Does each piece of work at once."""
+    """An executor that runs each piece of work at once."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future: Future[T] = Future()

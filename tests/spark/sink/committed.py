@@ -1,4 +1,4 @@
-"""What a read_committed consumer sees; and a micro-batch without Spark: its driver and its tasks, in Spark's order."""
+"""Read as a read_committed consumer; run a micro-batch without Spark: its driver and its tasks, in Spark's order."""
 
 from __future__ import annotations
 
