@@ -1,10 +1,10 @@
 """Latency of hot traffic while somebody reads a log that is on the disk alone: kafkalog beside Apache Kafka.
 
-Run from the repository: ``python -m benchmarks.cold_reads``, the full run: 20 GB, three rounds of both brokers. It
-takes six to nine minutes, 21 GB of space where ``--dir`` is, which must be on a disk, and Linux. Leave the machine
+Run from the repository: `python -m benchmarks.cold_reads`, the full run: 20 GB, three rounds of both brokers. It
+takes six to nine minutes, 21 GB of space where `--dir` is, which must be on a disk, and Linux. Leave the machine
 alone meanwhile: on two cores whatever else runs moves the p99 more than a reader does. A small run, of two minutes:
-``--gigabytes 6 --seconds 5 --runs 2``. Give it 1.2 GB or more a second, or the cold reader is through too early. A
-look, of one minute: ``--quick``.
+`--gigabytes 6 --seconds 5 --runs 2`. Give it 1.2 GB or more a second, or the cold reader is through too early. A
+look, of one minute: `--quick`.
 
 A log of so many gigabytes (1 KB records in batches of 16 KiB, segments of 1 GiB) is written once and given to each
 broker. Hot traffic is one record of 1,000 bytes every few milliseconds to another topic: Produce with acks=1 over one
@@ -73,7 +73,7 @@ class HotTraffic:
         return encode_request(message, version, 1, "hot")
 
     def run(self, seconds: float, interval: float) -> dict[str, list[float]]:
-        """Return the milliseconds of each exchange; one begins every ``interval`` seconds."""
+        """Return the milliseconds of each exchange; one begins every `interval` seconds."""
         spent: dict[str, list[float]] = {"produce": [], "fetch": []}
         end = time.perf_counter() + seconds
         due = time.perf_counter()
@@ -117,7 +117,7 @@ def read_big_log(bootstrap: str, end: int, times: int) -> None:
 
 @contextmanager
 def reader(broker: Broker, end: int, rates: list[float], times: int = 1) -> Iterator[None]:
-    """Keep a reader beside what is measured, and add its MB/s to ``rates`` at the end."""
+    """Keep a reader beside what is measured, and add its MB/s to `rates` at the end."""
     command = [sys.executable, "-m", "benchmarks.cold_reads", "--reader", broker.bootstrap, str(end), str(times)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,6 +1,6 @@
 """How fast a log is compacted: kafkalog's cleaner beside Apache Kafka's, on the same data.
 
-Run from the repository: ``python -m benchmarks.compaction [--quick]``. Five minutes at most, for each contestant is
+Run from the repository: `python -m benchmarks.compaction [--quick]`. Five minutes at most, for each contestant is
 waited for no longer than its share of what is left of them, `DEADLINE_S`, and what it has not said by then is missing
 from the table.
 

@@ -1,12 +1,12 @@
 """Consume throughput and the broker's CPU per GB, with assigned partitions, from kafkalog and Apache Kafka.
 
-Run from the repository: ``python -m benchmarks.consume [--quick]``.
+Run from the repository: `python -m benchmarks.consume [--quick]`.
 
 Apache Kafka's ProducerPerformance fills one topic of three partitions per record size on each broker, uncompressed, in
 the batches that its defaults make; a first read that is not measured leaves it in the page cache. Three readers read it
 from the beginning to the end, with their defaults:
 
-- confluent-kafka: ``assign`` of all partitions, ``consume`` in lists of up to 10,000 messages;
+- confluent-kafka: `assign` of all partitions, `consume` in lists of up to 10,000 messages;
 - kcat: all partitions, output to /dev/null;
 - raw: Fetch requests of 1 MiB, one in flight, the answers thrown away: what the broker can do.
 

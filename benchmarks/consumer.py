@@ -1,15 +1,15 @@
 """Records per second of consumers, and what they cost: kafkalog's Arrow batches and records beside confluent-kafka.
 
-Run from the repository: ``python -m benchmarks.consumer [--quick]``.
+Run from the repository: `python -m benchmarks.consumer [--quick]`.
 
 One kafkalog broker, one topic of three partitions per record size, uncompressed, filled before. Each reader is a
 process of its own that assigns all partitions, reads one record (which loads its kernels), and then everything from the
 beginning to the end with its defaults:
 
-- read_arrow: ``Consumer.read_arrow`` with all columns but headers;
-- poll: ``Consumer.poll`` of up to 10,000 records;
-- confluent-kafka: ``consume`` in lists of up to 10,000 messages;
-- … tuned: the same with ``fetch.queue.backoff.ms=0`` and ``queued.min.messages=1000000``: by default it waits a second
+- read_arrow: `Consumer.read_arrow` with all columns but headers;
+- poll: `Consumer.poll` of up to 10,000 records;
+- confluent-kafka: `consume` in lists of up to 10,000 messages;
+- … tuned: the same with `fetch.queue.backoff.ms=0` and `queued.min.messages=1000000`: by default it waits a second
   once 100,000 messages of a partition lie in its queue, which is most of the time of a reader of small records.
 
 Runs take turns (A B A B), and the tables give medians. CPU is of the reader's process, all threads, in seconds for a

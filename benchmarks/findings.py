@@ -1,7 +1,7 @@
 """What a benchmark hands over: its results as values, each with name, unit and medians.
 
-The ``main`` of a benchmark returns them as a list of `Finding`, and `benchmarks.record` saves them with date, machine
-and commit. The names are those of the published results in ``benchmarks/results``, where they mean the same case.
+The `main` of a benchmark returns them as a list of `Finding`, and `benchmarks.record` saves them with date, machine
+and commit. The names are those of the published results in `benchmarks/results`, where they mean the same case.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Finding:
 
     Attributes:
         name: the case.
-        unit: the unit of ``ours`` and ``peer``.
+        unit: the unit of `ours` and `peer`.
         ours: kafkalog's median.
-        peer: the median of ``peer_name`` in the same run.
+        peer: the median of `peer_name` in the same run.
         peer_name: what kafkalog was compared with.
         ratio: ours divided by the peer's.
-        better: whether ``higher`` or ``lower`` figures are better.
+        better: whether `higher` or `lower` figures are better.
         runs: the runs behind each median; of two contestants, the fewer.
     """
 
@@ -127,12 +127,12 @@ def rounded(value: float) -> float:
 
 
 def size(octets: int) -> str:
-    """Name a size of records as the results do: ``100 B``, ``1 KB``."""
+    """Name a size of records as the results do: `100 B`, `1 KB`."""
     return f"{octets} B" if octets < 1000 else f"{octets / 1000:g} KB"
 
 
 def count(number: int) -> str:
-    """Name a number of records as the results do: ``900``, ``150 K``, ``10 M``."""
+    """Name a number of records as the results do: `900`, `150 K`, `10 M`."""
     for factor, letter in ((1_000_000, " M"), (1000, " K")):
         if number >= factor:
             return f"{number / factor:.4g}{letter}"
@@ -140,5 +140,5 @@ def count(number: int) -> str:
 
 
 def several(number: int, noun: str) -> str:
-    """Name a few things: ``one producer``, ``three producers``."""
+    """Name a few things: `one producer`, `three producers`."""
     return f"{_WORDS[number] if number < len(_WORDS) else number} {noun}{'' if number == 1 else 's'}"

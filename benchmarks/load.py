@@ -1,14 +1,14 @@
-"""Rows a second from a topic into Parquet: ``kafkalog load`` against Spark's own Kafka connector and ``write.parquet``.
+"""Rows a second from a topic into Parquet: `kafkalog load` against Spark's own Kafka connector and `write.parquet`.
 
-Run from the repository: ``python -m benchmarks.load [--quick]``.
+Run from the repository: `python -m benchmarks.load [--quick]`.
 
 Apache Kafka's ProducerPerformance fills topics of two partitions with records of 100 bytes, plain and lz4, on an Apache
 Kafka broker and on a kafkalog broker. Three contestants load them into Parquet with zstd (level 3, Spark's own) in a
 directory of this machine, each in a Spark of its own (local[2], PySpark 4.2, the newest that the connector is published
 for), warmed up and then kept, so that runs can take turns:
 
-- connector: ``spark.read.format("kafka")…write.parquet`` from Apache Kafka;
-- load from Kafka: ``kafkalog load`` from the same topics;
+- connector: `spark.read.format("kafka")…write.parquet` from Apache Kafka;
+- load from Kafka: `kafkalog load` from the same topics;
 - load: the same from the kafkalog broker.
 
 All write key, value, topic, partition, offset, timestamp, timestampType and headers. Time is that of the whole load:
@@ -69,7 +69,7 @@ class Result(NamedTuple):
 
 
 class Session:
-    """A contestant's Spark, which loads on demand (``benchmarks.load_job``)."""
+    """A contestant's Spark, which loads on demand (`benchmarks.load_job`)."""
 
     def __init__(self, contestant: Contestant, bootstrap: str, directory: Path, python: Path, jars: Sequence[Path]):
         self.contestant = contestant

@@ -1,4 +1,4 @@
-"""Runs the loads of ``benchmarks.load`` in a Spark of its own, one after another as they are asked for.
+"""Runs the loads of `benchmarks.load` in a Spark of its own, one after another as they are asked for.
 
     python -m benchmarks.load_job DIRECTORY JARS
 

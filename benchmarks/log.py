@@ -1,6 +1,6 @@
 """Costs of the log alone: append, read look-ups, opening many partitions, recovery.
 
-Run: ``python -m benchmarks.log [--dir DIR]``. Each figure is the best of several rounds, so that what else runs on the
+Run: `python -m benchmarks.log [--dir DIR]`. Each figure is the best of several rounds, so that what else runs on the
 machine disturbs it least; one thread, files in DIR (a temporary directory by default), nothing synced but where said.
 """
 
@@ -36,7 +36,7 @@ def best(rounds: int, act: Callable[[], float]) -> float:
 
 
 def make_batch(size: int, producer_id: int = -1) -> bytes:
-    """Make a batch of 100-byte records of about ``size`` bytes."""
+    """Make a batch of 100-byte records of about `size` bytes."""
     count = max(1, (size - 61) // 110)
     value = b"x" * 100
     return bytes(
@@ -50,7 +50,7 @@ def make_batch(size: int, producer_id: int = -1) -> bytes:
 
 
 def append_cost(root: Path, size: int, total: int, *, idempotent: bool = False) -> float:
-    """Return the seconds for one append of a batch of ``size`` bytes."""
+    """Return the seconds for one append of a batch of `size` bytes."""
     template = make_batch(size, 7 if idempotent else -1)
     log = Log.open(root / "append-0", CONFIG, clean=True, now_ms=NOW)
     count = max(1, total // len(template))
@@ -98,7 +98,7 @@ def read_cost(log: Log, offsets: list[int], max_bytes: int) -> float:
 
 
 def open_cost(root: Path, partitions: int, records: int, *, clean: bool) -> float:
-    """Return the seconds to open ``partitions`` logs of ``records`` records each."""
+    """Return the seconds to open `partitions` logs of `records` records each."""
     if not clean:
         (root / ".kafka_cleanshutdown").unlink()
     started = time.perf_counter()
@@ -112,7 +112,7 @@ def open_cost(root: Path, partitions: int, records: int, *, clean: bool) -> floa
 
 
 def fill(root: Path, partitions: int, batches: int) -> None:
-    """Make ``partitions`` logs of so many batches of ten records each."""
+    """Make `partitions` logs of so many batches of ten records each."""
     manager = LogManager([root], CONFIG, clock=lambda: NOW)
     manager.load_all()
     template = bytes(encode_batch([Record(i, NOW, None, b"x" * 100, ()) for i in range(10)]))

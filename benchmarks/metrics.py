@@ -1,7 +1,7 @@
 """What a scrape of the metrics costs: its time and size, and the latency of hot traffic meanwhile.
 
-Run from the repository: ``python -m benchmarks.metrics [--partitions 10000]``. Hot traffic is that of
-``benchmarks.cold_reads``: Produce and Fetch of one record every few milliseconds; measured alone, and while the metrics
+Run from the repository: `python -m benchmarks.metrics [--partitions 10000]`. Hot traffic is that of
+`benchmarks.cold_reads`: Produce and Fetch of one record every few milliseconds; measured alone, and while the metrics
 are scraped again and again without a pause, which nobody does.
 """
 

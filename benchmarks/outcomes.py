@@ -1,6 +1,6 @@
-"""The results of benchmarks as files: ``benchmarks/results/NAME.json``, one for each benchmark.
+"""The results of benchmarks as files: `benchmarks/results/NAME.json`, one for each benchmark.
 
-A file is an object with ``benchmark`` (the module's name), ``title`` and ``results``, a list of objects with the fields
+A file is an object with `benchmark` (the module's name), `title` and `results`, a list of objects with the fields
 of `Outcome`. `benchmarks.record` writes the files and `benchmarks.performance` makes the page of them.
 """
 
@@ -23,15 +23,15 @@ class Outcome:
 
     Attributes:
         name: the case.
-        unit: the unit of ``ours`` and ``peer``.
+        unit: the unit of `ours` and `peer`.
         ours: kafkalog's median.
-        peer: the median of ``peer_name`` in the same run.
+        peer: the median of `peer_name` in the same run.
         peer_name: what kafkalog was compared with.
         ratio: ours divided by the peer's.
-        better: whether ``higher`` or ``lower`` figures are better.
+        better: whether `higher` or `lower` figures are better.
         runs: the runs behind each median, or None where they are not known.
-        date: the day of the measurement, or of the publication where ``origin`` says so.
-        origin: ``measured`` by `benchmarks.record`, or ``as published`` in the README before there were result files.
+        date: the day of the measurement, or of the publication where `origin` says so.
+        origin: `measured` by `benchmarks.record`, or `as published` in the README before there were result files.
         machine: cores, processor, memory, operating system and Python.
         commit: the revision of kafkalog that was measured, or None where it was not recorded.
         options: the options that the benchmark was given, as on a command line; None where they are not known.

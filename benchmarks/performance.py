@@ -1,7 +1,7 @@
 """Make docs/performance.md and the chart of the README from the result files.
 
-Run from the repository: ``python -m benchmarks.performance``. It measures nothing. The results come from
-``benchmarks/results/*.json`` (`benchmarks.outcomes`), the choice of bars from ``benchmarks/chart.json``.
+Run from the repository: `python -m benchmarks.performance`. It measures nothing. The results come from
+`benchmarks/results/*.json` (`benchmarks.outcomes`), the choice of bars from `benchmarks/chart.json`.
 """
 
 from __future__ import annotations

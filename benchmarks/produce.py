@@ -1,10 +1,10 @@
 """Produce throughput and the broker's CPU per GB: Apache Kafka's own ProducerPerformance against kafkalog and Kafka.
 
-Run from the repository: ``python -m benchmarks.produce [--quick]``.
+Run from the repository: `python -m benchmarks.produce [--quick]`.
 
 Every broker runs with the defaults of its distribution (Kafka: the flags of kafka-run-class.sh, a heap of 1 GB, the
 settings of config/server.properties) and stays up for the whole benchmark; each run produces to a new topic of three
-partitions. The tool is that of the newest Kafka, with the client's defaults but for ``acks``. Runs go round the brokers
+partitions. The tool is that of the newest Kafka, with the client's defaults but for `acks`. Runs go round the brokers
 (A B C A B C), and the tables give medians. The transactional cases commit every 100 ms. Records/s is what the tool
 reports after its warm-up (a tenth of the records), summed over the tools running at the same time. CPU is what the
 broker's process and its children used from before the first tool started to after the last ended, divided by the bytes

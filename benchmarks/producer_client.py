@@ -1,17 +1,17 @@
 """What Python producers get through, and the client's CPU: kafkalog, confluent-kafka and kafka-python.
 
-Run from the repository: ``python -m benchmarks.producer_client [--quick]``.
+Run from the repository: `python -m benchmarks.producer_client [--quick]`.
 
 One kafkalog broker with its defaults, a new topic of three partitions for every run. Each producer has its own defaults
 but for acks=all, and sends records of 100-byte values, without keys and with keys of 8 to 12 bytes:
 
-- ``send``: one call a record (kafkalog ``send``, confluent-kafka ``produce`` with a ``poll`` every 1,000 records,
-  kafka-python ``send``), no callbacks;
-- ``many``: kafkalog's calls for many records: ``send_values`` of lists of 10,000 (without keys), and ``send_arrow`` of
-  tables of 100,000 rows; the peers have no such call, and are compared with their ``send``.
+- `send`: one call a record (kafkalog `send`, confluent-kafka `produce` with a `poll` every 1,000 records,
+  kafka-python `send`), no callbacks;
+- `many`: kafkalog's calls for many records: `send_values` of lists of 10,000 (without keys), and `send_arrow` of
+  tables of 100,000 rows; the peers have no such call, and are compared with their `send`.
 
 Runs go round the producers (A B C A B C), and the tables give medians. Records/s is from the first call to the end of
-``flush``; CPU is the client process's, its threads included, in seconds per million records. The data is made before
+`flush`; CPU is the client process's, its threads included, in seconds per million records. The data is made before
 the clock starts.
 """
 
@@ -131,7 +131,7 @@ CASES: dict[tuple[str, bool], dict[str, Callable[[str, str, Data], None]]] = {
     ("many: send_arrow", False): {OURS: kafkalog_arrow, CONFLUENT: confluent_send, KAFKA_PYTHON: kafka_python_send},
     ("many: send_arrow", True): {OURS: kafkalog_arrow, CONFLUENT: confluent_send, KAFKA_PYTHON: kafka_python_send},
 }
-"""What is run by case; the peers' runs of ``send`` serve for ``many``, too."""
+"""What is run by case; the peers' runs of `send` serve for `many`, too."""
 
 
 def measure(broker: Broker, run: Callable[[str, str, Data], None], data: Data, serial: int) -> Result:

@@ -1,8 +1,8 @@
 """Costs of the wire protocol: what a broker and a client pay for the messages that they exchange all the time.
 
-Run: ``python -m benchmarks.protocol [--rounds N]``. Each figure is the best of several rounds, of one thread. Ours are
+Run: `python -m benchmarks.protocol [--rounds N]`. Each figure is the best of several rounds, of one thread. Ours are
 whole frames, header included, as a connection reads and writes them; those of kio, where it is installed
-(``pip install kio``), are bodies alone, and both must write the same bytes. Records are not looked into: 16 KiB of them
+(`pip install kio`), are bodies alone, and both must write the same bytes. Records are not looked into: 16 KiB of them
 stand for a batch.
 """
 

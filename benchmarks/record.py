@@ -1,13 +1,13 @@
 """Run a benchmark, show what it prints, and save its results.
 
-Run from the repository: ``python -m benchmarks.record NAME [OPTION…]``, for example
-``python -m benchmarks.record produce --runs 5``. Options are passed on to ``benchmarks.NAME``, whose ``main`` returns
-its results as values (`benchmarks.findings`). They replace those of the same cases in ``benchmarks/results/NAME.json``;
-cases that this run left out stay as they are. After that ``python -m benchmarks.performance`` makes docs/performance.md
+Run from the repository: `python -m benchmarks.record NAME [OPTION…]`, for example
+`python -m benchmarks.record produce --runs 5`. Options are passed on to `benchmarks.NAME`, whose `main` returns
+its results as values (`benchmarks.findings`). They replace those of the same cases in `benchmarks/results/NAME.json`;
+cases that this run left out stay as they are. After that `python -m benchmarks.performance` makes docs/performance.md
 anew.
 
-``--variant WORDS`` keeps a run beside the usual one, under the words: for example
-``python -m benchmarks.record --variant "both on tmpfs" produce --dir /dev/shm``.
+`--variant WORDS` keeps a run beside the usual one, under the words: for example
+`python -m benchmarks.record --variant "both on tmpfs" produce --dir /dev/shm`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MADE = ("benchmarks/results", "docs/performance.md", "docs/images/performance.sv
 def commit() -> str | None:
     """Return the revision of the repository, or None outside of one.
 
-    It ends with ``+`` where files differ from it that are not results.
+    It ends with `+` where files differ from it that are not results.
     """
     shown = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
     if shown.returncode:

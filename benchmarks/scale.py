@@ -1,12 +1,12 @@
 """How costs grow: with partitions, with gigabytes to recover, with segments. kafkalog beside Apache Kafka.
 
-Run from the repository: ``python -m benchmarks.scale [--parts partitions recovery segments] [--plots docs/images]``.
+Run from the repository: `python -m benchmarks.scale [--parts partitions recovery segments] [--plots docs/images]`.
 
 - partitions: topics of 1,000 partitions are made until there are so many; then, after a clean stop, the time from the
   start of the process to the first answer to ApiVersions and Metadata, and resident memory eight seconds later, without
   anything having been read or written. "a partition" is what memory grows by, divided by the partitions.
 - recovery: 16 partitions get records of 1 KB in batches of 16 KiB (Produce over one socket, acks=1); the broker is
-  killed with SIGKILL and started again with ``num.recovery.threads.per.data.dir=2``. What the start takes longer than
+  killed with SIGKILL and started again with `num.recovery.threads.per.data.dir=2`. What the start takes longer than
   one after a clean stop is the recovery. Further runs take the clean-shutdown marker and the recovery points away
   instead, which leaves the same work. The pages are in the page cache: this is the speed of checking, not of the disk.
 - segments: one log, in this process, segments of 1 MiB: the cost of an append, rolls included, and of the look-up of a
@@ -138,7 +138,7 @@ def partition_findings(results: Figures) -> list[Finding]:
 
 
 def fill(broker: Broker, topic: str, total: int) -> None:
-    """Produce ``total`` bytes, a batch to every partition in each request."""
+    """Produce `total` bytes, a batch to every partition in each request."""
     data = {index: big_log.template(16 << 10) for index in range(RECOVERED_PARTITIONS)}
     frame = encode_request(produce_request(topic, data), PRODUCE_VERSION, 1, "fill")
     whole = bytes(frame) if isinstance(frame, bytes | bytearray) else b"".join(frame)

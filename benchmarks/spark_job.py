@@ -1,10 +1,10 @@
-"""Runs the reading queries of ``benchmarks.spark_read`` in a Spark of its own, one after another as they are asked for.
+"""Runs the reading queries of `benchmarks.spark_read` in a Spark of its own, one after another as they are asked for.
 
     python -m benchmarks.spark_job DIRECTORY JARS
 
 Each line of standard input is a job as JSON: job, source, topic, bootstrap, count, and for the source "ceiling"
 records, partitions and size. The answer is a line with its
-seconds, or with the number of rows where ``count`` is set.
+seconds, or with the number of rows where `count` is set.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Milliseconds from a record to its row: steady streaming with the kafkalog source and with Spark's Kafka connector.
 
-Run from the repository: ``python -m benchmarks.spark_latency [--quick]``.
+Run from the repository: `python -m benchmarks.spark_latency [--quick]`.
 
-A producer (librdkafka, ``linger.ms=0``, ``acks=1``) writes records at a steady rate, each holding the time at which it
-was made. A query with a trigger of 100 ms collects the rows of each batch in ``foreachBatch``; the latency of a record
+A producer (librdkafka, `linger.ms=0`, `acks=1`) writes records at a steady rate, each holding the time at which it
+was made. A query with a trigger of 100 ms collects the rows of each batch in `foreachBatch`; the latency of a record
 is the time at which its batch is in the driver's hands less the record's own. The contestants and their Sparks are
-those of ``benchmarks.spark_read``; they take turns.
+those of `benchmarks.spark_read`; they take turns.
 """
 
 from __future__ import annotations

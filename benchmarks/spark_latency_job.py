@@ -1,4 +1,4 @@
-"""Runs the streaming queries of ``benchmarks.spark_latency`` in a Spark of its own, one after another.
+"""Runs the streaming queries of `benchmarks.spark_latency` in a Spark of its own, one after another.
 
     python -m benchmarks.spark_latency_job DIRECTORY JARS
 

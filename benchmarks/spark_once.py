@@ -1,12 +1,12 @@
-"""What exactly once costs: micro-batches out of Spark with ``kafka.transactional.id``, beside the same without it.
+"""What exactly once costs: micro-batches out of Spark with `kafka.transactional.id`, beside the same without it.
 
-Run from the repository: ``python -m benchmarks.spark_once [--quick]``.
+Run from the repository: `python -m benchmarks.spark_once [--quick]`.
 
 One Spark (local[2]) and one kafkalog broker. Records of 100 random bytes lie in a topic of two partitions; a query with
 Trigger.AvailableNow copies them to a new topic, in batches of a fixed number of records. Small batches show what a
 batch costs apart from its records, large ones what a record costs. Plain and transactional runs take turns, after one
-warm-up of each. Shown are Spark's own figures: the median of the batches' ``triggerExecution``, and of its part
-``addBatch``, in which tasks run and the sink commits. The first batch of each run is left out: in it Spark starts
+warm-up of each. Shown are Spark's own figures: the median of the batches' `triggerExecution`, and of its part
+`addBatch`, in which tasks run and the sink commits. The first batch of each run is left out: in it Spark starts
 Python processes.
 """
 

@@ -1,23 +1,23 @@
 """Rows a second into Spark: the kafkalog source against Spark's own Kafka connector, and against PySpark's ceiling.
 
-Run from the repository: ``python -m benchmarks.spark_read [--quick]``.
+Run from the repository: `python -m benchmarks.spark_read [--quick]`.
 
 Apache Kafka's ProducerPerformance fills topics with records on an Apache Kafka broker and on a kafkalog broker, in the
 batches that its defaults make. The contestants read them, each in a Spark of its own (local[2], PySpark 4.2, the newest
 that the connector is published for), warmed up and then kept, so that runs can take turns:
 
-- connector: ``spark.read.format("kafka")`` from Apache Kafka;
-- kafkalog from Kafka: ``spark.read.format("kafkalog")`` from the same topics;
+- connector: `spark.read.format("kafka")` from Apache Kafka;
+- kafkalog from Kafka: `spark.read.format("kafkalog")` from the same topics;
 - kafkalog: the same from the kafkalog broker;
 - ceiling: a Python data source that hands over the same Arrow record batch again and again, as many rows as the topic
   holds: what PySpark leaves to any source written in Python.
 
 Two tables come out: rows a second, and the CPU seconds that Spark's processes take for a million rows, which other load
-on the machine disturbs less. ``--plot FILE`` draws the first against partitions, by record size and codec.
+on the machine disturbs less. `--plot FILE` draws the first against partitions, by record size and codec.
 
 Cases: all columns and the value alone, as a batch, and all columns with Trigger.AvailableNow; always into Spark's
-``noop`` sink. Time is that of the whole query, from ``load`` on. "value" selects the column from the connector, and
-chooses it by ``.schema("value BINARY")`` for kafkalog, as its users would.
+`noop` sink. Time is that of the whole query, from `load` on. "value" selects the column from the connector, and
+chooses it by `.schema("value BINARY")` for kafkalog, as its users would.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def fill(broker: Broker, load: Load) -> None:
 
 
 class Session:
-    """A contestant's Spark, which runs jobs of ``benchmarks.spark_job``."""
+    """A contestant's Spark, which runs jobs of `benchmarks.spark_job`."""
 
     def __init__(self, contestant: Contestant, bootstrap: str, directory: Path) -> None:
         self.contestant = contestant

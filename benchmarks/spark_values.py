@@ -1,13 +1,13 @@
-"""JSON values as typed columns: ``valueFormat=json`` against Spark's ``from_json``, rows a second.
+"""JSON values as typed columns: `valueFormat=json` against Spark's `from_json`, rows a second.
 
-Run from the repository: ``python -m benchmarks.spark_values [--records N] [--quick]``.
+Run from the repository: `python -m benchmarks.spark_values [--records N] [--quick]`.
 
 Apache Kafka holds one topic of two partitions with JSON objects of about 130 bytes and six fields, of which the schema
-names all. One Spark (local[2], PySpark 4.2, for which Spark's Kafka connector is published) reads it into the ``noop``
+names all. One Spark (local[2], PySpark 4.2, for which Spark's Kafka connector is published) reads it into the `noop`
 sink by turns:
 
-- connector: ``format("kafka")``, then ``from_json`` on the value;
-- kafkalog, from_json: ``format("kafkalog")``, then the same;
+- connector: `format("kafka")`, then `from_json` on the value;
+- kafkalog, from_json: `format("kafkalog")`, then the same;
 - kafkalog, valueFormat: typed columns by the source itself, with the bad records' column;
 - log directory: the same from the broker's log directory, while it runs.
 

@@ -1,22 +1,22 @@
 """Rows a second out of Spark: the kafkalog sink against Spark's own Kafka connector.
 
-Run from the repository: ``python -m benchmarks.spark_write [--quick]``.
+Run from the repository: `python -m benchmarks.spark_write [--quick]`.
 
 A Parquet file (plain, uncompressed, from the page cache) holds rows with a value of 100 random letters, as Kafka's
 ProducerPerformance makes them, and a key of about 8 bytes. Four contestants write it into new topics of two
 partitions, each in a Spark of its own (local[2], PySpark 4.2, the newest that the connector is published for), warmed
 up and then kept, so that runs can take turns:
 
-- connector: ``df.write.format("kafka")`` to Apache Kafka;
-- kafkalog to Kafka: ``df.write.format("kafkalog")`` to the same broker;
+- connector: `df.write.format("kafka")` to Apache Kafka;
+- kafkalog to Kafka: `df.write.format("kafkalog")` to the same broker;
 - kafkalog: the same to the kafkalog broker;
-- kafkalog, no byte limit: the same with ``spark.sql.execution.arrow.maxBytesPerBatch`` at its largest value, so that
+- kafkalog, no byte limit: the same with `spark.sql.execution.arrow.maxBytesPerBatch` at its largest value, so that
   Spark does not measure its Arrow batch after every row (docs/reference/sink.md).
 
 Cases: without and with a key; plain, lz4 and zstd. All other settings are the defaults. After each run the end offsets
 are checked, and the topic is deleted. Three tables come out: rows a second; the CPU seconds that Spark's processes take
 for a million rows, which other load on the machine disturbs less; and the broker's CPU seconds. The time of reading the
-rows and writing them nowhere (``noop``) is shown below: no sink can take less.
+rows and writing them nowhere (`noop`) is shown below: no sink can take less.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the writing queries of ``benchmarks.spark_write`` in a Spark of its own, one after another as asked.
+"""Runs the writing queries of `benchmarks.spark_write` in a Spark of its own, one after another as asked.
 
     python -m benchmarks.spark_write_job DIRECTORY JARS
 

@@ -77,7 +77,7 @@ LIMIT_S = 240.0
 
 @dataclass(frozen=True)
 class Case:
-    """One request; ``connections`` send it at once. Before that, ``prepare`` makes what it is about."""
+    """One request; `connections` send it at once. Before that, `prepare` makes what it is about."""
 
     name: str
     make: Callable[[float], bytes]

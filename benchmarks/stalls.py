@@ -1,12 +1,12 @@
 """How long one large request keeps everybody else waiting.
 
-Run from the repository: ``python -m benchmarks.stalls [--only NAME ...] [--scale 0.1] [--source DIRECTORY]``.
+Run from the repository: `python -m benchmarks.stalls [--only NAME ...] [--scale 0.1] [--source DIRECTORY]`.
 
 For each request a broker is started, and one connection sends it while another, idle otherwise, asks for Metadata again
 and again. The table tells the longest time that the probe waited for an answer, how large the request and its answer
 are, how long it took, and the broker's largest resident memory. Its first row is what the probe waits beside nothing:
-where the machine is busy with other things, the rest is no better than that. ``--source`` runs the broker of another
-checkout, to compare with; ``--scale`` makes the requests smaller.
+where the machine is busy with other things, the rest is no better than that. `--source` runs the broker of another
+checkout, to compare with; `--scale` makes the requests smaller.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Start to first answer, memory, idle CPU, and the latency of one record: kafkalog beside Apache Kafka.
 
-Run from the repository: ``python -m benchmarks.startup [--quick]``. As root it also measures starts with a cold page
-cache (``/proc/sys/vm/drop_caches``; leave that out with ``--warm-only``).
+Run from the repository: `python -m benchmarks.startup [--quick]`. As root it also measures starts with a cold page
+cache (`/proc/sys/vm/drop_caches`; leave that out with `--warm-only`).
 
 - Start: from starting the process to the first answer to ApiVersions and Metadata that lists the broker. Kafka's
   directory is formatted beforehand; kafkalog's is new. "1,000 partitions": the same on the directory of a broker that
@@ -9,7 +9,7 @@ cache (``/proc/sys/vm/drop_caches``; leave that out with ``--warm-only``).
 - Memory: resident, of the process and its children, after ten quiet seconds: with nothing, then with 1,000 partitions.
 - Idle CPU: what the process used in those seconds.
 - Latency, from five seconds after the start on: one record of 100 bytes, Produce v7 over one socket in bytes made
-  beforehand, the next one sent when the answer to the last is there; and through confluent-kafka, ``linger.ms=0``, one
+  beforehand, the next one sent when the answer to the last is there; and through confluent-kafka, `linger.ms=0`, one
   record in flight.
 """
 

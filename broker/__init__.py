@@ -2,21 +2,21 @@
 
 Each room imports those below it only (the contract stands in pyproject.toml). From the top:
 
-- ``cli/``         the broker's commands of ``kafkalog``
-- ``main``         runs a broker as a process: logging, signals, exit codes
-- ``server``       starts and stops the parts of a broker in order
-- ``assembly``     builds the parts that serve requests
-- ``metrics/``     the broker's metrics in Prometheus' format
-- ``api/``         one handler module for each family of APIs
-- ``coordinator/`` groups and transactions, whose state is kept in internal topics
-- ``controller/``  decisions about the cluster: pure functions, and the services that commit them
-- ``replica/``     partitions as replicas: roles, high watermark, operations that wait
-- ``runtime``      what a broker is given from outside: loop, workers, clock, network, files, random numbers
-- ``net/``         listeners, client connections, links to other brokers
-- ``metadata/``    the cluster's metadata: model, operations, stores, and the cache that requests read
-- ``config/``      every configuration key, declared once
-- ``log/``         one partition's log and everything that maintains it
-- ``quota/``       what clients may use of a broker
-- ``counters``     plain counters that serving requests increments
-- ``system/``      threads, and the memory that files take
+- `cli/`         the broker's commands of `kafkalog`
+- `main`         runs a broker as a process: logging, signals, exit codes
+- `server`       starts and stops the parts of a broker in order
+- `assembly`     builds the parts that serve requests
+- `metrics/`     the broker's metrics in Prometheus' format
+- `api/`         one handler module for each family of APIs
+- `coordinator/` groups and transactions, whose state is kept in internal topics
+- `controller/`  decisions about the cluster: pure functions, and the services that commit them
+- `replica/`     partitions as replicas: roles, high watermark, operations that wait
+- `runtime`      what a broker is given from outside: loop, workers, clock, network, files, random numbers
+- `net/`         listeners, client connections, links to other brokers
+- `metadata/`    the cluster's metadata: model, operations, stores, and the cache that requests read
+- `config/`      every configuration key, declared once
+- `log/`         one partition's log and everything that maintains it
+- `quota/`       what clients may use of a broker
+- `counters`     plain counters that serving requests increments
+- `system/`      threads, and the memory that files take
 """

@@ -37,15 +37,15 @@ def assemble(
     *,
     log_starts_changed: Callable[[], None] = lambda: None,
 ) -> Broker:
-    """Make the parts that serve requests over the partitions that ``replicas`` hosts.
+    """Make the parts that serve requests over the partitions that `replicas` hosts.
 
     Args:
         config: the configuration of the broker's file, without dynamic values.
         broker_id: the id of this broker.
         store: the store to which this broker's controller commits its decisions.
-        cache: the broker's view of the cluster. It must have subscribed to ``store`` already.
+        cache: the broker's view of the cluster. It must have subscribed to `store` already.
         replicas: the partitions.
-        applier: applies the controller's decisions to the partitions of ``replicas``.
+        applier: applies the controller's decisions to the partitions of `replicas`.
         log_starts_changed: called when clients have deleted records, so that log start offsets are checkpointed soon.
     """
     runtime = replicas.runtime

@@ -58,7 +58,7 @@ class RequestCounter:
         self.seconds = 0.0
 
     def answered(self, seconds: float) -> None:
-        """Count a request that was answered ``seconds`` after its arrival."""
+        """Count a request that was answered `seconds` after its arrival."""
         self.count += 1
         self.seconds += seconds
 

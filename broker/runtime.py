@@ -1,6 +1,6 @@
 """Everything a broker uses from outside: loop, clocks, workers, network, files, random numbers, garbage collector.
 
-Each broker has one ``Runtime`` and hands it to its parts. Where the outcome matters, code in ``broker`` reads clocks,
+Each broker has one `Runtime` and hands it to its parts. Where the outcome matters, code in `broker` reads clocks,
 starts threads and draws random numbers only through it. So several brokers can run in one process, and a simulator can
 run them on simulated time, with workers whose order a seed decides.
 
@@ -54,7 +54,7 @@ class Runtime:
     """See the module.
 
     Attributes:
-        loop: the event loop, whose ``time`` is the monotonic clock.
+        loop: the event loop, whose `time` is the monotonic clock.
         workers: threads for work that would block the loop.
         now_ms: the wall clock, in milliseconds since the epoch. Called on any thread.
         network: opens connections to other brokers, and binds listeners.

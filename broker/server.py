@@ -65,12 +65,12 @@ MIN_OPEN_FILES = 16
 
 
 class Server:
-    """See the module. ``start`` and ``stop`` run on one event loop.
+    """See the module. `start` and `stop` run on one event loop.
 
     Attributes:
         failed: set when every log directory has failed. The broker is then useless, and its process should end.
 
-    Raises (from ``start``):
+    Raises (from `start`):
         ConfigError: the configuration cannot be used as it is.
         LogDirLockedError: another broker uses a log directory.
         LogDirUnusableError: no log directory can be used.

@@ -27,9 +27,9 @@ FETCH_PATIENCE_S = 1800.0
 
 
 def run_suite(suite: Suite, kind: str, work: Path, tries: int = 1) -> SuiteReport:
-    """Run one suite against a new broker, and again while tests fail, up to ``tries`` times.
+    """Run one suite against a new broker, and again while tests fail, up to `tries` times.
 
-    Files and logs stay in ``work``. A test that fails in one run and passes in another is flaky.
+    Files and logs stay in `work`. A test that fails in one run and passes in another is flaky.
     """
     begun = time.monotonic()
     results: tuple[TestResult, ...] = ()

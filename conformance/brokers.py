@@ -31,7 +31,7 @@ out: tests of a setting's source would otherwise find another source than with o
 
 @contextmanager
 def broker(kind: str, directory: Path, settings: Mapping[str, str]) -> Iterator[Target]:
-    """Run a broker of the kind ``kafkalog`` or ``apache:VERSION`` for the time of the block.
+    """Run a broker of the kind `kafkalog` or `apache:VERSION` for the time of the block.
 
     Raises MissingPeerError if it cannot run here.
     """

@@ -24,7 +24,7 @@ def run_go_test(
     env: Mapping[str, str],
     args: Sequence[str] = (),
 ) -> list[TestResult]:
-    """Run the tests of ``package`` (a path in ``files``) whose names match ``tests``, except those left out."""
+    """Run the tests of `package` (a path in `files`) whose names match `tests`, except those left out."""
     go = shutil.which("go")
     if go is None:
         raise MissingPeerError("missing because go is not installed")

@@ -17,9 +17,9 @@ TIMEOUT_S = 3000.0
 
 
 def run_java_program(target: Target, version: str, work: Path, only: str = "") -> list[TestResult]:
-    """Return a result for each check of the program, named with the ``version`` of the clients.
+    """Return a result for each check of the program, named with the `version` of the clients.
 
-    With ``only``, run only the checks whose names contain that text.
+    With `only`, run only the checks whose names contain that text.
     """
     if reason := java.missing():
         raise MissingPeerError(reason)

@@ -16,7 +16,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 def parse(text: str, files: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
     """Return a result for each test, named "<file under files>.<describes and test name>".
 
-    A file that cannot be loaded is a failed test. A skipped test has the reason of ``rules``; without one, its authors
+    A file that cannot be loaded is a failed test. A skipped test has the reason of `rules`; without one, its authors
     skip it.
     """
     results: list[TestResult] = []

@@ -22,7 +22,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class TestResult:
-    """The result of one test. ``why`` is the first line of a failure (flaky or not), or the reason for a skip."""
+    """The result of one test. `why` is the first line of a failure (flaky or not), or the reason for a skip."""
 
     __test__ = False
 
@@ -33,7 +33,7 @@ class TestResult:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A rule: tests whose names match the regular expression ``pattern`` are not run; ``why`` is the reason."""
+    """A rule: tests whose names match the regular expression `pattern` are not run; `why` is the reason."""
 
     pattern: str
     why: str
@@ -41,7 +41,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Explained:
-    """An explanation: tests whose names match ``pattern`` fail with some brokers or all; ``why`` is the cause."""
+    """An explanation: tests whose names match `pattern` fail with some brokers or all; `why` is the cause."""
 
     pattern: str
     why: str
@@ -69,7 +69,7 @@ Run = Callable[[Target, Path, Sequence[LeftOut]], Sequence[TestResult]]
 
 @dataclass(frozen=True)
 class Suite:
-    """The tests of one client. ``broker_settings`` are settings that its authors' broker has, too."""
+    """The tests of one client. `broker_settings` are settings that its authors' broker has, too."""
 
     name: str
     version: str
@@ -83,7 +83,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class SuiteReport:
-    """The results of a suite with one broker; ``missing`` is the reason if it could not run at all."""
+    """The results of a suite with one broker; `missing` is the reason if it could not run at all."""
 
     suite: str
     version: str
@@ -101,7 +101,7 @@ class SuiteReport:
         return [result for result in self.results if result.outcome in (Outcome.FAILED, Outcome.FLAKY)]
 
     def save(self, directory: Path) -> None:
-        """Keep the report as a file of ``directory``."""
+        """Keep the report as a file of `directory`."""
         directory.mkdir(parents=True, exist_ok=True)
         self.path(directory).write_text(json.dumps(asdict(self), indent=1) + "\n")
 

@@ -26,7 +26,7 @@ def run_pytest(
     env: Mapping[str, str] | None = None,
     args: Sequence[str] = (),
 ) -> list[TestResult]:
-    """Run ``tests`` (paths under ``files``) with ``python``; skip tests that match a rule, with the rule's reason."""
+    """Run `tests` (paths under `files`) with `python`; skip tests that match a rule, with the rule's reason."""
     xml = work / "junit.xml"
     command = [str(python), "-m", "pytest", "-q", "-p", "conformance_left_out", f"--junitxml={xml}"]
     command += ["-p", "no:cacheprovider", f"--timeout={TEST_TIMEOUT_S}", *args, *tests]

@@ -18,9 +18,9 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 3600,
 ) -> int:
-    """Run a program and return its exit code; -9 if it was killed after ``timeout_s``.
+    """Run a program and return its exit code; -9 if it was killed after `timeout_s`.
 
-    Its output goes to ``log``; standard error goes to ``errors`` if that is given. The whole process group is killed.
+    Its output goes to `log`; standard error goes to `errors` if that is given. The whole process group is killed.
     """
     with log.open("wb") as out, (errors or Path(os.devnull)).open("wb") as err:
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ from peers.cache import MissingPeerError, cached, fetch
 
 
 def python_environment(name: str, requirements: Sequence[str]) -> Path:
-    """Return the `python` of a virtual environment with ``requirements``.
+    """Return the `python` of a virtual environment with `requirements`.
 
     Raises MissingPeerError if they cannot be installed.
     """
@@ -52,7 +52,7 @@ def python_sdist(name: str, version: str) -> Path:
 def repository(name: str, url: str, revision: str) -> Path:
     """Return the files of a public repository at a tag or commit, for tests that no registry has.
 
-    ``KAFKALOG_CONFORMANCE_SOURCES`` may name a directory of clones; a clone called ``name`` there is used first.
+    `KAFKALOG_CONFORMANCE_SOURCES` may name a directory of clones; a clone called `name` there is used first.
     """
 
     def make(directory: Path) -> None:
@@ -68,7 +68,7 @@ def repository(name: str, url: str, revision: str) -> Path:
 
 
 def npm_packages(name: str, packages: Mapping[str, str]) -> Path:
-    """Return a `node_modules` with ``packages`` (name → version range) and their dependencies."""
+    """Return a `node_modules` with `packages` (name → version range) and their dependencies."""
 
     def make(directory: Path) -> None:
         npm = shutil.which("npm")

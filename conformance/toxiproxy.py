@@ -17,7 +17,7 @@ START_DEADLINE_S = 60.0
 
 @contextmanager
 def toxiproxy(listeners: Mapping[str, str], upstream: str, work: Path) -> Iterator[str]:
-    """Run a proxy for each of ``listeners`` (name → address), all to ``upstream``; yield the address of the API."""
+    """Run a proxy for each of `listeners` (name → address), all to `upstream`; yield the address of the API."""
     server = sources.go_program(f"{MODULE}/cmd/server", VERSION)
     proxies = [
         {"name": name, "listen": listen, "upstream": upstream, "enabled": True} for name, listen in listeners.items()

@@ -1,7 +1,7 @@
-"""The Java ``.properties`` text format, as ``java.util.Properties.load`` reads it.
+"""The Java `.properties` text format, as `java.util.Properties.load` reads it.
 
-A line is ``key=value``, ``key:value`` or ``key value``; ``#`` and ``!`` begin comments; a backslash at the end joins
-the next line; ``\\t \\n \\r \\f \\uXXXX`` and escaped separators are understood.
+A line is `key=value`, `key:value` or `key value`; `#` and `!` begin comments; a backslash at the end joins
+the next line; `\\t \\n \\r \\f \\uXXXX` and escaped separators are understood.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """Key to value; a later line wins over an earlier one.
 
     Raises:
-        PropertiesError: a malformed ``\\u`` escape.
+        PropertiesError: a malformed `\\u` escape.
     """
     result: dict[str, str] = {}
     for line in _logical_lines(text):

@@ -4,7 +4,7 @@
     python notebooks/run.py notebooks/quickstart.ipynb    # those that are named
     python notebooks/run.py --check DIR                   # leave the notebooks alone, write executed copies to DIR
 
-Needs nbclient, nbformat and ipykernel (the extra ``dev``). A cell that raises ends the run with exit code 1.
+Needs nbclient, nbformat and ipykernel (the extra `dev`). A cell that raises ends the run with exit code 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CELL_SECONDS = 300
 
 
 def execute(notebook: Any, directory: Path) -> None:
-    """Run all cells with ``directory`` as the working directory; outputs replace what the cells had.
+    """Run all cells with `directory` as the working directory; outputs replace what the cells had.
 
     Raises nbclient's CellExecutionError for a cell that raises.
     """

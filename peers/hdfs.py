@@ -62,7 +62,7 @@ def _classes() -> Path:
 
 
 class Hdfs:
-    """One HDFS, as a context manager. ``settings`` are keys of ``hdfs-site.xml``."""
+    """One HDFS, as a context manager. `settings` are keys of `hdfs-site.xml`."""
 
     def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self._own_directory = directory is None

@@ -1,6 +1,6 @@
-"""Make ``spark.read.format("kafkalog")`` work without registration.
+"""Make `spark.read.format("kafkalog")` work without registration.
 
-PySpark imports every top-level module named ``pyspark_*`` once, and registers its ``DefaultSource``. Keep the imports
+PySpark imports every top-level module named `pyspark_*` once, and registers its `DefaultSource`. Keep the imports
 light: a failure here hides all Python sources.
 """
 

@@ -1,6 +1,6 @@
-"""Spark's data source for Kafka topics, without a jar: ``spark.read.format("kafkalog")`` and ``spark.readStream``.
+"""Spark's data source for Kafka topics, without a jar: `spark.read.format("kafkalog")` and `spark.readStream`.
 
-PySpark finds `source` through ``pyspark_kafkalog``. The options of a query are checked (`options`), the driver asks the
+PySpark finds `source` through `pyspark_kafkalog`. The options of a query are checked (`options`), the driver asks the
 brokers for offsets (`driver`) and plans ranges of them (`plan`), and executors read the ranges (`executor`).
 
 Reading topics:

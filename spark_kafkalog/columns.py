@@ -1,7 +1,7 @@
 """The columns of a record, and the choice of those that a reader builds.
 
 Spark does not prune columns of a Python data source (SPARK-51713), but a user may give a schema: a reader with
-``.schema("value BINARY, offset BIGINT")`` decodes these two columns and nothing else, in this order. The schema chooses
+`.schema("value BINARY, offset BIGINT")` decodes these two columns and nothing else, in this order. The schema chooses
 among the source's columns; it cannot convert them.
 """
 

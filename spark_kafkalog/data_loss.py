@@ -1,6 +1,6 @@
-"""Data loss: the conditions of Spark's ``KAFKA_DATA_LOSS`` error class, and the reaction to a loss.
+"""Data loss: the conditions of Spark's `KAFKA_DATA_LOSS` error class, and the reaction to a loss.
 
-With ``failOnDataLoss=true`` (the default) a loss ends the query; otherwise it is logged and the query goes on with
+With `failOnDataLoss=true` (the default) a loss ends the query; otherwise it is logged and the query goes on with
 what is left.
 """
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Condition(StrEnum):
-    """Sub-classes of ``KAFKA_DATA_LOSS``, as Spark names them. Only this source has ``TOPIC_RECREATED``."""
+    """Sub-classes of `KAFKA_DATA_LOSS`, as Spark names them. Only this source has `TOPIC_RECREATED`."""
 
     ADDED_PARTITION = "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO"
     COULD_NOT_READ = "COULD_NOT_READ_OFFSET_RANGE"
@@ -25,7 +25,7 @@ class Condition(StrEnum):
 
 
 class DataLossError(RuntimeError):
-    """Records that the query should have read are gone. ``condition`` says how they were lost."""
+    """Records that the query should have read are gone. `condition` says how they were lost."""
 
     def __init__(self, condition: Condition, detail: str) -> None:
         super().__init__(
@@ -45,7 +45,7 @@ Report = Callable[[Condition, str], None]
 
 
 def reporter(fail: bool) -> Report:
-    """Return the reaction that ``failOnDataLoss`` asks for: raise DataLossError, or log a warning."""
+    """Return the reaction that `failOnDataLoss` asks for: raise DataLossError, or log a warning."""
 
     def report(condition: Condition, detail: str) -> None:
         error = DataLossError(condition, detail)

@@ -1,9 +1,9 @@
 """Fault points: places where a test makes this process die or stop, to check what it leaves behind.
 
-This is the only place where production code obeys a test. The environment variable ``KAFKALOG_FAULTS`` names a
+This is the only place where production code obeys a test. The environment variable `KAFKALOG_FAULTS` names a
 directory of orders. An order is a file named after a point. It holds the name of a signal, and optionally a number N:
-then the signal is sent when a process passes the point for the N-th time (``SIGKILL 2``). The process that removes the
-file gets the signal. The variable is refused with a warning unless ``KAFKALOG_TESTING=1`` is set, too. Without orders a
+then the signal is sent when a process passes the point for the N-th time (`SIGKILL 2`). The process that removes the
+file gets the signal. The variable is refused with a warning unless `KAFKALOG_TESTING=1` is set, too. Without orders a
 point costs one comparison.
 """
 
@@ -59,7 +59,7 @@ def orders_of(environment: Mapping[str, str]) -> Orders | None:
 
 
 def obey(environment: Mapping[str, str]) -> None:
-    """Take orders from ``environment`` instead of the one that the process began with."""
+    """Take orders from `environment` instead of the one that the process began with."""
     global _orders
     _orders = orders_of(environment)
 

@@ -1,17 +1,17 @@
 """Positions in topics, and their JSON form in Spark's checkpoints.
 
-An offset is the position of the next record to read (last + 1). Its JSON form is ``{"topic":{"0":42}}``, the form of
-``startingOffsets`` and of the checkpoints of Spark's source. PySpark compares offsets as JSON text, so ``to_json``
+An offset is the position of the next record to read (last + 1). Its JSON form is `{"topic":{"0":42}}`, the form of
+`startingOffsets` and of the checkpoints of Spark's source. PySpark compares offsets as JSON text, so `to_json`
 orders topics by name and partitions by number.
 
 When a topic is deleted and created again, its offsets name other records. So a position carries the ids of its topics:
-``{"topic":{"0":42},"id:J2zBe_1rTjG0dC4QO1bWWg:topic":{}}``. The id is part of a key whose value is empty. So code that
-looks for partitions or offsets (Spark's own source and ``startingOffsets``, too) finds only those of real topics.
+`{"topic":{"0":42},"id:J2zBe_1rTjG0dC4QO1bWWg:topic":{}}`. The id is part of a key whose value is empty. So code that
+looks for partitions or offsets (Spark's own source and `startingOffsets`, too) finds only those of real topics.
 
 The start of the first batch needs care. Spark gives a Python source no place to store it, and asks for it again when it
-repeats the first batch after a crash; by then ``latest`` may have moved. So the end of the first batch carries its
-start (``with_initial``) through Spark's offset log, and a repeated plan of that batch finds the original start. The
-start is part of keys without partitions, too: ``{"topic":{"0":42},"initial:0=40:topic":{}}``.
+repeats the first batch after a crash; by then `latest` may have moved. So the end of the first batch carries its
+start (`with_initial`) through Spark's offset log, and a repeated plan of that batch finds the original start. The
+start is part of keys without partitions, too: `{"topic":{"0":42},"initial:0=40:topic":{}}`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ partitions are missing from the answer."""
 _ID = "id:"
 """Marks a topic's id. Neither a topic's name nor an id can contain ':'."""
 _INITIAL = "initial:"
-"""Marks a topic's start in the end of the first batch: ``initial:0=40,1=7:topic``, partitions and their offsets."""
+"""Marks a topic's start in the end of the first batch: `initial:0=40,1=7:topic`, partitions and their offsets."""
 
 OffsetJson = dict[str, dict[str, int]]
 
@@ -43,7 +43,7 @@ class Position(NamedTuple):
     topics: Mapping[str, str] = {}
 
     def recreated(self, now: Position) -> set[str]:
-        """Return the topics that were deleted and created again between this position and ``now``."""
+        """Return the topics that were deleted and created again between this position and `now`."""
         return {topic for topic, mark in self.topics.items() if now.topics.get(topic, mark) != mark}
 
     def surviving(self, now: Position) -> dict[TopicPartition, int]:

@@ -17,7 +17,7 @@ V = TypeVar("V")
 
 
 class ProcessCache(Generic[K, V]):
-    """Keep at most ``most`` objects by key, and drop the least recently used one to make room.
+    """Keep at most `most` objects by key, and drop the least recently used one to make room.
 
     Dropped objects are closed, and so are all the others when the process exits. A forked process begins with none: it
     lacks the threads of its parent's objects, and must not use their connections.
@@ -40,7 +40,7 @@ class ProcessCache(Generic[K, V]):
         atexit.register(self.clear)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the object of a key; call ``make`` to create it if there is none."""
+        """Return the object of a key; call `make` to create it if there is none."""
         with self._lock:
             found = self._kept.pop(key) if key in self._kept else make()
             self._kept[key] = found

@@ -1,4 +1,4 @@
-"""The data source ``kafkalog``: makes the reader or writer of a query."""
+"""The data source `kafkalog`: makes the reader or writer of a query."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def names_a_source(options: Mapping[str, str]) -> bool:
 
 
 class KafkalogDataSource(DataSource):
-    """The format ``kafkalog`` of ``spark.read``, ``spark.readStream``, ``df.write`` and ``df.writeStream``.
+    """The format `kafkalog` of `spark.read`, `spark.readStream`, `df.write` and `df.writeStream`.
 
-    The options are those of Spark's Kafka source (``spark_kafkalog.options``) and sink (``spark_kafkalog.sink``).
+    The options are those of Spark's Kafka source (`spark_kafkalog.options`) and sink (`spark_kafkalog.sink`).
     PySpark makes one of these for every query it plans. The constructor checks a source's options, because there an
     error reaches the user unchanged. If no option says what to read, this may be a sink: then the options are checked
     on first use.
@@ -61,7 +61,7 @@ class KafkalogDataSource(DataSource):
         return "kafkalog"
 
     def _typed(self) -> Typed | None:
-        """Return how values are decoded (``valueFormat``); None if they stay binary. Asks a schema registry once."""
+        """Return how values are decoded (`valueFormat`); None if they stay binary. Asks a schema registry once."""
         if self._values is None and are_given(self.options):
             from spark_kafkalog.values.value_types import typed_values
 

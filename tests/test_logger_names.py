@@ -1,4 +1,4 @@
-"""Test that modules that log have one logger, called ``logger``, with the module's name, for which levels are set."""
+"""Test that modules that log have one logger, called `logger`, with the module's name, for which levels are set."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
     python -m tools.terminal_picture quickstart.typescript '$ make quickstart' > docs/images/quickstart.svg
 
 The picture shows the text that the program printed. A line that the program overwrote many times is shown at a few
-evenly spaced moments, because a still picture has no other way to show progress. ``--replace OLD=NEW`` replaces paths
+evenly spaced moments, because a still picture has no other way to show progress. `--replace OLD=NEW` replaces paths
 of the machine. Nothing else is changed.
 """
 
@@ -23,7 +23,7 @@ _LABEL = re.compile(r"^(  \S[a-zA-Z ]*?\S|\w+)(?=  )")
 
 
 def lines(recording: str, moments: int) -> Iterator[str]:
-    """Yield the recording's lines; of a line that was overwritten, ``moments`` states and the last one."""
+    """Yield the recording's lines; of a line that was overwritten, `moments` states and the last one."""
     text = _FRAME.sub("", recording.replace("\r\n", "\n"))
     for line in text.split("\n"):
         states = [_ESCAPES.sub("", state).rstrip() for state in line.split("\r")]

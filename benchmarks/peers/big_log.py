@@ -30,7 +30,7 @@ def template(batch_bytes: int) -> bytes:
 
 
 def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_bytes: int = 1 << 30) -> int:
-    """Fill ``directory``, named topic-partition, with ``total`` bytes of batches; return the log end offset."""
+    """Fill `directory`, named topic-partition, with `total` bytes of batches; return the log end offset."""
     loader.load_validation()
     log = Log.open(directory, LogConfig(segment_bytes=segment_bytes), clean=True, now_ms=NOW_MS)
     buffer = bytearray(template(batch_bytes))
@@ -46,7 +46,7 @@ def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_b
 
 
 def plant(source: Path, target: Path) -> None:
-    """Put the segments of ``source`` into a stopped broker's directory of an empty partition."""
+    """Put the segments of `source` into a stopped broker's directory of an empty partition."""
     for path in target.iterdir():
         if path.suffix in SHARED:
             path.unlink()

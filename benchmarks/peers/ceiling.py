@@ -90,7 +90,7 @@ class _StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class Ceiling(DataSource):
-    """``format("ceiling")``, with the options records, partitions and size."""
+    """`format("ceiling")`, with the options records, partitions and size."""
 
     @classmethod
     def name(cls) -> str:

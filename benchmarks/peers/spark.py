@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class SparkProcess:
-    """Runs ``python -m module directory jars``, which answers lines of JSON on its input with lines of JSON."""
+    """Runs `python -m module directory jars`, which answers lines of JSON on its input with lines of JSON."""
 
     def __init__(self, name: str, module: str, directory: Path, python: Path, jars: Sequence[Path]) -> None:
         self.name = name

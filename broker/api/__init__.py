@@ -1,22 +1,22 @@
 """Requests: decode, call the domain, encode.
 
-A module of handlers serves one family of APIs and lists them in ``HANDLERS``. The machinery:
+A module of handlers serves one family of APIs and lists them in `HANDLERS`. The machinery:
 
-- ``dispatcher``    decodes a frame and calls the handler; errors become responses or closed connections
-- ``registry``      the served APIs, their versions and modules
-- ``context``       arguments of handlers: the broker's parts, and the request to answer
-- ``errors``        errors become Kafka's error codes
-- ``large``         large requests are served in turns, so that others need not wait
-- ``loop_time``     how long requests keep the event loop busy, for quotas
+- `dispatcher`    decodes a frame and calls the handler; errors become responses or closed connections
+- `registry`      the served APIs, their versions and modules
+- `context`       arguments of handlers: the broker's parts, and the request to answer
+- `errors`        errors become Kafka's error codes
+- `large`         large requests are served in turns, so that others need not wait
+- `loop_time`     how long requests keep the event loop busy, for quotas
 
 Handlers:
 
-- ``versions``      ApiVersions
-- ``metadata``      Metadata, DescribeCluster, DescribeTopicPartitions
-- ``offsets``       ListOffsets, OffsetForLeaderEpoch, DeleteRecords
-- ``produce``       Produce
-- ``fetch``         Fetch
-- ``groups``        FindCoordinator, groups of both protocols, committed offsets
-- ``transactions``  InitProducerId, transactions and their administration
-- ``admin``         topics, configurations, log directories, replicas, quotas, ACLs
+- `versions`      ApiVersions
+- `metadata`      Metadata, DescribeCluster, DescribeTopicPartitions
+- `offsets`       ListOffsets, OffsetForLeaderEpoch, DeleteRecords
+- `produce`       Produce
+- `fetch`         Fetch
+- `groups`        FindCoordinator, groups of both protocols, committed offsets
+- `transactions`  InitProducerId, transactions and their administration
+- `admin`         topics, configurations, log directories, replicas, quotas, ACLs
 """

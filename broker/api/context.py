@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 Entry = TypeVar("Entry")
 
 encoded = cast(Callable[[Response, int, int], list[Chunk]], encode_response)
-"""`encode_response` with a wider type: slices of files, which handlers put into ``records``, become chunks."""
+"""`encode_response` with a wider type: slices of files, which handlers put into `records`, become chunks."""
 
 
 class ClientGoneError(ConnectionError):
@@ -100,7 +100,7 @@ class Broker:
 
 
 class Request:
-    """One request under way. Exactly one of ``reply``, ``no_reply`` and ``drop`` ends it."""
+    """One request under way. Exactly one of `reply`, `no_reply` and `drop` ends it."""
 
     __slots__ = (
         "_began",
@@ -162,7 +162,7 @@ class Request:
             mutations: the topics and partitions that it has created and deleted, which were counted before.
 
         Returns:
-            How long its client has to wait for its quotas; an argument of ``reply`` or ``no_reply``.
+            How long its client has to wait for its quotas; an argument of `reply` or `no_reply`.
         """
         now_ms = self.broker.quota_clock()
         client_id = self.client_id or ""
@@ -196,10 +196,10 @@ class Request:
             self.connection.hold_back(wait_ms / 1000)
 
     def reply(self, response: Response, wait_ms: int | None = None) -> None:
-        """Send ``response`` in the request's version.
+        """Send `response` in the request's version.
 
         Args:
-            wait_ms: how long the client has to wait for its quotas (``quota_wait_ms``), if that is known.
+            wait_ms: how long the client has to wait for its quotas (`quota_wait_ms`), if that is known.
         """
         self._hold_back(response, wait_ms)
         chunks = self._encoded(response)
@@ -255,11 +255,11 @@ class Request:
         return {entry: None async for entry in self.each(entries)}
 
     async def answer(self, response: Response, *done_with: Any, wait_ms: int | None = None) -> None:
-        """Send ``response``; if its entries took more than one turn, a worker encodes it and frees both messages.
+        """Send `response`; if its entries took more than one turn, a worker encodes it and frees both messages.
 
         Args:
             done_with: collections that the handler does not need any more, which the worker frees too.
-            wait_ms: as for ``reply``.
+            wait_ms: as for `reply`.
         """
         if self.turn is None or not self.turn.ended:
             self.reply(response, wait_ms)
@@ -278,7 +278,7 @@ class Request:
         self.connection.reply(chunks)
 
     def no_reply(self, wait_ms: int) -> None:
-        """End a request that has no response (acks=0); its client is throttled for ``wait_ms``."""
+        """End a request that has no response (acks=0); its client is throttled for `wait_ms`."""
         if wait_ms > 0:
             self.connection.hold_back(wait_ms / 1000)
         self._counter.answered(self.broker.runtime.seconds() - self._began)

@@ -19,7 +19,7 @@ LONGEST_MESSAGE = 1024
 
 
 def error_code(error: Exception) -> ErrorCode:
-    """Return Kafka's error code for ``error``. Log an error of the broker's own and return UNKNOWN_SERVER_ERROR."""
+    """Return Kafka's error code for `error`. Log an error of the broker's own and return UNKNOWN_SERVER_ERROR."""
     if isinstance(error, KafkaError):
         return error.code
     if isinstance(error, RecordsError):
@@ -32,7 +32,7 @@ def error_code(error: Exception) -> ErrorCode:
 
 
 def error_message(error: Exception) -> str | None:
-    """Return the message of ``error`` for a client, or None, cut to `LONGEST_MESSAGE`: it may quote the client.
+    """Return the message of `error` for a client, or None, cut to `LONGEST_MESSAGE`: it may quote the client.
 
     A string of the protocol has at most 32,767 bytes; a longer one could not be sent at all.
     """
@@ -54,7 +54,7 @@ class Answering:
     """A context manager that puts an error of one entry of a request into its result, so that the others are served.
 
     Args:
-        result: gets ``error_code``, and ``error_message`` where it has that field.
+        result: gets `error_code`, and `error_message` where it has that field.
     """
 
     __slots__ = ("_result",)

@@ -40,7 +40,7 @@ class Lanes:
         self._lanes = (asyncio.Lock(), asyncio.Lock())
 
     async def run(self, nbytes: int, work: Callable[[], Result]) -> Result:
-        """Do ``work`` on a worker for a request of ``nbytes``, after the requests that came before it in its lane."""
+        """Do `work` on a worker for a request of `nbytes`, after the requests that came before it in its lane."""
         async with self._lanes[nbytes > MEDIUM]:
             return await self._workers.run(work)
 

@@ -1,4 +1,4 @@
-"""How long requests keep the event loop busy, for the quota ``request_percentage`` (KIP-124).
+"""How long requests keep the event loop busy, for the quota `request_percentage` (KIP-124).
 
 The time that a request waits, for a worker or in a purgatory, does not count: the loop serves others meanwhile.
 """
@@ -38,7 +38,7 @@ class LoopTime:
 
 @types.coroutine
 def counted(work: Awaitable[None], time: LoopTime) -> Generator[Any, Any, None]:
-    """Run ``work`` and count the time of its steps, without the waits between them."""
+    """Run `work` and count the time of its steps, without the waits between them."""
     steps = work.__await__()
     step: Callable[[], Any] = partial(next, steps)
     while True:

@@ -195,7 +195,7 @@ def handle_describe_cluster(request: Request) -> None:
 async def handle_describe_topic_partitions(request: Request) -> None:
     """Serve DescribeTopicPartitions: topics by name, in order.
 
-    The response ends after ``response_partition_limit`` partitions, with a cursor where the next request continues.
+    The response ends after `response_partition_limit` partitions, with a cursor where the next request continues.
     """
     message: DescribeTopicPartitionsRequest = request.message
     broker = request.broker

@@ -145,7 +145,7 @@ def _look_up(
 
 
 def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsPartition) -> list[int]:
-    """Return base offsets of segments begun before a time, newest first, at most ``max_num_offsets``: version 0."""
+    """Return base offsets of segments begun before a time, newest first, at most `max_num_offsets`: version 0."""
     offsets = partition.log.legacy_offsets_before(wanted.timestamp, wanted.max_num_offsets, request.broker.now_ms())
     return [min(offset, partition.high_watermark) for offset in offsets]
 

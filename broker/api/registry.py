@@ -39,7 +39,7 @@ _MODULES = (
 def served_apis() -> dict[int, Api]:
     """Return every served API by its key.
 
-    Each handler module lists its own in ``HANDLERS``: request class to handler.
+    Each handler module lists its own in `HANDLERS`: request class to handler.
     """
     apis: dict[int, Api] = {}
     for name in _MODULES:

@@ -1,6 +1,6 @@
-"""The broker's commands of ``kafkalog``.
+"""The broker's commands of `kafkalog`.
 
-- ``commands``  the table of them, which pyproject.toml announces as an entry point
-- ``server``    `kafkalog server start`
-- ``log``       `kafkalog log`: a module for each of its commands
+- `commands`  the table of them, which pyproject.toml announces as an entry point
+- `server`    `kafkalog server start`
+- `log`       `kafkalog log`: a module for each of its commands
 """

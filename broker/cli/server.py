@@ -1,4 +1,4 @@
-"""``kafkalog server start``: run a broker in the foreground."""
+"""`kafkalog server start`: run a broker in the foreground."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Keys are Apache Kafka's; docs/reference/configuration.md lists them.
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``server`` and its commands."""
+    """Add `server` and its commands."""
     parser = subparsers.add_parser("server", help="run a broker")
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     start = commands.add_parser(

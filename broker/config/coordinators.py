@@ -1,6 +1,6 @@
 """Broker keys of the coordinators: groups, their offsets, and the topics that hold the coordinators' state.
 
-Names and defaults are those of Apache Kafka 3.9, except that ``group.coordinator.rebalance.protocols`` is as in 4.0:
+Names and defaults are those of Apache Kafka 3.9, except that `group.coordinator.rebalance.protocols` is as in 4.0:
 the consumer protocol of KIP-848 is enabled by default.
 """
 

@@ -1,6 +1,6 @@
 """Declarations of configuration keys, and parsing of their values.
 
-Types and their text forms follow Kafka's ``ConfigDef``: booleans are ``true``/``false``, lists are separated by
+Types and their text forms follow Kafka's `ConfigDef`: booleans are `true`/`false`, lists are separated by
 commas, integers are range-checked against their width, passwords are never printed.
 """
 
@@ -74,7 +74,7 @@ class ConfigKey:
         return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     def parse(self, text: str) -> Value:
-        """Parse ``text`` into a value.
+        """Parse `text` into a value.
 
         Raises:
             ConfigError: the text is not of the key's type, or the validator refuses the value.
@@ -85,7 +85,7 @@ class ConfigKey:
         return value
 
     def format(self, value: Value) -> str | None:
-        """Return the text form of ``value``, as DescribeConfigs reports it; None for null."""
+        """Return the text form of `value`, as DescribeConfigs reports it; None for null."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -145,7 +145,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def between_or(minimum: int, maximum: int, other: int) -> Validator:
-    """Make a validator that allows numbers within two bounds, and ``other``."""
+    """Make a validator that allows numbers within two bounds, and `other`."""
 
     def check(name: str, value: Value) -> None:
         if value is not None and value != other and not minimum <= value <= maximum:
@@ -168,7 +168,7 @@ def one_of(*allowed: str) -> Validator:
 
 
 def list_of(*allowed: str, empty: bool = False) -> Validator:
-    """Make a validator for lists whose items are among ``allowed``; ``empty`` allows the empty list."""
+    """Make a validator for lists whose items are among `allowed`; `empty` allows the empty list."""
 
     def check(name: str, value: Value) -> None:
         for item in value or ():
@@ -207,7 +207,7 @@ class ConfigDefinition:
         return self._keys.get(name)
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Value]:
-        """Parse the values of every declared key in ``texts``; ignore undeclared names.
+        """Parse the values of every declared key in `texts`; ignore undeclared names.
 
         Raises:
             ConfigError: a value does not fit its key.

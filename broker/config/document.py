@@ -1,6 +1,6 @@
 """Generates the configuration reference (docs/reference/configuration.md) from the declarations.
 
-``python -m broker.config.document`` prints it.
+`python -m broker.config.document` prints it.
 """
 
 from __future__ import annotations

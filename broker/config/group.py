@@ -1,6 +1,6 @@
-"""The keys of one group of the consumer protocol (KIP-848), such as ``consumer.session.timeout.ms``.
+"""The keys of one group of the consumer protocol (KIP-848), such as `consumer.session.timeout.ms`.
 
-The names are those of Apache Kafka's group configuration. The broker's ``group.consumer.*`` keys hold the defaults and
+The names are those of Apache Kafka's group configuration. The broker's `group.consumer.*` keys hold the defaults and
 the limits.
 """
 

@@ -1,6 +1,6 @@
-"""The ``listeners`` family of keys: comma-separated ``NAME://host:port``.
+"""The `listeners` family of keys: comma-separated `NAME://host:port`.
 
-A listener has a name, which ``listener.security.protocol.map`` maps to a security protocol. A name that is not mapped
+A listener has a name, which `listener.security.protocol.map` maps to a security protocol. A name that is not mapped
 must itself be a security protocol. An empty host binds every interface. Port 0 binds a free port, which is then
 advertised.
 """
@@ -20,7 +20,7 @@ _LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address that a listener binds or advertises. An empty ``host`` means every interface."""
+    """The address that a listener binds or advertises. An empty `host` means every interface."""
 
     name: str
     host: str
@@ -36,10 +36,10 @@ class Endpoint:
 
 
 def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str]) -> list[Endpoint]:
-    """Parse a ``listeners`` value into endpoints.
+    """Parse a `listeners` value into endpoints.
 
     Raises:
-        ConfigError: an entry is not ``NAME://host:port``, a name or a non-zero port is used twice, or the security
+        ConfigError: an entry is not `NAME://host:port`, a name or a non-zero port is used twice, or the security
             protocol is unknown or not served.
     """
     endpoints: list[Endpoint] = []
@@ -62,10 +62,10 @@ def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str
 
 
 def parse_protocol_map(entries: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``NAME:PROTOCOL`` entries into a mapping.
+    """Parse `NAME:PROTOCOL` entries into a mapping.
 
     Raises:
-        ConfigError: an entry is not ``NAME:PROTOCOL`` or the protocol is unknown.
+        ConfigError: an entry is not `NAME:PROTOCOL` or the protocol is unknown.
     """
     result: dict[str, str] = {}
     for entry in entries:

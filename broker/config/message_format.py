@@ -1,7 +1,7 @@
-"""Values of ``message.format.version``: Kafka's releases, and the message format that each writes.
+"""Values of `message.format.version`: Kafka's releases, and the message format that each writes.
 
-They are read as by Kafka's ApiVersion (2.8) and MetadataVersion (3.x): ``0.8.2``, ``0.10.0-IV1``, ``2.8``. Of longer
-versions only the part that names a release counts (``0.10.2.1`` is ``0.10.2``).
+They are read as by Kafka's ApiVersion (2.8) and MetadataVersion (3.x): `0.8.2`, `0.10.0-IV1`, `2.8`. Of longer
+versions only the part that names a release counts (`0.10.2.1` is `0.10.2`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _STEPS = {
     "1.1": 1, "2.0": 2, "2.1": 3, "2.2": 2, "2.3": 2, "2.4": 2, "2.5": 1, "2.6": 1, "2.7": 3, "2.8": 2, "3.0": 2,
     "3.1": 1, "3.2": 1, "3.3": 4, "3.4": 1, "3.5": 3, "3.6": 3, "3.7": 5, "3.8": 1, "3.9": 1,
 }  # fmt: skip
-"""The number of internal versions (``-IV0``, ``-IV1``, …) of each release."""
+"""The number of internal versions (`-IV0`, `-IV1`, …) of each release."""
 
 
 def _magic(release: str) -> int:

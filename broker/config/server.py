@@ -1,6 +1,6 @@
 """The keys of a broker, and the effective configuration computed from them.
 
-Names and defaults are those of Apache Kafka 3.9, and the ``server.properties`` of a Kafka broker can be used unchanged.
+Names and defaults are those of Apache Kafka 3.9, and the `server.properties` of a Kafka broker can be used unchanged.
 Kafka's keys without a meaning here (such as thread counts, because one event loop serves all connections) are accepted,
 and listed once in the log.
 """
@@ -167,7 +167,7 @@ _UNIT_MS = {
 
 
 class BrokerConfig:
-    """The effective configuration of a broker: declared defaults, then the file, then ``--override``.
+    """The effective configuration of a broker: declared defaults, then the file, then `--override`.
 
     Raises:
         ConfigError: a value does not fit its key, or keys contradict each other.
@@ -218,7 +218,7 @@ class BrokerConfig:
         return result
 
     def advertised_endpoint(self, bound: Endpoint) -> Endpoint:
-        """Return the endpoint to advertise for the listener ``bound``, whose port is the real one."""
+        """Return the endpoint to advertise for the listener `bound`, whose port is the real one."""
         endpoint = self.advertised[bound.name]
         if endpoint.port == 0:
             endpoint = endpoint.with_port(bound.port)
@@ -227,14 +227,14 @@ class BrokerConfig:
         return endpoint
 
     def with_dynamic(self, texts: Mapping[str, str]) -> BrokerConfig:
-        """Return a copy in which ``texts`` (dynamic broker configuration) overrides the static values."""
+        """Return a copy in which `texts` (dynamic broker configuration) overrides the static values."""
         copy = BrokerConfig.__new__(BrokerConfig)
         copy.__dict__.update(self.__dict__)
         copy.explicit = {**self.explicit, **SERVER_CONFIG.parse(texts)}
         return copy
 
     def topic_default(self, name: str) -> tuple[Value, str | None]:
-        """Return the default of the topic key ``name`` and the broker key that sets it, or None if none does."""
+        """Return the default of the topic key `name` and the broker key that sets it, or None if none does."""
         key = TOPIC_CONFIG[name]
         for synonym in key.synonyms:
             if self.explicit.get(synonym) is not None:
@@ -244,7 +244,7 @@ class BrokerConfig:
         return key.default, None
 
     def topic_values(self, overrides: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the effective value of every key of a topic with ``overrides``."""
+        """Return the effective value of every key of a topic with `overrides`."""
         return {
             key.name: overrides[key.name] if key.name in overrides else self.topic_default(key.name)[0]
             for key in TOPIC_CONFIG
@@ -263,5 +263,5 @@ class BrokerConfig:
         )
 
     def log_config(self, overrides: Mapping[str, Value]) -> LogConfig:
-        """Return the log's settings for a topic with ``overrides``."""
+        """Return the log's settings for a topic with `overrides`."""
         return log_config(self.topic_values(overrides), self["producer.id.expiration.ms"])

@@ -1,4 +1,4 @@
-"""The keys of a topic (``segment.bytes``, ``retention.ms``…) and the broker keys of their defaults.
+"""The keys of a topic (`segment.bytes`, `retention.ms`…) and the broker keys of their defaults.
 
 Names, defaults and synonyms are those of Apache Kafka 3.9's topic configuration.
 """
@@ -242,7 +242,7 @@ def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
 
 
 def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> LogConfig:
-    """Make the log's settings from a topic's effective ``values``, which have every key of TOPIC_CONFIG."""
+    """Make the log's settings from a topic's effective `values`, which have every key of TOPIC_CONFIG."""
     before, after = values["message.timestamp.before.max.ms"], values["message.timestamp.after.max.ms"]
     difference = values["message.timestamp.difference.max.ms"]
     return LogConfig(

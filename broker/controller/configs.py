@@ -90,7 +90,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """A change of one resource: ``make`` returns the new overrides, given the current ones, or raises a KafkaError."""
+    """A change of one resource: `make` returns the new overrides, given the current ones, or raises a KafkaError."""
 
     kind: ResourceKind
     name: str
@@ -102,7 +102,7 @@ class _ChangedError(Exception):
 
 
 def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) -> BrokerConfig:
-    """Return the configuration of the broker's file, overridden by the dynamic values in ``state``."""
+    """Return the configuration of the broker's file, overridden by the dynamic values in `state`."""
     dynamic = {**state.broker_config.get(ALL_BROKERS, {}), **state.broker_config.get(str(broker_id), {})}
     return static.with_dynamic(dynamic)
 
@@ -136,7 +136,7 @@ class ConfigController:
         self._broker_id = broker_id
 
     def effective(self, state: ClusterState) -> BrokerConfig:
-        """Return the broker's configuration, overridden by the dynamic values in ``state``."""
+        """Return the broker's configuration, overridden by the dynamic values in `state`."""
         return effective_config(self._static, state, self._broker_id)
 
     # -- describing
@@ -169,7 +169,7 @@ class ConfigController:
         """Describe every key of this broker or, if the name is empty, the dynamic defaults of all brokers.
 
         Raises:
-            InvalidRequestError: ``name`` is not this broker's id.
+            InvalidRequestError: `name` is not this broker's id.
         """
         state = self._cache.image
         if name == ALL_BROKERS:
@@ -214,7 +214,7 @@ class ConfigController:
     def _broker_layers(
         self, key: ConfigKey, value: Value, synonym: str | None, state: ClusterState
     ) -> list[tuple[str, str | None, Source]]:
-        """Return the layers of the broker key ``synonym`` of a topic's key, or its declared default ``value``."""
+        """Return the layers of the broker key `synonym` of a topic's key, or its declared default `value`."""
         if synonym is None:
             return [(key.synonyms[0] if key.synonyms else key.name, key.format(value), Source.DEFAULT)]
         return self._server_layers(SERVER_CONFIG[synonym], state)
@@ -238,7 +238,7 @@ class ConfigController:
     # -- altering
 
     def replacement(self, kind: ResourceKind, name: str, config: Mapping[str, str | None]) -> ResourceChange:
-        """Make the change of AlterConfigs: ``config`` replaces all overrides of the resource."""
+        """Make the change of AlterConfigs: `config` replaces all overrides of the resource."""
         given = {key: value for key, value in config.items() if value is not None}
         return ResourceChange(kind, name, lambda _: given)
 
@@ -287,7 +287,7 @@ class ConfigController:
     async def _checked(
         self, state: ClusterState, changes: Sequence[ResourceChange], *, pausing: bool
     ) -> tuple[list[Exception | None], list[SetConfig]]:
-        """Check each change against ``state``; return the errors, and the operations of the valid changes."""
+        """Check each change against `state`; return the errors, and the operations of the valid changes."""
         results: list[Exception | None] = []
         wanted: list[SetConfig] = []
         for number, change in enumerate(changes, 1):
@@ -381,7 +381,7 @@ def _altered(
     keys: ConfigDefinition,
     default: Callable[[ConfigKey], str | None],
 ) -> dict[str, str]:
-    """Return the overrides after ``alterations``.
+    """Return the overrides after `alterations`.
 
     Args:
         present: the current overrides.

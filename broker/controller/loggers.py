@@ -1,7 +1,7 @@
 """Levels of the broker's loggers (KIP-412). They can be read and set while it runs, and are not stored.
 
 Loggers have the names of modules. A folder is a logger, too: its level holds for the modules in it that have none of
-their own, and ``root``'s for what has none above it. Levels have Kafka's names. Python has no TRACE; here it stands for
+their own, and `root`'s for what has none above it. Levels have Kafka's names. Python has no TRACE; here it stands for
 every level below DEBUG.
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def level_name(level: int) -> str:
-    """Return Kafka's name of the least verbose level that includes everything a Python logger logs at ``level``."""
+    """Return Kafka's name of the least verbose level that includes everything a Python logger logs at `level`."""
     return next((name for name, value in LEVELS.items() if level >= value), "TRACE")
 
 
@@ -43,7 +43,7 @@ class LoggerController:
         """Return the level, inherited or its own, of every logger by name.
 
         Raises:
-            InvalidRequestError: ``broker`` is not this broker's id.
+            InvalidRequestError: `broker` is not this broker's id.
         """
         if not broker:
             raise InvalidRequestError("Broker id must not be empty")
@@ -56,7 +56,7 @@ class LoggerController:
         """Set levels; DELETE makes a logger inherit its level again. Apply all alterations, or none.
 
         Raises:
-            InvalidRequestError: ``broker`` is not this broker's id, an operation is not for loggers, or ROOT would be
+            InvalidRequestError: `broker` is not this broker's id, an operation is not for loggers, or ROOT would be
                 left without a level.
             InvalidConfigError: there is no such logger or no such level.
         """

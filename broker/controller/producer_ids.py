@@ -41,7 +41,7 @@ class ProducerIds:
         return self._next - 1
 
     async def reserve(self, largest: int) -> None:
-        """Stop allocating ``largest`` and smaller ids, because they were found in use.
+        """Stop allocating `largest` and smaller ids, because they were found in use.
 
         Raises:
             KafkaStorageError: this could not be stored; it still applies until the next start.

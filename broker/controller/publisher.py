@@ -52,7 +52,7 @@ class ConfigPublisher:
         self._look_ups: set[asyncio.Task[None]] = set()
 
     def publish(self, state: ClusterState, operations: Sequence[Operation]) -> None:
-        """Put what ``operations`` changed in force: a listener of a metadata store."""
+        """Put what `operations` changed in force: a listener of a metadata store."""
         changed = [each for each in operations if isinstance(each, SetConfig)]
         if any(each.resource is ConfigResource.BROKER for each in changed):
             self._publish_broker(state)

@@ -32,7 +32,7 @@ MAX_UNKNOWN_HOSTS = 20
 
 @dataclass(frozen=True, slots=True)
 class QuotaAlteration:
-    """Changes of one entity, which ``parts`` name by (type, name); a change to None removes the key."""
+    """Changes of one entity, which `parts` name by (type, name); a change to None removes the key."""
 
     parts: Sequence[tuple[str, str | None]]
     changes: Sequence[tuple[str, float | None]]
@@ -89,7 +89,7 @@ class QuotaController:
         self._rates.update(quotas, self._addresses)
 
     def unknown_hosts(self, entities: Iterable[QuotaEntity]) -> set[str]:
-        """Return those of the host names with quotas that ``entities`` name and whose addresses are not known."""
+        """Return those of the host names with quotas that `entities` name and whose addresses are not known."""
         return _hosts_in(entities) & self._hosts() - self._addresses.keys()
 
     def _hosts(self) -> set[str]:
@@ -146,7 +146,7 @@ class QuotaController:
     async def _check_hosts(
         self, valid: dict[QuotaEntity, tuple[int, Changes]], results: list[KafkaError | None]
     ) -> dict[str, str]:
-        """Remove from ``valid`` alterations of hosts that have no address; return the addresses found.
+        """Remove from `valid` alterations of hosts that have no address; return the addresses found.
 
         Hosts that already have quotas are not looked up again.
         """

@@ -164,14 +164,14 @@ class TopicController:
         validate_only: bool = False,
         admit: Admit = _admit_all,
     ) -> None:
-        """Raise the number of partitions of ``name`` to ``count``.
+        """Raise the number of partitions of `name` to `count`.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
-            InvalidPartitionsError: ``count`` is not above the present number.
+            InvalidPartitionsError: `count` is not above the present number.
             PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created.
-            InvalidReplicaAssignmentError: ``assignments`` is invalid.
-            ThrottlingQuotaExceededError: ``admit`` raised it.
+            InvalidReplicaAssignmentError: `assignments` is invalid.
+            ThrottlingQuotaExceededError: `admit` raised it.
             KafkaStorageError: the commit could not be stored.
         """
         placement = self._placement()

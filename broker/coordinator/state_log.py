@@ -1,7 +1,7 @@
 """Logs of coordinators: append to, and read, an internal topic's partitions that this broker leads.
 
 A write is one record batch, appended at once and so in the order of the calls. It counts once it is replicated: the
-high watermark has passed it and, if ``flush.messages`` requires it, it is on the device. A read covers a whole
+high watermark has passed it and, if `flush.messages` requires it, it is on the device. A read covers a whole
 partition, in pieces that a worker decodes. A log may be compacted, its batches compressed, and Apache Kafka may have
 written them.
 """
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS = 5_000
-"""How long an append waits for the high watermark unless its caller says, as ``offsets.commit.timeout.ms``."""
+"""How long an append waits for the high watermark unless its caller says, as `offsets.commit.timeout.ms`."""
 LOADS_AT_ONCE = 4
 """The most partitions of a topic that a coordinator reads at the same time."""
 RETRY_LOAD_MS = 10_000
@@ -63,7 +63,7 @@ _MOVED = (NotLeaderOrFollowerError, KafkaStorageError)
 
 
 class StateRecord(NamedTuple):
-    """A record to be appended; a ``value`` of None is a tombstone."""
+    """A record to be appended; a `value` of None is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -73,7 +73,7 @@ class StateBatch(NamedTuple):
     """A record batch that was read.
 
     Attributes:
-        marker: COMMIT or ABORT if the batch ends ``producer_id``'s transaction; such a batch has no ``records``.
+        marker: COMMIT or ABORT if the batch ends `producer_id`'s transaction; such a batch has no `records`.
         records: with absolute offsets; compaction may have removed some or all of them.
     """
 
@@ -87,7 +87,7 @@ class StateBatch(NamedTuple):
 
 
 def as_coordinator_error(error: Exception) -> Exception:
-    """Return the error of a coordinator whose state could not be stored (Kafka's ``GroupMetadataManager``).
+    """Return the error of a coordinator whose state could not be stored (Kafka's `GroupMetadataManager`).
 
     COORDINATOR_NOT_AVAILABLE: the partition cannot be used now. NOT_COORDINATOR: another broker leads it, or its disk
     failed. Other errors are returned unchanged: the record is too large, the producer is fenced, the time is over.
@@ -175,7 +175,7 @@ class StateLog:
         raise CoordinatorNotAvailableError
 
     def partition_for(self, key: str) -> int:
-        """Return the partition that holds the state of ``key``.
+        """Return the partition that holds the state of `key`.
 
         Raises:
             CoordinatorNotAvailableError: there is no topic yet; see `ensure`.
@@ -201,7 +201,7 @@ class StateLog:
 
         Raises:
             NotCoordinatorError: the partition is not led here (any more), or its log cannot be read.
-            Exception: what ``apply`` raises.
+            Exception: what `apply` raises.
         """
         workers = self._replicas.runtime.workers
         partition = self.leads(index)
@@ -296,12 +296,12 @@ class StateLog:
         """Return a future of the last offset of the written batch, done once that is replicated, maybe already.
 
         Its errors: NotCoordinatorError; CoordinatorNotAvailableError when too few replicas are in sync by then;
-        RequestTimedOutError after ``timeout_ms``. After the last two the records are in the log all the same.
+        RequestTimedOutError after `timeout_ms`. After the last two the records are in the log all the same.
         """
         return acknowledgement(self._replicas.produce_purgatory, written, timeout_ms, as_coordinator_error)
 
     def when_replicated(self, written: Appended, then: Callable[[int], None]) -> None:
-        """Call ``then`` with the last offset of the written batch once it is replicated, which may be now.
+        """Call `then` with the last offset of the written batch once it is replicated, which may be now.
 
         There is no timeout. It is never called if this broker stops leading the partition before that, or its disk
         fails.
@@ -350,7 +350,7 @@ def _size(records: Iterable[Record]) -> int:
 
 
 def _decode(read: Callable[[], bytes], first: int, apply: Callable[[list[StateBatch]], T]) -> tuple[T, int]:
-    """Apply the whole batches of a slice from offset ``first`` on; return the result and the offset after them.
+    """Apply the whole batches of a slice from offset `first` on; return the result and the offset after them.
 
     Call it on a worker.
     """

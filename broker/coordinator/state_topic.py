@@ -1,7 +1,7 @@
 """The internal topics in which coordinators keep their state: which partition a key belongs to, and their settings.
 
-A group or transactional id belongs to partition ``abs(hash) % partitions``. The hash is Java's ``String.hashCode``, and
-abs of the least int32 is 0 (Kafka's ``Utils.abs``): so this broker and Apache Kafka find the same state.
+A group or transactional id belongs to partition `abs(hash) % partitions`. The hash is Java's `String.hashCode`, and
+abs of the least int32 is 0 (Kafka's `Utils.abs`): so this broker and Apache Kafka find the same state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SIGN = 1 << 31
 
 
 def java_hash(text: str) -> int:
-    """Compute Java's ``String.hashCode``: over UTF-16 code units, as an int32."""
+    """Compute Java's `String.hashCode`: over UTF-16 code units, as an int32."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(data), 2):
@@ -51,7 +51,7 @@ class StateTopic:
 
 
 def consumer_offsets_topic(config: BrokerConfig, brokers: int) -> StateTopic:
-    """Return ``__consumer_offsets`` by the ``offsets.topic.*`` settings, for a cluster of so many brokers."""
+    """Return `__consumer_offsets` by the `offsets.topic.*` settings, for a cluster of so many brokers."""
     return StateTopic(
         CONSUMER_OFFSETS,
         config["offsets.topic.num.partitions"],
@@ -67,7 +67,7 @@ def consumer_offsets_topic(config: BrokerConfig, brokers: int) -> StateTopic:
 
 
 def transaction_state_topic(config: BrokerConfig, brokers: int) -> StateTopic:
-    """Return ``__transaction_state`` by the ``transaction.state.log.*`` settings, for a cluster of so many brokers."""
+    """Return `__transaction_state` by the `transaction.state.log.*` settings, for a cluster of so many brokers."""
     replication_factor = min(config["transaction.state.log.replication.factor"], brokers)
     return StateTopic(
         TRANSACTION_STATE,

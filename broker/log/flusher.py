@@ -79,7 +79,7 @@ class Flusher:
     # -- what the event loop's thread notes --------------------------------------------------------------------
 
     def appended(self, first: int, now_ms: int) -> None:
-        """Note that records from ``first`` on were appended."""
+        """Note that records from `first` on were appended."""
         if self.recovery_point >= first:
             self._unflushed_since_ms = now_ms
         self._last_append_ms = now_ms
@@ -97,7 +97,7 @@ class Flusher:
             self.truncations += 1
 
     def truncated(self, end: int) -> None:
-        """Note that the log ends at ``end`` now, and lower the recovery point to it."""
+        """Note that the log ends at `end` now, and lower the recovery point to it."""
         with self._recovery_lock:
             self.recovery_point = min(self.recovery_point, end)
             self.truncations += 1
@@ -106,7 +106,7 @@ class Flusher:
     # -- flushing --------------------------------------------------------------------------------------------
 
     def due(self, now_ms: int) -> int | None:
-        """Return the offset up to which ``flush.messages``, ``flush.ms`` or a roll makes a flush due, or None."""
+        """Return the offset up to which `flush.messages`, `flush.ms` or a roll makes a flush due, or None."""
         unflushed = self._offsets.end - self.recovery_point
         config = self.config
         if unflushed >= config.flush_messages:
@@ -116,7 +116,7 @@ class Flusher:
         return self._segments.active.base_offset if self._rolls > max(self._flushed_rolls, 0) else None
 
     def flush(self, upto: int | None = None) -> None:
-        """Force everything before ``upto`` (default: the log end offset) to the device, then move the recovery point.
+        """Force everything before `upto` (default: the log end offset) to the device, then move the recovery point.
 
         May run on a worker's thread. The log end offset is taken at the start; records appended meanwhile may or may
         not be on the device afterwards.
@@ -126,7 +126,7 @@ class Flusher:
                 nobody knows what the kernel kept of the data, and a second fsync would not tell. The log stays online
                 when there was no room for index entries, or no descriptor left.
         """
-        # One at a time: a second flush would find ``names_unsynced`` cleared and vouch for names that are not safe yet.
+        # One at a time: a second flush would find `names_unsynced` cleared and vouch for names that are not safe yet.
         with self.lock:
             if self._errors.offline is not None:
                 raise self._errors.offline_error()
@@ -172,7 +172,7 @@ class Flusher:
                 self.recovery_point = max(self.recovery_point, end)
 
     def flush_segment(self, segment: Segment, truncations: int) -> None:
-        """Force one segment to the device, unless it was removed from the log since ``truncations`` was read.
+        """Force one segment to the device, unless it was removed from the log since `truncations` was read.
 
         Raises:
             OSError: that could not be done.

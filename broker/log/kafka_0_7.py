@@ -1,8 +1,8 @@
 """Partition directories of Kafka 0.7: segments of messages without offsets, named by the byte at which they begin.
 
-``my_topic-0`` (0.7's own name; ``my_topic_0`` in its design paper) holds ``00000000000000000000.kafka`` and further
+`my_topic-0` (0.7's own name; `my_topic_0` in its design paper) holds `00000000000000000000.kafka` and further
 segments, each named by the number of bytes before it. 0.7 writes 20 digits; any number of digits is read. A new segment
-is begun once one has more than ``segment_bytes``. There are no indexes: an offset is a byte position.
+is begun once one has more than `segment_bytes`. There are no indexes: an offset is a byte position.
 
 As 0.7 does when it starts, the last segment is cut where its valid messages end. A gap between segments is an error,
 because data is lost.
@@ -40,7 +40,7 @@ SUFFIX = ".kafka"
 DIGITS = 20
 READ_BYTES = 1 << 20
 DEFAULT_SEGMENT_BYTES = 512 << 20
-"""``log.file.size`` of 0.7."""
+"""`log.file.size` of 0.7."""
 
 _SEGMENT = re.compile(r"(\d+)\.kafka")
 _DIRECTORY = re.compile(r"(.+)[-_](\d+)")
@@ -52,7 +52,7 @@ class BrokenLogError(ValueError):
 
 @dataclass(slots=True)
 class OldSegment:
-    """Describe one ``.kafka`` file: the offset of its first byte, and how many of its bytes count."""
+    """Describe one `.kafka` file: the offset of its first byte, and how many of its bytes count."""
 
     path: Path
     base: int
@@ -68,13 +68,13 @@ def segment_name(base: int) -> str:
 
 
 def partition_of(directory: Path) -> tuple[str, int] | None:
-    """Return topic and partition of a directory named ``topic-N`` or ``topic_N``; None for another name."""
+    """Return topic and partition of a directory named `topic-N` or `topic_N`; None for another name."""
     match = _DIRECTORY.fullmatch(directory.name)
     return (match[1], int(match[2])) if match else None
 
 
 def partition_directories(path: Path) -> list[Path]:
-    """Return the directories of partitions with ``.kafka`` files: ``path`` itself, or those in it, by name.
+    """Return the directories of partitions with `.kafka` files: `path` itself, or those in it, by name.
 
     Raises:
         OSError: a directory cannot be read.
@@ -107,9 +107,9 @@ class OldLog:
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         ops: FileOps = OS,
     ) -> Self:
-        """Open the log in ``directory``; with ``writable``, make the directory if it does not exist.
+        """Open the log in `directory`; with `writable`, make the directory if it does not exist.
 
-        Bytes after the last valid message of the last segment do not count; with ``writable`` they are cut off.
+        Bytes after the last valid message of the last segment do not count; with `writable` they are cut off.
 
         Raises:
             BrokenLogError: segments do not follow one another.
@@ -173,11 +173,11 @@ class OldLog:
         return self._segments
 
     def messages(self, offset: int | None = None) -> Iterator[Message]:
-        """Yield the messages from ``offset`` on (default: the first), as they were sent.
+        """Yield the messages from `offset` on (default: the first), as they were sent.
 
         Raises:
-            ValueError: ``offset`` is not within the log.
-            BrokenLogError: a segment is damaged before its end, or no message begins at ``offset``.
+            ValueError: `offset` is not within the log.
+            BrokenLogError: a segment is damaged before its end, or no message begins at `offset`.
             OSError: a file cannot be read.
         """
         at = self.start if offset is None else offset
@@ -200,7 +200,7 @@ class OldLog:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def append(self, payloads: Sequence[Buffer], *, magic: int = 1, codec: int = Codec.NONE) -> int:
-        """Append messages, with a ``codec`` as one compressed message; return the offset of the first.
+        """Append messages, with a `codec` as one compressed message; return the offset of the first.
 
         Raises:
             OSError: they could not be written; none of them is in the log.
@@ -247,7 +247,7 @@ class OldLog:
 
 
 def _chunks(path: Path, position: int, size: int) -> Iterator[tuple[memoryview, int]]:
-    """Yield ``(bytes, position)`` of whole messages of a file, READ_BYTES or one message at a time, and last the rest.
+    """Yield `(bytes, position)` of whole messages of a file, READ_BYTES or one message at a time, and last the rest.
 
     A size is trusted only up to the end of the file.
     """
@@ -272,7 +272,7 @@ def _chunks(path: Path, position: int, size: int) -> Iterator[tuple[memoryview, 
 
 
 def _whole(data: memoryview) -> int:
-    """Return how many bytes of ``data`` are whole messages, damaged or not."""
+    """Return how many bytes of `data` are whole messages, damaged or not."""
     end = 0
     try:
         while len(data) - end >= LEAST_BYTES and (message := read_message(data, end)) is not None:
@@ -283,7 +283,7 @@ def _whole(data: memoryview) -> int:
 
 
 def dump_lines(path: Path, *, deep: bool = False, payloads: bool = False) -> Iterator[str]:
-    """Yield lines about a ``.kafka`` file, as `dump` does: the stored messages or, with ``deep``, the sent ones.
+    """Yield lines about a `.kafka` file, as `dump` does: the stored messages or, with `deep`, the sent ones.
 
     Raises:
         ValueError: the file's name is not a segment's.

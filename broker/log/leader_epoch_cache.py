@@ -1,6 +1,6 @@
-"""Which leader epoch began at which offset: a cache over the file ``leader-epoch-checkpoint``.
+"""Which leader epoch began at which offset: a cache over the file `leader-epoch-checkpoint`.
 
-An entry ``(epoch, start offset)`` says that the leader of that epoch wrote the records from the start offset up to the
+An entry `(epoch, start offset)` says that the leader of that epoch wrote the records from the start offset up to the
 start offset of the next entry. Followers and consumers ask where an epoch ends, to find the offset up to which two logs
 agree (KIP-101, KIP-320). Epochs and start offsets both grow; assigning an entry removes the entries that contradict it.
 """
@@ -24,7 +24,7 @@ class LeaderEpochCache:
     """Hold the entries of one partition and write them to its checkpoint file.
 
     Args:
-        path: the ``leader-epoch-checkpoint`` file, which is read now if it exists. A damaged file counts as empty:
+        path: the `leader-epoch-checkpoint` file, which is read now if it exists. A damaged file counts as empty:
             recovery assigns the epochs again from the batches that it scans.
 
     Attributes:
@@ -51,11 +51,11 @@ class LeaderEpochCache:
         self._stored = self.entries()
 
     def entries(self) -> list[tuple[int, int]]:
-        """Return every ``(epoch, start offset)``, oldest first."""
+        """Return every `(epoch, start offset)`, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch`` began at ``start_offset``; do nothing for the current epoch.
+        """Note that `epoch` began at `start_offset`; do nothing for the current epoch.
 
         Raises:
             OSError: the file could not be written.
@@ -64,7 +64,7 @@ class LeaderEpochCache:
             self.flush()
 
     def announce(self, epoch: int, start_offset: int) -> None:
-        """Note that ``epoch``, which has no records yet, begins at ``start_offset``.
+        """Note that `epoch`, which has no records yet, begins at `start_offset`.
 
         Nothing is forced to the device, because that would take many seconds for thousands of partitions. A crash only
         loses what the next leader announces again. The first append forces the entry to the device. Only a file without
@@ -90,9 +90,9 @@ class LeaderEpochCache:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest known epoch at or below ``epoch``, and the offset at which it ends.
+        """Return the largest known epoch at or below `epoch`, and the offset at which it ends.
 
-        Return ``(-1, -1)`` when nothing is known of it, as for an epoch later than the latest.
+        Return `(-1, -1)` when nothing is known of it, as for an epoch later than the latest.
         """
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -104,12 +104,12 @@ class LeaderEpochCache:
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the epoch that wrote ``offset``, or -1 when no entry covers it."""
+        """Return the epoch that wrote `offset`, or -1 when no entry covers it."""
         found = bisect_right(self._starts, offset)
         return self._epochs[found - 1] if found else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int, *, write: bool = True) -> None:
-        """Forget epochs that began at or after ``end_offset``; without ``write`` the next change writes the file."""
+        """Forget epochs that began at or after `end_offset`; without `write` the next change writes the file."""
         keep = bisect_left(self._starts, end_offset)
         if keep < len(self._starts):
             del self._epochs[keep:], self._starts[keep:]
@@ -119,7 +119,7 @@ class LeaderEpochCache:
                 self.flush()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended at or before ``start_offset``; let the epoch that it lies in begin there.
+        """Forget epochs that ended at or before `start_offset`; let the epoch that it lies in begin there.
 
         The file is written at the next change, or when the log is closed. An fsync for each log that retention shortens
         would block the event loop, and opening the log forgets these epochs again.
@@ -144,11 +144,11 @@ class LeaderEpochCache:
         return not self.dirty and self.entries() == self._stored
 
     def covers(self, end_offset: int) -> bool:
-        """Return whether the latest epoch has records before ``end_offset``."""
+        """Return whether the latest epoch has records before `end_offset`."""
         return bool(self._starts) and self._starts[-1] < end_offset
 
     def relocate(self, path: str, stored: list[tuple[int, int]]) -> None:
-        """Use the file at ``path`` from now on, which has the entries ``stored`` on the device."""
+        """Use the file at `path` from now on, which has the entries `stored` on the device."""
         self._path = path
         self._stored = stored
         self.dirty = stored != self.entries()
@@ -157,7 +157,7 @@ class LeaderEpochCache:
         """Write the checkpoint file.
 
         Raises:
-            OSError: it could not be written. The cache is right; it stays ``dirty`` until a write succeeds.
+            OSError: it could not be written. The cache is right; it stays `dirty` until a write succeeds.
         """
         self.dirty = True
         entries = self.entries()

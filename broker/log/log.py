@@ -9,8 +9,8 @@ A `Log` is made of parts. Each part has its own state and touches only what its 
 - `directories.partition_directory`        where the log lies, its topic id
 - `segment.segment_list`                   the segments, and which of them holds an offset
 - `log_offsets`                            start, end, high watermark, last stable offset
-- `leader_epoch_cache`                     leader epochs and where they began (``epochs``)
-- `producer_state.producer_state_manager`  idempotent and transactional producers (``producers``)
+- `leader_epoch_cache`                     leader epochs and where they began (`epochs`)
+- `producer_state.producer_state_manager`  idempotent and transactional producers (`producers`)
 - `storage_errors`                         answers to errors of the disk; whether the log is offline
 - `flusher`                                recovery point; forcing the log to the device
 - `roller`                                 new segments
@@ -125,7 +125,7 @@ class Log:
         ops: FileOps = OS,
         resources: LogResources | None = None,
     ) -> Log:
-        """Open the log in ``directory``; make the directory if there is none.
+        """Open the log in `directory`; make the directory if there is none.
 
         Args:
             clean: the last stop was clean. Otherwise the log is recovered.
@@ -133,7 +133,7 @@ class Log:
             recovery_point: from the checkpoint; 0 if it has no row.
             now_ms: milliseconds since the epoch.
             topic_id: recorded in the directory if it has none yet.
-            resources: what the logs of the broker share, ``ops`` included; by default the log has its own.
+            resources: what the logs of the broker share, `ops` included; by default the log has its own.
 
         Raises:
             OSError: the directory cannot be read, repaired or made.
@@ -220,7 +220,7 @@ class Log:
         self._errors.offline = reason
 
     def when_offline(self, act: Callable[[Path, str], None]) -> None:
-        """Call ``act`` with the log directory and the reason when an error of the disk takes the log offline.
+        """Call `act` with the log directory and the reason when an error of the disk takes the log offline.
 
         It is called on the thread on which that happens.
         """

@@ -1,7 +1,7 @@
-"""The topic settings that a log obeys, as ``LogConfig`` in Apache Kafka's storage module.
+"""The topic settings that a log obeys, as `LogConfig` in Apache Kafka's storage module.
 
-There is one value for each key of Kafka's topic configuration that concerns the log. The names are Kafka's, with ``_``
-for ``.``. `broker.config` parses the keys and knows the defaults of configuration files.
+There is one value for each key of Kafka's topic configuration that concerns the log. The names are Kafka's, with `_`
+for `.`. `broker.config` parses the keys and knows the defaults of configuration files.
 
 The config of an open log may be replaced, so code reads each setting when it needs it.
 """
@@ -43,7 +43,7 @@ class LogConfig:
     compression_level: int | None = None
     """Level of that codec; None is the codec's default."""
     message_format: int = 2
-    """The magic of stored batches (``message.format.version``)."""
+    """The magic of stored batches (`message.format.version`)."""
     message_downconversion_enable: bool = True
     producer_id_expiration_ms: int = DAY_MS
     min_cleanable_dirty_ratio: float = 0.5
@@ -53,13 +53,13 @@ class LogConfig:
 
     # Computed once, because each append reads them.
     compact: bool = field(init=False, repr=False, compare=False)
-    """Whether the log is compacted (``cleanup.policy`` contains ``compact``)."""
+    """Whether the log is compacted (`cleanup.policy` contains `compact`)."""
     delete: bool = field(init=False, repr=False, compare=False)
-    """Whether retention deletes old segments (``cleanup.policy`` contains ``delete``)."""
+    """Whether retention deletes old segments (`cleanup.policy` contains `delete`)."""
     max_segment_ms: int = field(init=False, repr=False, compare=False)
     """Age at which a new segment is begun.
 
-    ``max.compaction.lag.ms`` bounds it, because the active segment is not compacted.
+    `max.compaction.lag.ms` bounds it, because the active segment is not compacted.
     """
 
     def __post_init__(self) -> None:

@@ -115,7 +115,7 @@ class LogManager:
 
     @property
     def online_dirs(self) -> list[LogDir]:
-        """The log directories that are online, in the order of ``log.dirs``."""
+        """The log directories that are online, in the order of `log.dirs`."""
         return [directory for directory in self.log_dirs if directory.offline is None]
 
     @property
@@ -192,7 +192,7 @@ class LogManager:
         return self._logs.get((topic, partition))
 
     def holds(self, log: Log) -> bool:
-        """Return whether ``log`` is still in service."""
+        """Return whether `log` is still in service."""
         return self._logs.get((log.topic, log.partition)) is log
 
     def __len__(self) -> int:
@@ -212,7 +212,7 @@ class LogManager:
     ) -> Log:
         """Return the log of a partition, and make it if there is none.
 
-        Without ``is_new`` the partition may have had a log before. Then none is made while a log directory is offline
+        Without `is_new` the partition may have had a log before. Then none is made while a log directory is offline
         that may hold it.
 
         Raises:
@@ -293,9 +293,9 @@ class LogManager:
         return min(wanted or online, key=lambda directory: self._counts[directory.path])
 
     def delete(self, topic: str, partition: int, *, sync: bool = True) -> None:
-        """Delete a partition: rename its directory now, and remove it ``file.delete.delay.ms`` later.
+        """Delete a partition: rename its directory now, and remove it `file.delete.delay.ms` later.
 
-        Without ``sync`` the new name is safe after `sync_directories`.
+        Without `sync` the new name is safe after `sync_directories`.
 
         Raises:
             KafkaStorageError: the disk failed; the log stays.
@@ -333,7 +333,7 @@ class LogManager:
     def replace_by_future(self, future: FutureLog, epochs: list[tuple[int, int]]) -> Path:
         """Let a log be the copy that a move has made; return the new path of the log's old directory.
 
-        The checkpoints of both log directories have rows of the log until the caller resets ``log.also_in``, once the
+        The checkpoints of both log directories have rows of the log until the caller resets `log.also_in`, once the
         names are safe.
 
         Raises:
@@ -363,7 +363,7 @@ class LogManager:
     # -- removing --------------------------------------------------------------------------------------------
 
     def set_aside(self, topic: str, partition: int) -> None:
-        """Take a log of an unknown topic out of service and keep it; its directory is renamed to ``…-stray``.
+        """Take a log of an unknown topic out of service and keep it; its directory is renamed to `…-stray`.
 
         Raises:
             KafkaStorageError: the disk failed; the log stays.
@@ -390,7 +390,7 @@ class LogManager:
     # -- periodic work ---------------------------------------------------------------------------------------
 
     def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
-        """Apply retention to every log, or to ``logs``; return the number of segments removed."""
+        """Apply retention to every log, or to `logs`; return the number of segments removed."""
         gone = 0
         for log in self if logs is None else logs:
             if log.offline is None and not log.being_cleaned:

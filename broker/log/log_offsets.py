@@ -11,7 +11,7 @@ class LogOffsets:
     Attributes:
         start: the log start offset, the first that may be read.
         end: the log end offset, which the next record gets.
-        high_watermark: records below it are replicated; it lies between ``start`` and ``end``.
+        high_watermark: records below it are replicated; it lies between `start` and `end`.
         cleaned: the offset up to which the log was compacted; None if it never was.
     """
 
@@ -25,7 +25,7 @@ class LogOffsets:
         self._producers = producers
 
     def set_high_watermark(self, offset: int) -> None:
-        """Move the high watermark to ``offset``, or as near to it as log start and log end allow."""
+        """Move the high watermark to `offset`, or as near to it as log start and log end allow."""
         self.high_watermark = offset = min(max(offset, self.start), self.end)
         self._producers.on_high_watermark(offset)
 
@@ -38,12 +38,12 @@ class LogOffsets:
         return min(max(unstable, self.start), self.high_watermark)
 
     def raise_start(self, offset: int) -> None:
-        """Move the log start offset up to ``offset``; the high watermark stays at or above it."""
+        """Move the log start offset up to `offset`; the high watermark stays at or above it."""
         self.start = offset
         self.high_watermark = max(self.high_watermark, offset)
 
     def truncate(self, start: int, end: int) -> None:
-        """Let the log begin at ``start`` and end at ``end``, and lower the other offsets to match."""
+        """Let the log begin at `start` and end at `end`, and lower the other offsets to match."""
         self.end = end
         self.start = start
         if self.cleaned is not None:

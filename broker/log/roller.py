@@ -49,7 +49,7 @@ class Roller:
         return Segment.create(str(self._directory.path), base_offset, self.config, now_ms, self._resources)
 
     def roll(self, base_offset: int, now_ms: int) -> None:
-        """Begin a new segment at ``base_offset``, unless the active segment is empty and begins there.
+        """Begin a new segment at `base_offset`, unless the active segment is empty and begins there.
 
         Raises:
             OSError: the new segment could not be made, or the old one could not be closed. The old one stays active.

@@ -44,7 +44,7 @@ class StorageErrors:
         return KafkaStorageError(f"{self._directory.label} is offline: {self.offline}")
 
     def report(self, act: str, error: OSError) -> KafkaStorageError:
-        """Return the error to raise when the log could not ``act``; take the log offline if its files are in doubt."""
+        """Return the error to raise when the log could not `act`; take the log offline if its files are in doubt."""
         if isinstance(error, SegmentWriteError):
             self.go_offline(f"cannot {act} it: {error}")
         else:
@@ -52,7 +52,7 @@ class StorageErrors:
         return KafkaStorageError(f"Cannot {act} {self._directory.label}: {error}")
 
     def complain(self, what: str) -> None:
-        """Write ``what`` to the broker's log, at most once in `COMPLAINT_SECONDS`.
+        """Write `what` to the broker's log, at most once in `COMPLAINT_SECONDS`.
 
         On a full disk producers retry many times a second.
         """

@@ -54,7 +54,7 @@ class Truncation:
         self._ops = ops
 
     def to(self, offset: int, *, now_ms: int) -> bool:
-        """Remove every batch at or after ``offset``; return whether there was one.
+        """Remove every batch at or after `offset`; return whether there was one.
 
         The caller must write the recovery points afterwards.
 
@@ -94,7 +94,7 @@ class Truncation:
         return True
 
     def fully(self, offset: int, *, now_ms: int) -> None:
-        """Remove everything and begin anew at ``offset``.
+        """Remove everything and begin anew at `offset`.
 
         Raises:
             KafkaStorageError: as `to`.

@@ -38,7 +38,7 @@ class MetadataCache:
         self._alive: list[BrokerRegistration] | None = None
 
     def update(self, image: ClusterState, operations: Sequence[Operation] = ()) -> None:
-        """Replace the state after a change; ``operations`` led to it."""
+        """Replace the state after a change; `operations` led to it."""
         if image.topics is not self._image.topics:
             self._names = None
         if image.brokers is not self._image.brokers:

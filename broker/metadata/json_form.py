@@ -10,13 +10,13 @@
      "client_quotas": [{"entity": {type: name or null}, "values": {key: number}}, …],
      "deleting": [uuid, …]}
 
-A topic's partitions are stored in columns, with one entry for each partition in order; ``adding``, ``removing`` and
-``recovering`` name only the partitions with a reassignment or an unclean election. Each topic is on its own line. Of
-several copies the one with the largest ``revision`` is the newest. ``deleting`` names topics that are being deleted and
+A topic's partitions are stored in columns, with one entry for each partition in order; `adding`, `removing` and
+`recovering` name only the partitions with a reassignment or an unclean election. Each topic is on its own line. Of
+several copies the one with the largest `revision` is the newest. `deleting` names topics that are being deleted and
 whose directories may still exist; the next start finishes their deletion.
 
-Format 1, from before the introduction of leader elections, has the lists of replicas as ``partitions``, and
-``leader_epochs`` beside them. It can be read, with the first replica as the leader and all replicas in sync, and is
+Format 1, from before the introduction of leader elections, has the lists of replicas as `partitions`, and
+`leader_epochs` beside them. It can be read, with the first replica as the leader and all replicas in sync, and is
 never written.
 """
 
@@ -46,7 +46,7 @@ _COLUMNS = ("replicas", "isr", "leader", "leader_epoch", "partition_epoch", "con
 
 
 def to_json(state: ClusterState) -> str:
-    """Write ``state`` as text (see the module)."""
+    """Write `state` as text (see the module)."""
     head = {
         "format": FORMAT,
         "revision": state.revision,
@@ -82,10 +82,10 @@ def _topic_entry(topic: TopicState) -> dict[str, object]:
 
 
 def from_json(text: str, source: str) -> ClusterState:
-    """Read a state from ``text``; ``source`` names its origin in errors.
+    """Read a state from `text`; `source` names its origin in errors.
 
     Raises:
-        MetadataError: the text is not what ``to_json`` writes.
+        MetadataError: the text is not what `to_json` writes.
     """
     try:
         data = json.loads(text)

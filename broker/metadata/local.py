@@ -1,4 +1,4 @@
-"""The registry of a single broker: the file ``kafkalog.metadata.json``, a copy in each of its log directories.
+"""The registry of a single broker: the file `kafkalog.metadata.json`, a copy in each of its log directories.
 
 A change is written to a temporary file in every directory, synced, and then renamed over the old file, so that a crash
 leaves either the whole old registry or the whole new one in each. Every change increments the revision. At startup the
@@ -33,7 +33,7 @@ _BROKEN = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.
 
 
 class LocalStore:
-    """See the module. ``commit`` may be called concurrently on one event loop.
+    """See the module. `commit` may be called concurrently on one event loop.
 
     Args:
         directories: the log directories that get a copy each.
@@ -61,7 +61,7 @@ class LocalStore:
         self._listeners: list[Listener] = []
         self._on_failure = on_failure
         self.behind = False
-        """Whether a directory lacked the newest copy at startup; ``write`` updates it."""
+        """Whether a directory lacked the newest copy at startup; `write` updates it."""
 
     @property
     def state(self) -> ClusterState:
@@ -78,7 +78,7 @@ class LocalStore:
         self._directories = tuple(item for item in self._directories if item != directory)
 
     def load(self, cluster_id: str | None = None) -> ClusterState:
-        """Read the newest copy; if there is none, start an empty registry with ``cluster_id`` or a new id."""
+        """Read the newest copy; if there is none, start an empty registry with `cluster_id` or a new id."""
         copies: dict[Path, ClusterState] = {}
         unreadable: dict[Path, str] = {}
         for directory in self._directories:
@@ -135,7 +135,7 @@ class LocalStore:
         self._listeners.append(listener)
 
     def write(self, state: ClusterState) -> None:
-        """Store ``state`` with the next revision and make it the current one; blocks for the syncs.
+        """Store `state` with the next revision and make it the current one; blocks for the syncs.
 
         Raises:
             OSError: it could not be stored. The old state stays in force, unless a directory already has the new one

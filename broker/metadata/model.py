@@ -1,4 +1,4 @@
-"""The state of a cluster. Immutable values; a change makes a new ``ClusterState`` (see `operations`).
+"""The state of a cluster. Immutable values; a change makes a new `ClusterState` (see `operations`).
 
 `json_form` has the form in which a state is stored.
 """
@@ -63,8 +63,8 @@ class PartitionState:
         leader_epoch: the number of elections.
         partition_epoch: the number of changes of this value (in ZooKeeper, the version of the partition's node).
         controller_epoch: the epoch of the controller that elected the leader.
-        adding: replicas that a reassignment adds; among ``replicas``.
-        removing: replicas that a reassignment will remove; among ``replicas``.
+        adding: replicas that a reassignment adds; among `replicas`.
+        removing: replicas that a reassignment will remove; among `replicas`.
     """
 
     replicas: tuple[int, ...]
@@ -80,7 +80,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """One topic. ``config`` holds the overrides, as text."""
+    """One topic. `config` holds the overrides, as text."""
 
     name: str
     topic_id: uuid.UUID
@@ -96,7 +96,7 @@ class ClusterState:
         controller_id: the broker that is the controller, or NO_CONTROLLER.
         controller_epoch: the number of controller elections.
         brokers: the live brokers by id.
-        broker_config: the dynamic configuration by broker id as text; ``""`` is the default of all brokers.
+        broker_config: the dynamic configuration by broker id as text; `""` is the default of all brokers.
         deleting: the topics that are being deleted, whose directories may still exist.
         next_producer_id: the first producer id that has not been allocated.
         revision: the number of stored changes.
@@ -129,7 +129,7 @@ def new_cluster_id(chance: random.Random) -> str:
 
 
 def new_topic_id(taken: Set[uuid.UUID], chance: random.Random) -> uuid.UUID:
-    """Make a random topic id (KIP-516) that is neither reserved nor among ``taken``.
+    """Make a random topic id (KIP-516) that is neither reserved nor among `taken`.
 
     As in Kafka, its text (URL-safe base64) does not begin with a hyphen, which a tool would take for an option.
     """

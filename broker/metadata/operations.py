@@ -4,7 +4,7 @@ A controller decides which operations an event requires; a store carries them ou
 names the nodes of the registry that it changes, so that a store that versions each node (ZooKeeper) writes only those,
 each on condition that nobody else has changed it since.
 
-If Apache Kafka has a metadata record for the same change (KRaft's ``TopicRecord``, ``PartitionChangeRecord``, …), the
+If Apache Kafka has a metadata record for the same change (KRaft's `TopicRecord`, `PartitionChangeRecord`, …), the
 operation's docstring names it.
 """
 
@@ -116,7 +116,7 @@ class Operation(Protocol):
     durable: ClassVar[bool]
 
     def apply(self, draft: Draft) -> None:
-        """Apply the operation to ``draft``.
+        """Apply the operation to `draft`.
 
         Raises:
             ConflictError: it cannot be applied.
@@ -127,7 +127,7 @@ class Operation(Protocol):
 
 
 def apply(state: ClusterState, operations: Iterable[Operation]) -> ClusterState:
-    """Apply all ``operations`` in order, or raise an error.
+    """Apply all `operations` in order, or raise an error.
 
     Raises:
         ConflictError: one of them cannot be applied.
@@ -235,7 +235,7 @@ class AddPartitions:
 class ChangePartitions:
     """Change the leader, ISR or assignment of a topic's partitions (PartitionChangeRecord).
 
-    The ``partition_epoch`` of each state is one above that of the state that the decision was based on.
+    The `partition_epoch` of each state is one above that of the state that the decision was based on.
     """
 
     durable: ClassVar[bool] = True
@@ -300,7 +300,7 @@ class ForgetDeleted:
 
 @dataclass(frozen=True, slots=True)
 class SetConfig:
-    """Replace the whole configuration of a resource by ``config`` (ConfigRecord)."""
+    """Replace the whole configuration of a resource by `config` (ConfigRecord)."""
 
     durable: ClassVar[bool] = True
     resource: ConfigResource
@@ -325,7 +325,7 @@ class SetConfig:
 
 @dataclass(frozen=True, slots=True)
 class SetClientQuota:
-    """Replace all quotas of an entity by ``values``; an empty mapping removes the entity (ClientQuotaRecord)."""
+    """Replace all quotas of an entity by `values`; an empty mapping removes the entity (ClientQuotaRecord)."""
 
     durable: ClassVar[bool] = True
     entity: QuotaEntity
@@ -344,7 +344,7 @@ class SetClientQuota:
 
 @dataclass(frozen=True, slots=True)
 class TakeProducerIds:
-    """Reserve the producer ids below ``next_id`` for allocation (ProducerIdsRecord)."""
+    """Reserve the producer ids below `next_id` for allocation (ProducerIdsRecord)."""
 
     durable: ClassVar[bool] = True
     next_id: int

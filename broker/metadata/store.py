@@ -28,9 +28,9 @@ class MetadataStore(Protocol):
         """The newest committed state that this broker knows."""
 
     async def commit(self, decide: Decision) -> ClusterState:
-        """Apply all operations that ``decide`` returns for the newest state, or none; return the new state.
+        """Apply all operations that `decide` returns for the newest state, or none; return the new state.
 
-        Commits are carried out one after another. If ``decide`` raises, nothing is changed and the error is raised
+        Commits are carried out one after another. If `decide` raises, nothing is changed and the error is raised
         here. Listeners have been called when this returns.
 
         Raises:
@@ -38,4 +38,4 @@ class MetadataStore(Protocol):
         """
 
     def subscribe(self, listener: Listener) -> None:
-        """Call ``listener`` after each change, including the changes of other brokers."""
+        """Call `listener` after each change, including the changes of other brokers."""

@@ -1,6 +1,6 @@
 """Every metric of the broker, declared once: its name, kind, labels, meaning, and the function that reads it.
 
-The names are those that the common configuration of Prometheus's JMX exporter for Kafka (``kafka-2_0_0.yml``, lower
+The names are those that the common configuration of Prometheus's JMX exporter for Kafka (`kafka-2_0_0.yml`, lower
 case) derives from Kafka's MBeans, so that dashboards made for Kafka's brokers work. A rate per second in Kafka is a
 counter here, from which Prometheus computes the rate. A histogram in Kafka is a count and a sum here.
 """
@@ -61,7 +61,7 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: the name in Prometheus; counters end with ``_total``, the samples of summaries with ``_count``, ``_sum``.
+        name: the name in Prometheus; counters end with `_total`, the samples of summaries with `_count`, `_sum`.
             mbean: the MBean in Kafka, or "" if Kafka has none.
         read: reads the current rows.
     """

@@ -1,4 +1,4 @@
-"""Generates docs/reference/metrics.md from the catalog. ``python -m broker.metrics.document`` prints it."""
+"""Generates docs/reference/metrics.md from the catalog. `python -m broker.metrics.document` prints it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP server that Prometheus scrapes: ``GET /metrics``.
+"""The HTTP server that Prometheus scrapes: `GET /metrics`.
 
 Each scrape is collected and rendered on its own thread, from state that the event loop may change meanwhile: numbers
 are read one by one, lists and dictionaries are copied in one step. A scrape of 10,000 partitions produces 50,000 lines,
@@ -29,7 +29,7 @@ TURN_SECONDS = 50e-6
 
 
 class MetricsEndpoint:
-    """Serve the catalog's metrics, and those of the process, from construction until ``close``.
+    """Serve the catalog's metrics, and those of the process, from construction until `close`.
 
     Args:
         address: host:port; an empty host means every interface, port 0 any free port.
@@ -101,10 +101,10 @@ class _Samples:
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Split ``host:port`` into host and port.
+    """Split `host:port` into host and port.
 
     Raises:
-        ConfigError: ``address`` has another form.
+        ConfigError: `address` has another form.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:

@@ -109,7 +109,7 @@ class Acceptor:
         self._refused.clear()
 
     async def close(self, timeout: float) -> None:
-        """Let responses under way finish for at most ``timeout`` seconds, then close every connection."""
+        """Let responses under way finish for at most `timeout` seconds, then close every connection."""
         self.stop_accepting()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -152,7 +152,7 @@ class Acceptor:
                 return
 
     def _beyond_rate(self, listener: Listener, endpoint: Endpoint) -> bool:
-        """Pause accepting if connections come faster than ``max.connection.creation.rate``; return whether it did."""
+        """Pause accepting if connections come faster than `max.connection.creation.rate`; return whether it did."""
         limit = self._config["max.connection.creation.rate"]
         paused_ms = self._rates.paused_ms(limit, self._now_ms()) if limit < MAX_INT else 0
         if paused_ms:
@@ -160,7 +160,7 @@ class Acceptor:
         return paused_ms > 0
 
     def _refuse(self, incoming: IncomingConnection, seconds: float) -> None:
-        """Close a refused connection after ``seconds``, because its client would otherwise reconnect at once.
+        """Close a refused connection after `seconds`, because its client would otherwise reconnect at once.
 
         Close it now if its address, or the broker, already has as many refused connections open as it may.
         """

@@ -6,11 +6,11 @@ from typing import Protocol, TypeAlias
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 BYTES = (memoryview, bytes, bytearray)
-"""The types of `Bytes`, for ``isinstance``: a chunk of any other type is a `FileSlice`."""
+"""The types of `Bytes`, for `isinstance`: a chunk of any other type is a `FileSlice`."""
 
 
 class Stretch(Protocol):
-    """Bytes of a file that a worker should read ahead. Call ``done`` when it has read them."""
+    """Bytes of a file that a worker should read ahead. Call `done` when it has read them."""
 
     @property
     def position(self) -> int: ...
@@ -35,7 +35,7 @@ class SlicedFile(Protocol):
 
 
 class FileSlice(Protocol):
-    """Bytes ``[position, position + length)`` of a file; ``len()`` is the length."""
+    """Bytes `[position, position + length)` of a file; `len()` is the length."""
 
     @property
     def file(self) -> SlicedFile: ...

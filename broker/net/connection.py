@@ -34,9 +34,9 @@ class Dispatcher(Protocol):
     """Serves the frames of connections."""
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request; ``connection.reply`` or ``connection.skip_reply`` must follow, now or later.
+        """Serve one request; `connection.reply` or `connection.skip_reply` must follow, now or later.
 
-        The frame is valid during this call only, because its memory is reused; ``connection.keep_frame`` returns one
+        The frame is valid during this call only, because its memory is reused; `connection.keep_frame` returns one
         that stays.
 
         Raises:
@@ -204,7 +204,7 @@ class Connection:
             self._request_done()
 
     def hold_back(self, seconds: float) -> None:
-        """Receive and serve no further request for ``seconds``; the current response is still sent (KIP-219).
+        """Receive and serve no further request for `seconds`; the current response is still sent (KIP-219).
 
         Bytes that the client sends meanwhile wait in the kernel. They take no memory here, and are served later even if
         the client disconnects.
@@ -214,15 +214,15 @@ class Connection:
             self._reader.pause()
 
     def keep_frame(self, frame: memoryview) -> memoryview:
-        """Return the bytes of the current frame for a worker; their memory counts as after ``keep_memory``."""
+        """Return the bytes of the current frame for a worker; their memory counts as after `keep_memory`."""
         return self._reader.keep(frame)
 
     def keep_memory(self) -> None:
-        """Keep the current frame's memory counted until ``free_memory`` or the response: a worker has a copy of it."""
+        """Keep the current frame's memory counted until `free_memory` or the response: a worker has a copy of it."""
         self._reader.keep_copy()
 
     def free_memory(self) -> None:
-        """Give back the memory kept by ``keep_memory``: the copy is gone, even if the request is not answered."""
+        """Give back the memory kept by `keep_memory`: the copy is gone, even if the request is not answered."""
         self._reader.copy_gone()
 
     def refuse(self, error: FrameError | BadRequestError) -> None:

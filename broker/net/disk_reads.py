@@ -59,7 +59,7 @@ class DiskReads:
     def read_in(
         self, piece: FileSlice, position: int, length: int, done: Callable[[BaseException | None], None]
     ) -> None:
-        """Have a worker read bytes of a slice's file into memory; ``done`` is called later, with an error if any."""
+        """Have a worker read bytes of a slice's file into memory; `done` is called later, with an error if any."""
         file = piece.file
         file.missed(position, length)
         # Keep the file, not its descriptor: the descriptor may be reused for another file once the slice is gone.

@@ -34,8 +34,8 @@ class FrameError(ValueError):
 class FrameBuffer:
     """One connection's receive buffer.
 
-    The caller asks for a ``window``, receives into it, reports with ``received``, and takes whole frames with
-    ``next_frame``. A frame is a view into the buffer, valid until the next call of ``window``, unless ``keep`` is asked
+    The caller asks for a `window`, receives into it, reports with `received`, and takes whole frames with
+    `next_frame`. A frame is a view into the buffer, valid until the next call of `window`, unless `keep` is asked
     for it.
     """
 
@@ -167,7 +167,7 @@ class FrameBuffer:
         self._start, self._end = 0, pending
 
     def _extend(self, capacity: int) -> bool:
-        """Extend the mapping to ``capacity`` bytes; return whether that succeeded."""
+        """Extend the mapping to `capacity` bytes; return whether that succeeded."""
         if not isinstance(self._buffer, mmap.mmap):
             return False
         self._view.release()

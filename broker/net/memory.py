@@ -1,9 +1,9 @@
-"""The bound on memory for requests over all connections (``queued.max.request.bytes``).
+"""The bound on memory for requests over all connections (`queued.max.request.bytes`).
 
 A request counts for the memory that it needs beyond the `BASE_CAPACITY` (32 KiB) of buffer that every connection has.
 It counts in full as soon as its size is known, and until its handler has finished with its bytes. A request whose
 handler has read it and waits for something (a produce for its acknowledgement, a join for the other members) no longer
-counts. Decoded objects never count. Source: Kafka's ``SimpleMemoryPool``, and ``KafkaRequestHandler``, which releases a
+counts. Decoded objects never count. Source: Kafka's `SimpleMemoryPool`, and `KafkaRequestHandler`, which releases a
 request's buffer when its handler returns.
 
 If there is a limit, less than the limit plus the size of the largest admitted request is taken at any time. All buffers
@@ -42,7 +42,7 @@ class RequestMemory:
         """The bytes that each share waits for. No share waits while any memory is left."""
 
     def share(self, on_granted: Callable[[], None]) -> Share:
-        """Return the share of one connection; ``on_granted`` is called when it gets the bytes that it waited for."""
+        """Return the share of one connection; `on_granted` is called when it gets the bytes that it waited for."""
         return Share(self, on_granted)
 
     def _grant(self) -> None:
@@ -57,7 +57,7 @@ class Share:
     """The memory that one connection has taken.
 
     Attributes:
-        taken: the number of bytes taken; a part of the memory's ``used``.
+        taken: the number of bytes taken; a part of the memory's `used`.
     """
 
     __slots__ = ("_memory", "_on_granted", "taken")
@@ -73,9 +73,9 @@ class Share:
         return self in self._memory._waiting
 
     def take(self, count: int) -> bool:
-        """Take ``count`` more bytes; return False if no memory is left.
+        """Take `count` more bytes; return False if no memory is left.
 
-        In that case they are taken once memory is given back, unless the share is closed first, and ``on_granted`` is
+        In that case they are taken once memory is given back, unless the share is closed first, and `on_granted` is
         called. A share has one place in the queue, however often it asks.
         """
         memory = self._memory
@@ -87,7 +87,7 @@ class Share:
         return True
 
     def keep(self, count: int) -> None:
-        """Give back all but ``count`` bytes."""
+        """Give back all but `count` bytes."""
         freed = self.taken - count
         if freed:
             self.taken = count
@@ -95,7 +95,7 @@ class Share:
             self._memory._grant()
 
     def close(self) -> None:
-        """Stop waiting, because the connection has closed. The bytes taken are given back by ``keep``."""
+        """Stop waiting, because the connection has closed. The bytes taken are given back by `keep`."""
         self._memory._waiting.pop(self, None)
         self._on_granted = _nothing
 

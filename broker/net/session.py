@@ -12,7 +12,7 @@ UNKNOWN_SOFTWARE = "unknown"
 
 
 class Principal(NamedTuple):
-    """The authenticated sender of requests, in Kafka's form: ``User:alice``."""
+    """The authenticated sender of requests, in Kafka's form: `User:alice`."""
 
     principal_type: str
     name: str

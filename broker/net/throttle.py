@@ -23,14 +23,14 @@ class Throttle:
         self.active = False
 
     def hold_back(self, seconds: float) -> None:
-        """Hold the client back for ``seconds`` from now; this replaces an earlier period."""
+        """Hold the client back for `seconds` from now; this replaces an earlier period."""
         if self._timer is not None:
             self._timer.cancel()
         self.active = True
         self._timer = self._clock.call_later(seconds, self._over)
 
     def close(self) -> None:
-        """Cancel the current period; ``on_over`` is not called any more."""
+        """Cancel the current period; `on_over` is not called any more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

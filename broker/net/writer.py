@@ -1,4 +1,4 @@
-"""The sending half of a connection: sends responses in the order of ``put`` calls.
+"""The sending half of a connection: sends responses in the order of `put` calls.
 
 Small responses to pipelined requests are gathered and written together. A slice of a file is sent in parts: for each
 part the writer checks once whether it is in memory, and has a worker read it in if it is not.

@@ -52,7 +52,7 @@ class _Share:
 
 
 class ClientQuota:
-    """One kind of quota. Call ``record`` only while it is ``limited``."""
+    """One kind of quota. Call `record` only while it is `limited`."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Mutations:
         return max(0, self._waits_until_ms - now_ms)
 
     def record(self, partitions: int) -> None:
-        """Record that ``partitions`` partitions are about to be created or deleted.
+        """Record that `partitions` partitions are about to be created or deleted.
 
         Raises:
             ThrottlingQuotaExceededError: the quota was already used up, and the client understands this error; the

@@ -61,7 +61,7 @@ class ConnectionRates:
         return min(wait_ms, self._window.sample_ms)
 
     def paused_ms(self, limit: int, now_ms: int) -> int:
-        """Return how long (ms) to pause accepting, if this connection exceeds ``limit`` per second for the broker."""
+        """Return how long (ms) to pause accepting, if this connection exceeds `limit` per second for the broker."""
         return min(self._of_broker.record(1, limit, now_ms), self._window.sample_ms)
 
     def _sweep(self, now_ms: int) -> None:
@@ -71,7 +71,7 @@ class ConnectionRates:
 
 
 def is_address(name: str) -> bool:
-    """Return whether ``name`` is an IPv4 or IPv6 address, not a host name."""
+    """Return whether `name` is an IPv4 or IPv6 address, not a host name."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -11,7 +11,7 @@ from kafkalog.protocol.errors import InvalidRequestError, UnsupportedVersionErro
 
 
 class EntityType(StrEnum):
-    """Kafka's ``ClientQuotaEntity`` types."""
+    """Kafka's `ClientQuotaEntity` types."""
 
     USER = "user"
     CLIENT_ID = "client-id"
@@ -51,7 +51,7 @@ Quotas = Mapping["QuotaEntity", Mapping[str, float]]
 class QuotaEntity:
     """An entity that has quotas.
 
-    ``parts`` are pairs of type and name, sorted by type. The name None stands for the default of the type.
+    `parts` are pairs of type and name, sorted by type. The name None stands for the default of the type.
     """
 
     parts: tuple[tuple[str, str | None], ...]
@@ -93,7 +93,7 @@ class QuotaEntity:
         return dict(self.parts).get(EntityType.IP)
 
     def check(self, key: str, value: float) -> None:
-        """Raise InvalidRequestError if the entity cannot have ``key``, or the key cannot have ``value``."""
+        """Raise InvalidRequestError if the entity cannot have `key`, or the key cannot have `value`."""
         keys = _OF_ADDRESSES if self.parts[0][0] == EntityType.IP else _OF_CLIENTS
         if key not in keys:
             raise InvalidRequestError(f"Invalid configuration key {key}")

@@ -16,7 +16,7 @@ from broker.quota.entities import EntityType, QuotaEntity, Quotas
 
 _ABSENT = object()
 Share = tuple[str, str]
-"""The clients that share a quota: user and client id, where ``""`` means any."""
+"""The clients that share a quota: user and client id, where `""` means any."""
 
 
 class Limit(NamedTuple):
@@ -36,7 +36,7 @@ class ClientLimits:
         return bool(self._values)
 
     def of(self, user: str, client_id: str) -> Limit:
-        """Return the limit of ``user`` with ``client_id``; if that is ``""``, only quotas of users apply."""
+        """Return the limit of `user` with `client_id`; if that is `""`, only quotas of users apply."""
         levels: tuple[tuple[object, object, Share], ...] = (
             (user, client_id, (user, client_id)),
             (user, None, (user, client_id)),

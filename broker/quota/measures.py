@@ -1,6 +1,6 @@
 """Measures of recent usage, and of how long to wait until it is within the quota.
 
-All times are in milliseconds. Source: Kafka's ``Rate``, ``SampledStat``, ``TokenBucket`` and ``QuotaUtils``.
+All times are in milliseconds. Source: Kafka's `Rate`, `SampledStat`, `TokenBucket` and `QuotaUtils`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.quota.entities import MAX_INT
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time over which usage is averaged: ``samples`` samples of ``sample_ms`` each, including the current one."""
+    """The time over which usage is averaged: `samples` samples of `sample_ms` each, including the current one."""
 
     samples: int
     sample_ms: int
@@ -33,7 +33,7 @@ class Measure(Protocol):
     """The time of the last record."""
 
     def record(self, amount: float, limit: float, now_ms: int) -> int:
-        """Record ``amount``; return how long to wait (ms) until usage is at most ``limit`` per second.
+        """Record `amount`; return how long to wait (ms) until usage is at most `limit` per second.
 
         The result is at most 2**31 - 1 ms, the largest value in a response.
         """
@@ -76,7 +76,7 @@ class Rate:
         return now_ms - self.last_ms >= self._window.span_ms
 
     def add(self, amount: float, now_ms: int) -> None:
-        """Record ``amount``, which may be negative."""
+        """Record `amount`, which may be negative."""
         samples = self._samples
         self.last_ms = now_ms
         while samples and not self._counts(samples[0], now_ms):

@@ -1,11 +1,11 @@
 """Partitions as replicas: leadership, in-sync replicas, high watermark, and operations that wait for them.
 
-- ``manager``          hosts the broker's partitions; appends and fetches over many of them
-- ``partition``        one partition on this broker: its log and its role
-- ``roles``            the state and the decisions of a leader and of a follower
-- ``isr``              rules for which followers are in sync and how far the high watermark may advance
-- ``applier``          applies a controller's LeaderAndIsr and StopReplica to partitions and logs
-- ``purgatory``        operations that wait for a condition on partitions, or for a deadline
-- ``acknowledgement``  waits until an append is acknowledged
-- ``hosting_retries``  retries partitions whose log could not be opened
+- `manager`          hosts the broker's partitions; appends and fetches over many of them
+- `partition`        one partition on this broker: its log and its role
+- `roles`            the state and the decisions of a leader and of a follower
+- `isr`              rules for which followers are in sync and how far the high watermark may advance
+- `applier`          applies a controller's LeaderAndIsr and StopReplica to partitions and logs
+- `purgatory`        operations that wait for a condition on partitions, or for a deadline
+- `acknowledgement`  waits until an append is acknowledged
+- `hosting_retries`  retries partitions whose log could not be opened
 """

@@ -1,4 +1,4 @@
-"""Waiting until an append is acknowledged: replicated, and flushed to disk if ``flush.messages`` demands it."""
+"""Waiting until an append is acknowledged: replicated, and flushed to disk if `flush.messages` demands it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkalog.protocol.errors import ErrorCode, error_for
 
 
 class DelayedAcknowledgement(DelayedOperation):
-    """Call ``done`` once, with the final result of `Partition.acknowledged` or with REQUEST_TIMED_OUT.
+    """Call `done` once, with the final result of `Partition.acknowledged` or with REQUEST_TIMED_OUT.
 
     After any error but NOT_LEADER_OR_FOLLOWER, the records are still in the log.
     """
@@ -46,7 +46,7 @@ class DelayedAcknowledgement(DelayedOperation):
 def when_acknowledged(
     purgatory: Purgatory, append: Appended, done: Callable[[ErrorCode], None], timeout_s: float = math.inf
 ) -> None:
-    """Call ``done`` once with the outcome of an append, possibly before this function returns."""
+    """Call `done` once with the outcome of an append, possibly before this function returns."""
     waiting = DelayedAcknowledgement(append, done)
     if not waiting.try_complete():
         purgatory.watch(waiting, [append.partition.key], timeout_s)

@@ -122,7 +122,7 @@ class ReplicaApplier:
             return results
 
     async def stop_replica(self, controller_epoch: int, partitions: Iterable[StopReplica]) -> Results:
-        """Stop serving partitions, and delete the logs of those marked ``delete``.
+        """Stop serving partitions, and delete the logs of those marked `delete`.
 
         Requests that wait for these partitions are answered with NOT_LEADER_OR_FOLLOWER. The method returns when the
         deletions are durable: a power failure does not bring the logs back.

@@ -1,6 +1,6 @@
 """The rules of in-sync replicas, as in Kafka 3.9. Pure functions; the time is an argument.
 
-A follower is in sync while it has caught up with the leader's log end offset within ``replica.lag.time.max.ms``. Its
+A follower is in sync while it has caught up with the leader's log end offset within `replica.lag.time.max.ms`. Its
 position is the offset of its last fetch: its log contains all records before that.
 """
 
@@ -16,7 +16,7 @@ LONG_AGO_MS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class FollowerState:
-    """What the leader knows about a follower (Kafka's ``ReplicaState``).
+    """What the leader knows about a follower (Kafka's `ReplicaState`).
 
     Attributes:
         log_start_offset, log_end_offset: the offsets of the follower's log, UNKNOWN_OFFSET before its first fetch.
@@ -32,7 +32,7 @@ class FollowerState:
     last_caught_up_ms: int = LONG_AGO_MS
 
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> FollowerState:
-        """Return the state after a fetch from ``offset`` that arrived when the leader's log ended at ``leader_end``.
+        """Return the state after a fetch from `offset` that arrived when the leader's log ended at `leader_end`.
 
         A follower that always fetches slightly behind the leader's end, because small batches keep arriving, has caught
         up with the end at its previous fetch. If it were compared with the current end alone, it would leave the ISR.
@@ -63,7 +63,7 @@ class FollowerState:
         )
 
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Return whether the follower has every record, or had every record less than ``max_lag_ms`` ago."""
+        """Return whether the follower has every record, or had every record less than `max_lag_ms` ago."""
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
 
 
@@ -75,7 +75,7 @@ def out_of_sync(
     now_ms: int,
     max_lag_ms: int,
 ) -> frozenset[int]:
-    """Return the ISR's members that have to leave: stuck or slow for longer than ``max_lag_ms``, or unknown."""
+    """Return the ISR's members that have to leave: stuck or slow for longer than `max_lag_ms`, or unknown."""
     return frozenset(
         replica
         for replica in isr

@@ -145,7 +145,7 @@ class ReplicaManager:
         *,
         is_new: bool,
     ) -> Partition:
-        """Host one partition in the role that ``assigned`` gives it, creating its log if there is none.
+        """Host one partition in the role that `assigned` gives it, creating its log if there is none.
 
         Args:
             config: the topic's configuration; see `topic_config`.
@@ -215,13 +215,13 @@ class ReplicaManager:
             partition.min_insync = config.min_insync
 
     def reconfigure_broker(self, config: BrokerConfig) -> None:
-        """Apply the broker's changed configuration; ``reconfigure`` applies the defaults in it to a topic."""
+        """Apply the broker's changed configuration; `reconfigure` applies the defaults in it to a topic."""
         self.config = config
         for partition in self:
             partition.max_lag_ms = config["replica.lag.time.max.ms"]
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the configuration of the partitions of a topic with these ``overrides`` of the broker's defaults."""
+        """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults."""
         values = parse_topic_config(overrides)
         return TopicConfig(self.config.log_config(values), int(self.config.topic_values(values)["min.insync.replicas"]))
 
@@ -245,14 +245,14 @@ class ReplicaManager:
     # -- log directories -------------------------------------------------------------------------------------
 
     def alter_log_dir(self, topic: str, index: int, path: str) -> None:
-        """Begin to move a partition to the log directory ``path``, unless it is there or on its way there.
+        """Begin to move a partition to the log directory `path`, unless it is there or on its way there.
 
         A move to another directory is cancelled. If the partition is not here, the directory is remembered for when it
         is created.
 
         Raises:
             InvalidTopicError: the topic's name is too long for the name of a copy.
-            LogDirNotFoundError: the path is none of ``log.dirs``.
+            LogDirNotFoundError: the path is none of `log.dirs`.
             KafkaStorageError: a log directory is offline, or the copy cannot be created.
             UnknownTopicOrPartitionError: the partition is not here.
         """
@@ -365,7 +365,7 @@ class ReplicaManager:
             self.produce_purgatory.notify(partition.key)
 
     def _role_changed(self, partition: Partition) -> None:
-        """Wake all that waits for ``partition``, because a new role may change the answer."""
+        """Wake all that waits for `partition`, because a new role may change the answer."""
         for changed in self.on_role_changed:
             changed(partition)
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)

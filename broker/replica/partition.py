@@ -1,7 +1,7 @@
 """One partition on this broker: its log, and its role as leader or follower.
 
 On a lone broker, a partition's only in-sync replica is its leader. The high watermark is the smallest log end offset in
-the ISR, here the leader's own, and ``acks=all`` waits for it as it does with followers. The roles (`roles`) decide; the
+the ISR, here the leader's own, and `acks=all` waits for it as it does with followers. The roles (`roles`) decide; the
 partition applies their decisions to its log.
 """
 
@@ -61,8 +61,8 @@ class Appended(NamedTuple):
     Attributes:
         info: the offsets and times of its records.
         leader_epoch: the leader epoch in which it was appended.
-        acks: the ``acks`` of the produce request.
-        sync: whether ``flush.messages`` asks for an fsync before it is acknowledged.
+        acks: the `acks` of the produce request.
+        sync: whether `flush.messages` asks for an fsync before it is acknowledged.
     """
 
     partition: Partition
@@ -166,7 +166,7 @@ class Partition:
 
     @property
     def effective_min_insync(self) -> int:
-        """``min.insync.replicas``, or the number of replicas if that is smaller."""
+        """`min.insync.replicas`, or the number of replicas if that is smaller."""
         return min(self.min_insync, len(self.replicas))
 
     @property
@@ -188,7 +188,7 @@ class Partition:
             raise NotLeaderOrFollowerError if leader_epoch == NO_LEADER_EPOCH else UnknownLeaderEpochError
 
     def follower_fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int) -> bool:
-        """Note the fetch of a follower, whose log has every record before ``offset``.
+        """Note the fetch of a follower, whose log has every record before `offset`.
 
         Args:
             replica: the follower's broker id.
@@ -200,7 +200,7 @@ class Partition:
             Whether the high watermark advanced.
 
         Raises:
-            NotLeaderOrFollowerError: this broker does not lead the partition, or ``replica`` has no replica of it.
+            NotLeaderOrFollowerError: this broker does not lead the partition, or `replica` has no replica of it.
         """
         leading = self.leading
         if leading is None or replica not in leading.followers:
@@ -219,7 +219,7 @@ class Partition:
         return self.leading.shrunk_isr(self.log.log_end_offset, self._clock_ms(), self.max_lag_ms)
 
     def propose_isr(self, isr: frozenset[int]) -> None:
-        """Remember that ``isr`` is proposed to the controller, so that acknowledgements wait for its members too.
+        """Remember that `isr` is proposed to the controller, so that acknowledgements wait for its members too.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
@@ -229,7 +229,7 @@ class Partition:
         self.leading.propose(isr)
 
     def confirm_isr(self, leader_epoch: int, isr: frozenset[int], partition_epoch: int) -> bool:
-        """Apply the ISR that the controller has confirmed for a proposal of ``leader_epoch``.
+        """Apply the ISR that the controller has confirmed for a proposal of `leader_epoch`.
 
         Returns:
             Whether the high watermark advanced. An answer to a proposal of an earlier epoch changes nothing.
@@ -241,7 +241,7 @@ class Partition:
         return self.advance_high_watermark()
 
     def withdraw_isr(self, leader_epoch: int) -> bool:
-        """Return to the confirmed ISR, because the controller has refused a proposal of ``leader_epoch``.
+        """Return to the confirmed ISR, because the controller has refused a proposal of `leader_epoch`.
 
         Returns:
             Whether the high watermark advanced.
@@ -273,7 +273,7 @@ class Partition:
     def append_as_follower(
         self, records: memoryview, leader_epoch: int, leader_high_watermark: int, now_ms: int
     ) -> AppendInfo | None:
-        """Append batches fetched from the leader in ``leader_epoch``, and take over its high watermark.
+        """Append batches fetched from the leader in `leader_epoch`, and take over its high watermark.
 
         Returns:
             The offsets and times appended, or None when there was no whole batch.
@@ -306,7 +306,7 @@ class Partition:
 
     @property
     def must_sync(self) -> bool:
-        """Whether ``flush.messages`` asks for an fsync before the newest records are acknowledged."""
+        """Whether `flush.messages` asks for an fsync before the newest records are acknowledged."""
         log = self.log
         most = log.config.flush_messages
         return most < MAX_LONG and log.log_end_offset - log.recovery_point >= most
@@ -337,12 +337,12 @@ class Partition:
     ) -> AppendInfo:
         """Append one record batch of message format v2 as the leader, to a partition that stores v2.
 
-        Coordinators of this broker append with their own ``origin``; their batches may be transactional, or markers. A
-        client's transactional batch is accepted only if it is known to be ``in_transaction``.
+        Coordinators of this broker append with their own `origin`; their batches may be transactional, or markers. A
+        client's transactional batch is accepted only if it is known to be `in_transaction`.
 
         Raises:
             NotLeaderOrFollowerError: this broker does not lead the partition.
-            NotEnoughReplicasError: ``acks`` is all and the ISR is smaller than ``min.insync.replicas``.
+            NotEnoughReplicasError: `acks` is all and the ISR is smaller than `min.insync.replicas`.
             KafkaError: the log refuses the batch or cannot be written.
         """
         info = self.log.append_batch(
@@ -388,13 +388,13 @@ class Partition:
     def acknowledged(self, append: Appended) -> ErrorCode | None:
         """Return whether an append may be acknowledged now.
 
-        With acks=all it waits for the high watermark, as in Kafka's ``Partition.checkEnoughReplicasReachOffset``. An
+        With acks=all it waits for the high watermark, as in Kafka's `Partition.checkEnoughReplicasReachOffset`. An
         append from an earlier leadership never succeeds, because a leader in between may have truncated it. It can
         still succeed if this broker was re-elected without a break, because then its log was not truncated.
 
         Returns:
             None while it has to wait; NONE; or the error: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or
-            NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has shrunk below ``min.insync.replicas`` since.
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has shrunk below `min.insync.replicas` since.
         """
         leading = self.leading
         if leading is None or append.leader_epoch < leading.since:
@@ -409,7 +409,7 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, isolation: FetchIsolation, leader_epoch: int, *, min_one: bool
     ) -> ReadResult:
-        """Read record batches from ``offset`` up to the bound of ``isolation``.
+        """Read record batches from `offset` up to the bound of `isolation`.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the log start or above the log end.
@@ -419,11 +419,11 @@ class Partition:
         return self.log.read(offset, max_bytes, max_offset=self.end_for(isolation), min_one=min_one)
 
     def is_behind(self, offset: int, isolation: FetchIsolation) -> bool:
-        """Return whether a reader at ``offset`` can continue in a later segment."""
+        """Return whether a reader at `offset` can continue in a later segment."""
         return self.log.is_in_older_segment(offset, self.end_for(isolation))
 
     def end_for(self, isolation: FetchIsolation) -> int:
-        """Return the offset up to which ``isolation`` lets a reader read."""
+        """Return the offset up to which `isolation` lets a reader read."""
         if isolation is FetchIsolation.HIGH_WATERMARK:
             return self.log.high_watermark
         return self.last_stable_offset if isolation is FetchIsolation.LAST_STABLE_OFFSET else self.log.log_end_offset
@@ -431,14 +431,14 @@ class Partition:
     def divergence(self, fetched_epoch: int, offset: int) -> tuple[int, int] | None:
         """Find where a follower's log diverges from this one.
 
-        The follower has records of ``fetched_epoch`` before ``offset``.
+        The follower has records of `fetched_epoch` before `offset`.
 
         Returns:
-            The largest epoch up to ``fetched_epoch`` in this log and the offset where it ends, to which the follower
+            The largest epoch up to `fetched_epoch` in this log and the offset where it ends, to which the follower
             has to truncate before it fetches again; None if the logs agree.
 
         Raises:
-            OffsetOutOfRangeError: ``offset`` is before the start of this log, or no epoch is known.
+            OffsetOutOfRangeError: `offset` is before the start of this log, or no epoch is known.
         """
         epoch, end = self.log.end_offset_for_epoch(fetched_epoch)
         if epoch == NO_LEADER_EPOCH or end < 0 or offset < self.log.log_start_offset:
@@ -446,11 +446,11 @@ class Partition:
         return (epoch, end) if epoch < fetched_epoch or end < offset else None
 
     def aborted_within(self, offset: int, result: ReadResult) -> list[AbortedTransaction]:
-        """Return the aborted transactions to be skipped in a ``result`` that was read from ``offset``."""
+        """Return the aborted transactions to be skipped in a `result` that was read from `offset`."""
         return self.log.aborted_within(offset, result, self.last_stable_offset)
 
     def latest_offset(self, isolation: FetchIsolation) -> int:
-        """Return the latest offset that a consumer with ``isolation`` may read up to.
+        """Return the latest offset that a consumer with `isolation` may read up to.
 
         Raises:
             OffsetNotAvailableError: this broker has only just become leader, and its high watermark may be behind the
@@ -473,11 +473,11 @@ class Partition:
             )
 
     def delete_records(self, before: int) -> int:
-        """Advance the log start offset to ``before`` (-1: the high watermark), and return it.
+        """Advance the log start offset to `before` (-1: the high watermark), and return it.
 
         Raises:
-            PolicyViolationError: the topic's ``cleanup.policy`` is compaction alone.
-            OffsetOutOfRangeError: ``before`` is above the high watermark.
+            PolicyViolationError: the topic's `cleanup.policy` is compaction alone.
+            OffsetOutOfRangeError: `before` is above the high watermark.
             NotLeaderOrFollowerError: this broker does not lead the partition.
         """
         if not self.is_leader:

@@ -1,6 +1,6 @@
 """Delayed operations: a produce that waits for its replicas, a fetch that waits for its minimum of bytes.
 
-An operation watches partitions and has a deadline. Code that changes a partition calls ``notify``. Its watchers are
+An operation watches partitions and has a deadline. Code that changes a partition calls `notify`. Its watchers are
 checked once, at the end of the loop's current round, so a burst of appends wakes a waiting fetch once. All deadlines
 share one heap and one timer of the loop; there is no timer and no thread for each operation.
 
@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 class DelayedOperation:
     """An operation that waits. Subclasses define its condition and what happens when it is met.
 
-    ``try_complete`` returns True if the condition is met and the operation has been completed. ``expire`` is called
-    instead if the deadline passes first. Exactly one of them ends an operation, unless it is cancelled. ``fail`` is
-    called after one of them, or ``noticed``, has raised.
+    `try_complete` returns True if the condition is met and the operation has been completed. `expire` is called
+    instead if the deadline passes first. Exactly one of them ends an operation, unless it is cancelled. `fail` is
+    called after one of them, or `noticed`, has raised.
     """
 
     __slots__ = ("_entry", "_keys", "_purgatory", "completed")
@@ -36,9 +36,9 @@ class DelayedOperation:
         self._entry: list[Any] = []
 
     def noticed(self, key: Hashable, amount: int) -> None:
-        """Note that ``amount`` (bytes, for an append) was added to the partition ``key``.
+        """Note that `amount` (bytes, for an append) was added to the partition `key`.
 
-        Called before ``try_complete``.
+        Called before `try_complete`.
         """
 
     def try_complete(self) -> bool:
@@ -76,7 +76,7 @@ class Purgatory:
         return self._waiting
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], delay: float) -> None:
-        """Let ``operation`` wait for ``keys`` for at most ``delay`` seconds."""
+        """Let `operation` wait for `keys` for at most `delay` seconds."""
         operation._keys = tuple(keys)
         operation._purgatory = self
         for key in operation._keys:
@@ -92,7 +92,7 @@ class Purgatory:
         self._arm()
 
     def notify(self, key: Hashable, amount: int = 0) -> None:
-        """Note that the partition ``key`` changed; check its watchers at the end of this round of the loop."""
+        """Note that the partition `key` changed; check its watchers at the end of this round of the loop."""
         if key not in self._watchers:
             return
         if not self._dirty:
@@ -100,7 +100,7 @@ class Purgatory:
         self._dirty[key] = self._dirty.get(key, 0) + amount
 
     def remove(self, operation: DelayedOperation) -> None:
-        """Forget ``operation``; neither ``try_complete`` nor ``expire`` is called any more."""
+        """Forget `operation`; neither `try_complete` nor `expire` is called any more."""
         if operation.completed:
             return
         operation.completed = True

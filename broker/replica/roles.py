@@ -26,10 +26,10 @@ class Leader:
         epoch: the leader epoch.
         partition_epoch: the version of the partition's state, as far as it is known; each change increments it.
         since: the epoch in which this broker became leader; it has led in every later epoch too.
-        epoch_start: the log end offset at which ``epoch`` began.
+        epoch_start: the log end offset at which `epoch` began.
         replicas: the brokers that hold the partition, the preferred leader first.
         isr: the in-sync replicas that the controller has confirmed.
-        maximal_isr: ``isr`` and the replicas whose joining is proposed but not confirmed. Records have to reach all of
+        maximal_isr: `isr` and the replicas whose joining is proposed but not confirmed. Records have to reach all of
             them before they are acknowledged, so that the members of whichever set the controller has stored have them.
         proposed: the ISR that was proposed to the controller without an answer yet, or None.
         followers: what is known about each other replica.
@@ -73,7 +73,7 @@ class Leader:
         return self.broker_id
 
     def is_superseded_by(self, state: PartitionState) -> bool:
-        """Return whether ``state`` is newer: of a later epoch, or of this one with another ISR or other replicas."""
+        """Return whether `state` is newer: of a later epoch, or of this one with another ISR or other replicas."""
         if state.leader_epoch != self.epoch or state.leader != self.broker_id:
             return state.leader_epoch > self.epoch
         if state.partition_epoch != self.partition_epoch:
@@ -81,9 +81,9 @@ class Leader:
         return frozenset(state.isr) != self.isr or state.replicas != self.replicas
 
     def high_watermark(self, current: int, log_end: int, min_insync: int, now_ms: int, max_lag_ms: int) -> int:
-        """Return the high watermark, given what is known about the replicas; never below ``current``.
+        """Return the high watermark, given what is known about the replicas; never below `current`.
 
-        It does not advance while the ISR is smaller than ``min_insync``, whatever acks the producers ask for. Records
+        It does not advance while the ISR is smaller than `min_insync`, whatever acks the producers ask for. Records
         that consumers have read must not be lost by the failure of fewer brokers than the topic's owner allows for.
         """
         if not self.followers:
@@ -93,7 +93,7 @@ class Leader:
         return max(current, in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms))
 
     def fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int, now_ms: int) -> None:
-        """Note a fetch of a follower from ``offset``, which arrived when the log ended at ``log_end``.
+        """Note a fetch of a follower from `offset`, which arrived when the log ended at `log_end`.
 
         Raises:
             KeyError: the broker has no replica of the partition.
@@ -116,12 +116,12 @@ class Leader:
         return self.isr - gone if gone else None
 
     def propose(self, isr: frozenset[int]) -> None:
-        """Remember that ``isr`` is proposed to the controller. Nothing else is proposed until it answers."""
+        """Remember that `isr` is proposed to the controller. Nothing else is proposed until it answers."""
         self.proposed = isr
         self.maximal_isr = self.isr | isr
 
     def confirm(self, isr: frozenset[int], partition_epoch: int) -> None:
-        """End the proposal: the controller has confirmed ``isr``, and the state's version is ``partition_epoch``."""
+        """End the proposal: the controller has confirmed `isr`, and the state's version is `partition_epoch`."""
         self.isr = isr
         self.partition_epoch = partition_epoch
         self.withdraw()
@@ -151,7 +151,7 @@ class Follower:
         self.replicas = state.replicas
 
     def is_superseded_by(self, state: PartitionState) -> bool:
-        """Return whether ``state`` is newer: of a later epoch, or of this one with other replicas."""
+        """Return whether `state` is newer: of a later epoch, or of this one with other replicas."""
         if state.leader_epoch != self.epoch or state.leader != self.leader:
             return state.leader_epoch > self.epoch
         if state.partition_epoch != self.partition_epoch:
@@ -167,7 +167,7 @@ Role = Leader | Follower
 
 
 def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, before: Role | None) -> Role:
-    """Make the role that ``state`` gives a broker whose log ends at ``log_end``."""
+    """Make the role that `state` gives a broker whose log ends at `log_end`."""
     if state.leader != broker_id:
         return Follower(state)
     isr = frozenset(state.isr)

@@ -1,6 +1,6 @@
 """Checks whether bytes of a file are in the page cache, and reads them into it.
 
-Reading pages that are not in the page cache, by ``pread``, ``sendfile`` or a memory map, waits for the disk. On the
+Reading pages that are not in the page cache, by `pread`, `sendfile` or a memory map, waits for the disk. On the
 event loop, every client would wait with it. So the loop checks first, and a worker thread reads what is missing
 (docs/architecture.md, decision 3).
 """
@@ -56,7 +56,7 @@ def resident(fd: int, position: int, length: int) -> bool:
 
 
 def file_resident(path: str, length: int | None = None) -> bool:
-    """Return whether all of the first ``length`` bytes of a small file (default: the whole file) are in memory.
+    """Return whether all of the first `length` bytes of a small file (default: the whole file) are in memory.
 
     The check reads them. Returns True for a file that cannot be opened, because reading it will report the error.
     """
@@ -85,7 +85,7 @@ def file_resident(path: str, length: int | None = None) -> bool:
 
 
 def pread_resident(fd: int, length: int, position: int) -> bytes:
-    """Read like ``os.pread``, but only from the page cache; the result may be shorter than requested.
+    """Read like `os.pread`, but only from the page cache; the result may be shorter than requested.
 
     Raises:
         BlockingIOError: the bytes are not in the page cache.
@@ -137,7 +137,7 @@ def read_in(fd: int, position: int, length: int) -> None:
 
 @cache
 def _sink() -> int:
-    """Open /dev/null as a target of ``sendfile``; -1 if ``sendfile`` can only send to sockets.
+    """Open /dev/null as a target of `sendfile`; -1 if `sendfile` can only send to sockets.
 
     Sending pages there reads them without a copy, at a tenth of the processor time of a read.
     """

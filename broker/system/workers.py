@@ -29,18 +29,18 @@ class LoopClosedError(Exception):
 class Workers(Protocol):
     """Runs work that would block the event loop.
 
-    Call ``run``, ``pool`` and ``close`` on the loop's thread. Work on a worker calls ``on_loop``, ``sleep`` and
-    ``executor``.
+    Call `run`, `pool` and `close` on the loop's thread. Work on a worker calls `on_loop`, `sleep` and
+    `executor`.
     """
 
     def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """Call ``work(*args)`` on a worker; return a future of the event loop that gets its result or error."""
+        """Call `work(*args)` on a worker; return a future of the event loop that gets its result or error."""
 
     def pool(self, threads: int, name: str) -> Workers:
-        """Make a separate pool of ``threads`` workers, whose work does not delay the work of this one."""
+        """Make a separate pool of `threads` workers, whose work does not delay the work of this one."""
 
     def close(self, *, wait: bool) -> None:
-        """Accept no more work; with ``wait``, return when all work is done."""
+        """Accept no more work; with `wait`, return when all work is done."""
 
     def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the event loop, wait for it, and return its result or raise its error.
@@ -50,7 +50,7 @@ class Workers(Protocol):
         """
 
     def executor(self, threads: int, name: str) -> Executor:
-        """Make ``threads`` more workers for a piece of work that waits for all that it gives them.
+        """Make `threads` more workers for a piece of work that waits for all that it gives them.
 
         What they do neither waits for the loop nor sleeps.
         """
@@ -58,11 +58,11 @@ class Workers(Protocol):
     def make_lock(self) -> AbstractContextManager[object]:
         """Make a lock that one piece of work holds at a time, of this pool or another.
 
-        A lock that is held during ``on_loop`` or ``sleep`` has to be made here: a simulator runs other work meanwhile.
+        A lock that is held during `on_loop` or `sleep` has to be made here: a simulator runs other work meanwhile.
         """
 
     def sleep(self, seconds: float) -> None:
-        """Block the calling work for ``seconds``."""
+        """Block the calling work for `seconds`."""
 
 
 class ThreadWorkers:
@@ -107,7 +107,7 @@ class ThreadWorkers:
 
 
 class WorkerShare:
-    """Use at most ``limit`` workers of a pool at a time, in the order of calls, so that others stay free."""
+    """Use at most `limit` workers of a pool at a time, in the order of calls, so that others stay free."""
 
     def __init__(self, workers: Workers, limit: int) -> None:
         self._workers = workers

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 
 def run() -> int:
-    """Run ``kafkalog.cli.main.main``; Ctrl-C ends the command quietly even while that is still being imported."""
+    """Run `kafkalog.cli.main.main`; Ctrl-C ends the command quietly even while that is still being imported."""
     try:
         from kafkalog.cli.main import main
 

@@ -1,4 +1,4 @@
-"""``kafkalog configs``: describe and alter configurations, as kafka-configs.sh does."""
+"""`kafkalog configs`: describe and alter configurations, as kafka-configs.sh does."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``configs`` and its commands."""
+    """Add `configs` and its commands."""
     parser = subparsers.add_parser(
         "configs",
         help="describe and alter the configurations of topics, brokers and groups, and quotas of clients",
@@ -200,7 +200,7 @@ def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str,
 
 
 def parse_configs(text: str) -> dict[str, str]:
-    """Parse the properties of ``k=v,k=[a,b]``. Raises UsageError."""
+    """Parse the properties of `k=v,k=[a,b]`. Raises UsageError."""
     found = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text) if text else ():
         words = re.split("=" + _OUTSIDE_BRACKETS, pair)
@@ -225,7 +225,7 @@ def _properties(file: str) -> dict[str, str]:
 def _entities(arguments: argparse.Namespace) -> list[tuple[str, str | None]]:
     """Parse the entity types and names of the options.
 
-    The name ``""`` is the default of the type, None means all of the type. There is one pair, or a user and a client
+    The name `""` is the default of the type, None means all of the type. There is one pair, or a user and a client
     id.
     """
     named: list[tuple[str, object]] = [

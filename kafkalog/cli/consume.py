@@ -1,4 +1,4 @@
-"""``kafkalog consume``: print the records of topics, as kafka-console-consumer.sh does, alone or as a group's member.
+"""`kafkalog consume`: print the records of topics, as kafka-console-consumer.sh does, alone or as a group's member.
 
 A member commits its positions, as Java's console consumer does, but only for printed records. A later run prints again
 at most the records that this one printed after its last commit.
@@ -55,7 +55,7 @@ POLL_RECORDS = 10_000
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``consume``."""
+    """Add `consume`."""
     parser = subparsers.add_parser(
         "consume",
         help="print the records of topics",
@@ -145,7 +145,7 @@ def _formatter_properties(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _offset(arguments: argparse.Namespace) -> int | str | None:
-    """Return the start that --offset names: an offset, ``earliest``, ``latest``, or None."""
+    """Return the start that --offset names: an offset, `earliest`, `latest`, or None."""
     text: str | None = arguments.offset
     if text is None:
         return None

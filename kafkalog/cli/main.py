@@ -1,8 +1,8 @@
-"""``kafkalog``: the command line.
+"""`kafkalog`: the command line.
 
-The commands are found by entry points (`entry_points`). Each command has a module with ``add_parser``, which adds its
-options and sets ``run``, the function that takes the parsed arguments and returns the exit code. A command's module is
-imported only when the command is asked for, so that ``kafkalog --help`` and shell completion answer at once.
+The commands are found by entry points (`entry_points`). Each command has a module with `add_parser`, which adds its
+options and sets `run`, the function that takes the parsed arguments and returns the exit code. A command's module is
+imported only when the command is asked for, so that `kafkalog --help` and shell completion answer at once.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 """
@@ -32,7 +32,7 @@ INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports unknown options with the usage of the command; argparse would print the usage of ``kafkalog``."""
+    """Reports unknown options with the usage of the command; argparse would print the usage of `kafkalog`."""
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         found, rest = super().parse_known_args(args, namespace)
@@ -42,7 +42,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser_for(wanted: str | None) -> argparse.ArgumentParser:
-    """Return the parser of all commands; it has the options of the ``wanted`` one only.
+    """Return the parser of all commands; it has the options of the `wanted` one only.
 
     Raises:
         NoCommandsError: none are installed.

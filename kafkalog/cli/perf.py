@@ -1,4 +1,4 @@
-"""``kafkalog perf``: measure producing and consuming; the output is that of kafka-*-perf-test.sh."""
+"""`kafkalog perf`: measure producing and consuming; the output is that of kafka-*-perf-test.sh."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ POLL_RECORDS = 10_000
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``perf`` and its commands."""
+    """Add `perf` and its commands."""
     parser = subparsers.add_parser(
         "perf",
         help="measure producing and consuming",
@@ -234,7 +234,7 @@ class ProduceStats:
         self._begun = self._window_begun = time.monotonic()
 
     def callback(self, sent: float, size: int) -> _Callback:
-        """Return the delivery callback of records sent at ``sent`` (``time.monotonic``), which have ``size`` bytes."""
+        """Return the delivery callback of records sent at `sent` (`time.monotonic`), which have `size` bytes."""
         return lambda future: self._delivered(future, sent, size)
 
     def _delivered(self, future: BatchFuture, sent: float, size: int) -> None:

@@ -1,4 +1,4 @@
-"""``kafkalog produce``: write the lines of standard input to a topic, as kafka-console-producer.sh does."""
+"""`kafkalog produce`: write the lines of standard input to a topic, as kafka-console-producer.sh does."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OPTIONS = {
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``produce``."""
+    """Add `produce`."""
     parser = subparsers.add_parser(
         "produce",
         help="write lines of standard input to a topic",

@@ -1,4 +1,4 @@
-"""The part of ``kafkalog configs`` that is about users, client ids and addresses: their quotas."""
+"""The part of `kafkalog configs` that is about users, client ids and addresses: their quotas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 TYPES = {"users": "user", "clients": "client-id", "ips": "ip"}
 """The types of entities: the options' names and the protocol's."""
 Entities = Sequence[tuple[str, str | None]]
-"""Types and names from the options: ``""`` is the default of the type, None means all of it."""
+"""Types and names from the options: `""` is the default of the type, None means all of it."""
 
 
 def describe(config: ClientConfig, entities: Entities, *, as_json: bool) -> None:

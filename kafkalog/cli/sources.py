@@ -24,7 +24,7 @@ class Source(Protocol):
     """A source of records."""
 
     def poll(self, timeout: float, limit: int) -> list[ConsumerRecord]:
-        """Return at most N records; wait up to ``timeout`` seconds for the first."""
+        """Return at most N records; wait up to `timeout` seconds for the first."""
 
     def printed(self) -> None:
         """Note that everything returned by `poll` was printed, even if that was nothing; called after every poll."""

@@ -1,4 +1,4 @@
-"""``kafkalog topics``: create, list, describe, alter and delete topics, as kafka-topics.sh does."""
+"""`kafkalog topics`: create, list, describe, alter and delete topics, as kafka-topics.sh does."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ commas separate several.
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``topics`` and its commands."""
+    """Add `topics` and its commands."""
     parser = subparsers.add_parser(
         "topics",
         help="create, list, describe, alter and delete topics",

@@ -1,4 +1,4 @@
-"""``kafkalog transactions``: list and describe transactions, and abort hanging ones, as kafka-transactions.sh does."""
+"""`kafkalog transactions`: list and describe transactions, and abort hanging ones, as kafka-transactions.sh does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NONE = "None"
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``transactions`` and its commands."""
+    """Add `transactions` and its commands."""
     parser = subparsers.add_parser(
         "transactions",
         help="list, describe and abort transactions, find hanging ones",

@@ -13,7 +13,7 @@ What all of them use:
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
 - `transactions`         the requests of a transaction, and what is left to do when one fails
-- `retry`                tries again until a deadline; `closing` closes at the end of a ``with`` block
+- `retry`                tries again until a deadline; `closing` closes at the end of a `with` block
 
 Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets
 are moved to.

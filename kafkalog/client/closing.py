@@ -1,4 +1,4 @@
-"""Close an object when its ``with`` block ends."""
+"""Close an object when its `with` block ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Closing(ABC):
-    """Base of objects that have a ``close`` and can be used in a ``with`` statement."""
+    """Base of objects that have a `close` and can be used in a `with` statement."""
 
     @abstractmethod
     def close(self) -> None:

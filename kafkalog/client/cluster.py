@@ -1,6 +1,6 @@
 """A cluster as its clients see it: brokers, leaders of partitions, and a connection to each broker.
 
-Metadata is kept for ``metadata.max.age.ms``, and fetched again when an error shows that it is old. Several threads may
+Metadata is kept for `metadata.max.age.ms`, and fetched again when an error shows that it is old. Several threads may
 use a Cluster. Requests to the same broker take turns on one connection. A thread that must not wait for the others
 opens a connection of its own (`connect`).
 """
@@ -53,7 +53,7 @@ class Broker(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition's leader and replicas; ``leader`` is -1 where it has none, ``leader_epoch`` where it is unknown."""
+    """A partition's leader and replicas; `leader` is -1 where it has none, `leader_epoch` where it is unknown."""
 
     partition: int
     leader: int
@@ -65,7 +65,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """A topic and its partitions by number; without partitions where ``error_code`` is not 0."""
+    """A topic and its partitions by number; without partitions where `error_code` is not 0."""
 
     name: str
     topic_id: UUID
@@ -76,7 +76,7 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterMetadata:
-    """The latest answer of the brokers. ``controller_id`` is -1 where there is none."""
+    """The latest answer of the brokers. `controller_id` is -1 where there is none."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -101,9 +101,9 @@ class _Slot:
 
 
 class Cluster(Closing):
-    """The brokers behind ``bootstrap.servers``. Nothing is sent before it is needed.
+    """The brokers behind `bootstrap.servers`. Nothing is sent before it is needed.
 
-    Times called ``deadline`` are those of ``time.monotonic``; unless given, they are ``default.api.timeout.ms`` from
+    Times called `deadline` are those of `time.monotonic`; unless given, they are `default.api.timeout.ms` from
     now.
     """
 
@@ -134,18 +134,18 @@ class Cluster(Closing):
     ) -> ClusterMetadata:
         """Describe the brokers and these topics (None: all topics), from memory unless that is too old.
 
-        A topic that cannot be described is in the result with its ``error_code``.
+        A topic that cannot be described is in the result with its `error_code`.
 
         Args:
             topics: The topics' names.
             refresh: Ask the brokers, however new the metadata in memory is.
-            deadline: In seconds of ``time.monotonic``; ``default.api.timeout.ms`` from now unless given.
+            deadline: In seconds of `time.monotonic`; `default.api.timeout.ms` from now unless given.
             allow_auto_topic_creation: Let the brokers create topics that do not exist.
             once: Ask each broker only once.
 
         Raises:
             ClientTimeoutError: No broker answered before the deadline.
-            ConnectionFailedError: With ``once``, no broker answered.
+            ConnectionFailedError: With `once`, no broker answered.
         """
         wanted = None if topics is None else list(dict.fromkeys(topics))
         oldest = time.monotonic() - self.config.metadata_max_age
@@ -256,8 +256,8 @@ class Cluster(Closing):
     ) -> Any:
         """Send a request to one broker, once, and return its response.
 
-        A connection that broke while it was idle is replaced. ``timeout`` is in seconds and includes the wait for the
-        connection; it is ``request.timeout.ms`` unless given. Raises the errors of `Connection`, and
+        A connection that broke while it was idle is replaced. `timeout` is in seconds and includes the wait for the
+        connection; it is `request.timeout.ms` unless given. Raises the errors of `Connection`, and
         ConnectionFailedError for a broker that the metadata does not name.
         """
         deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
@@ -266,7 +266,7 @@ class Cluster(Closing):
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker: try all of them, again and again, until one answers.
 
-        Raises ClientTimeoutError after ``deadline``, and at once an error that is not retriable.
+        Raises ClientTimeoutError after `deadline`, and at once an error that is not retriable.
         """
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._request_anywhere(message, retry, max_version))
@@ -280,7 +280,7 @@ class Cluster(Closing):
         return self.request_to(controller, message, timeout=self._timeout(retry))
 
     def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
-        """Run ``attempt``, which asks the controller; repeat it where the controller has moved or is silent."""
+        """Run `attempt`, which asks the controller; repeat it where the controller has moved or is silent."""
         retry = Retry(self.config, deadline)
 
         def look_again(error: Exception) -> None:

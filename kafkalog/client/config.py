@@ -1,7 +1,7 @@
 """The client's configuration, under the names of Kafka's client properties.
 
-Certificates and keys are PEM: ``ssl.truststore.type=PEM`` as KIP-651 has it, or librdkafka's ``ssl.ca.location``,
-``ssl.certificate.location`` and ``ssl.key.location``.
+Certificates and keys are PEM: `ssl.truststore.type=PEM` as KIP-651 has it, or librdkafka's `ssl.ca.location`,
+`ssl.certificate.location` and `ssl.key.location`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def milliseconds(low: int = 0) -> Parse[float]:
 
 
 def boolean(text: str) -> bool:
-    """Parse ``true`` or ``false``."""
+    """Parse `true` or `false`."""
     if text.lower() not in ("true", "false"):
         raise ConfigError("expected true or false")
     return text.lower() == "true"
@@ -66,7 +66,7 @@ def one_of(*values: str) -> Parse[str]:
 
 
 def addresses(text: str) -> tuple[Address, ...]:
-    """Parse ``host:port,host:port``; an IPv6 address is in brackets."""
+    """Parse `host:port,host:port`; an IPv6 address is in brackets."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = part.rpartition(":")
@@ -92,7 +92,7 @@ def _option(key: str, default: Any, parse: Parse[Any]) -> Any:
 class ClientConfig:
     """Settings of every client. Durations are in seconds here, and in ms where a property's name says so.
 
-    ``unknown`` keeps the properties that are not declared here, such as those of the producer.
+    `unknown` keeps the properties that are not declared here, such as those of the producer.
     """
 
     bootstrap_servers: tuple[Address, ...] = _option("bootstrap.servers", (), addresses)
@@ -192,7 +192,7 @@ class ClientConfig:
 
     @property
     def credentials(self) -> tuple[str | None, str | None]:
-        """User name and password, from their own properties or from ``sasl.jaas.config``."""
+        """User name and password, from their own properties or from `sasl.jaas.config`."""
         if self.sasl_jaas_config is None:
             return self.sasl_username, self.sasl_password
         options = _jaas_options(self.sasl_jaas_config)
@@ -200,7 +200,7 @@ class ClientConfig:
 
     @property
     def max_response_bytes(self) -> int:
-        """The longest response to read: ``receive.message.max.bytes``, but never less than a fetch may return."""
+        """The longest response to read: `receive.message.max.bytes`, but never less than a fetch may return."""
         return min(max(self.receive_message_max_bytes, self.fetch_max_bytes + (1 << 16)), _INT32_MAX)
 
     def __repr__(self) -> str:
@@ -225,7 +225,7 @@ _JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.
 
 
 def _jaas_options(text: str) -> dict[str, str]:
-    """Parse the options of the one login module in a ``sasl.jaas.config``."""
+    """Parse the options of the one login module in a `sasl.jaas.config`."""
     options = {}
     for name, double, single, bare in _JAAS_OPTION.findall(text):
         options[name] = re.sub(r"\\(.)", r"\1", double or single) if double or single else bare

@@ -1,7 +1,7 @@
 """Find the brokers that coordinate consumer groups and transactions, and find them again where they have moved.
 
-The coordinator of a group id or a transactional id is the leader of one partition of ``__consumer_offsets`` or
-``__transaction_state``. FindCoordinator names that broker. The coordinator moves with the partition's leader: then the
+The coordinator of a group id or a transactional id is the leader of one partition of `__consumer_offsets` or
+`__transaction_state`. FindCoordinator names that broker. The coordinator moves with the partition's leader: then the
 old one answers NOT_COORDINATOR, and the new one COORDINATOR_LOAD_IN_PROGRESS until it has read the partition.
 """
 
@@ -49,9 +49,9 @@ class Coordinators:
         self._found: dict[tuple[CoordinatorType, str], Broker] = {}
 
     def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
-        """Return the coordinator of ``key``: from memory, or by asking until ``deadline``.
+        """Return the coordinator of `key`: from memory, or by asking until `deadline`.
 
-        ``deadline`` is a time of ``time.monotonic`` (``default.api.timeout.ms`` from now unless given); then
+        `deadline` is a time of `time.monotonic` (`default.api.timeout.ms` from now unless given); then
         ClientTimeoutError is raised. Errors that are not retriable, such as GroupAuthorizationFailedError, are raised
         at once.
         """
@@ -75,22 +75,22 @@ class Coordinators:
         return found
 
     def forget(self, kind: CoordinatorType, key: str) -> None:
-        """Forget the coordinator of ``key``, so that it is looked up before its next use."""
+        """Forget the coordinator of `key`, so that it is looked up before its next use."""
         with self._lock:
             self._found.pop((kind, key), None)
 
     def notice(self, kind: CoordinatorType, key: str, error: BaseException) -> None:
-        """Forget the coordinator of ``key`` where ``error``, raised by a request to it, may mean that it has moved."""
+        """Forget the coordinator of `key` where `error`, raised by a request to it, may mean that it has moved."""
         if isinstance(error, _MOVED):
             self.forget(kind, key)
 
     def run(
         self, kind: CoordinatorType, key: str, attempt: Callable[[Broker, float], T], *, deadline: float | None = None
     ) -> T:
-        """Call ``attempt(coordinator, timeout in seconds)`` until it returns; look the coordinator up as needed.
+        """Call `attempt(coordinator, timeout in seconds)` until it returns; look the coordinator up as needed.
 
-        ``attempt`` raises the errors that the coordinator reports. Retriable errors, lost connections among them, are
-        retried until ``deadline`` as in `find`. Other errors are raised at once.
+        `attempt` raises the errors that the coordinator reports. Retriable errors, lost connections among them, are
+        retried until `deadline` as in `find`. Other errors are raised at once.
         """
         retry = Retry(self._cluster.config, deadline)
         most = self._cluster.config.request_timeout
@@ -111,10 +111,10 @@ class Coordinators:
         deadline: float | None = None,
         max_version: int | None = None,
     ) -> Any:
-        """Send a request to the coordinator of ``key`` and return its response.
+        """Send a request to the coordinator of `key` and return its response.
 
-        ``check`` takes the response and raises the error that it reports. Unless it is given, the response's
-        ``error_code`` is raised. Retries and raises as `run` does.
+        `check` takes the response and raises the error that it reports. Unless it is given, the response's
+        `error_code` is raised. Retries and raises as `run` does.
         """
 
         def attempt(coordinator: Broker, timeout: float) -> Any:

@@ -1,6 +1,6 @@
 """Errors on the client's side of the wire.
 
-Errors that a broker reports are the classes of ``kafkalog.protocol.errors`` (``KafkaError``).
+Errors that a broker reports are the classes of `kafkalog.protocol.errors` (`KafkaError`).
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ class AuthenticationError(ClientError):
 
 
 class ClientTimeoutError(ClientError, TimeoutError):
-    """Nothing came within the time allowed; ``__cause__`` is the last error, if there was one."""
+    """Nothing came within the time allowed; `__cause__` is the last error, if there was one."""
 
     retriable = True
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Tell whether the call that raised ``error`` may succeed later, perhaps once metadata has been fetched again."""
+    """Tell whether the call that raised `error` may succeed later, perhaps once metadata has been fetched again."""
     return isinstance(error, ClientError | KafkaError) and error.retriable
 
 
 def about(code: int, what: str, reason: str | None = None) -> KafkaError:
-    """Make the error for a code that a broker has answered; its message has the subject and the broker's ``reason``."""
+    """Make the error for a code that a broker has answered; its message has the subject and the broker's `reason`."""
     error = error_for(code)
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and what.startswith("topic "):
         # The broker's own message is about the partitions that it hosts, and says less.

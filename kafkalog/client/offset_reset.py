@@ -1,4 +1,4 @@
-"""The rules by which a group's committed offsets are moved: those of ``kafka-consumer-groups.sh --reset-offsets``.
+"""The rules by which a group's committed offsets are moved: those of `kafka-consumer-groups.sh --reset-offsets`.
 
 These are functions of values: from the committed offsets and the ranges of the logs to the new offsets. An offset
 outside of a partition's log is moved to the nearest end of the log, with a warning, as Kafka's tool does. So a group
@@ -19,7 +19,7 @@ class ResetError(ValueError):
 
 
 class LogRange(NamedTuple):
-    """The offsets of a partition's log: ``start`` is the log start offset, ``end`` the high watermark."""
+    """The offsets of a partition's log: `start` is the log start offset, `end` the high watermark."""
 
     start: int
     end: int
@@ -40,7 +40,7 @@ class ToOffset(NamedTuple):
 
 
 class ShiftBy(NamedTuple):
-    """The committed offset plus ``by``, which may be negative."""
+    """The committed offset plus `by`, which may be negative."""
 
     by: int
 
@@ -75,7 +75,7 @@ def plan_reset(
     logs: Mapping[TopicPartition, LogRange],
     at_time: Mapping[TopicPartition, int] | None = None,
 ) -> Plan:
-    """Plan the new offsets of a group in ``partitions``.
+    """Plan the new offsets of a group in `partitions`.
 
     Args:
         rule: How the offsets are moved.

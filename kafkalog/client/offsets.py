@@ -29,7 +29,7 @@ def list_offsets(
     """Find the offset of each partition's first record with at least the given timestamp (ms; -2 earliest, -1 latest).
 
     Each leader is asked once for all of its partitions. Partitions that fail with a retriable error are asked for again
-    until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), which then raises
+    until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless given), which then raises
     ClientTimeoutError. An error of a partition that is not retriable, such as UnknownTopicOrPartitionError, is raised.
     """
     retry = Retry(cluster.config, deadline)

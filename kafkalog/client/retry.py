@@ -21,7 +21,7 @@ tries does not exist. To wait for it until the deadline would only hide a misspe
 class Retry:
     """Compute the pauses between the tries of one call.
 
-    ``deadline`` is a time of ``time.monotonic``; None means ``default.api.timeout.ms`` from now.
+    `deadline` is a time of `time.monotonic`; None means `default.api.timeout.ms` from now.
     """
 
     def __init__(self, config: ClientConfig, deadline: float | None = None) -> None:
@@ -45,7 +45,7 @@ class Retry:
     def pause(self, error: Exception) -> float:
         """Return how many seconds to wait before the next try.
 
-        Raises ``error`` where another try does not help, and ClientTimeoutError where the deadline would come first.
+        Raises `error` where another try does not help, and ClientTimeoutError where the deadline would come first.
         """
         if not is_retriable(error):
             raise error
@@ -69,7 +69,7 @@ class Retry:
         time.sleep(self.pause(error))
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
-        """Call ``attempt`` until it returns. Before every further try, call ``between`` with the error."""
+        """Call `attempt` until it returns. Before every further try, call `between` with the error."""
         while True:
             try:
                 return attempt()

@@ -25,7 +25,7 @@ class TopicPartition(NamedTuple):
 class OffsetAndTimestamp(NamedTuple):
     """An offset found by a look-up; -1 where no record has the timestamp or a later one.
 
-    ``timestamp`` (ms) and ``leader_epoch`` are -1 where the broker does not report them.
+    `timestamp` (ms) and `leader_epoch` are -1 where the broker does not report them.
     """
 
     offset: int
@@ -36,7 +36,7 @@ class OffsetAndTimestamp(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A position to commit: the next offset to read, and a note.
 
-    ``leader_epoch`` is that of the last record read, -1 where it is unknown.
+    `leader_epoch` is that of the last record read, -1 where it is unknown.
     """
 
     offset: int
@@ -56,7 +56,7 @@ class ConsumerGroupMetadata(NamedTuple):
 class ConsumerRecord(NamedTuple):
     """A record as a consumer sees it.
 
-    ``timestamp`` is in ms; ``timestamp_type`` is 0 for CreateTime and 1 for LogAppendTime.
+    `timestamp` is in ms; `timestamp_type` is 0 for CreateTime and 1 for LogAppendTime.
     """
 
     topic: str

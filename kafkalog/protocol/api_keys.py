@@ -1,6 +1,6 @@
-"""Kafka's APIs: key, versions and header forms (``ApiKeys`` and the message definitions of Apache Kafka 3.9).
+"""Kafka's APIs: key, versions and header forms (`ApiKeys` and the message definitions of Apache Kafka 3.9).
 
-The tables of ``kafkalog.protocol.messages`` cover the APIs that this product uses. This list has all keys, so that logs
+The tables of `kafkalog.protocol.messages` cover the APIs that this product uses. This list has all keys, so that logs
 and errors can name every API that a peer requests. Version 1 of ConsumerGroupHeartbeat and of ConsumerGroupDescribe is
 newer than 3.9: clients of Apache Kafka 4 use it to subscribe by regular expression.
 """

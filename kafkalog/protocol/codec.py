@@ -106,9 +106,9 @@ class RequestHeader(NamedTuple):
 
 
 def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[M, int]:
-    """Decode a message that begins at ``pos``; return the message and the position after it.
+    """Decode a message that begins at `pos`; return the message and the position after it.
 
-    ``buf`` is bytes, bytearray or memoryview. Records become memoryviews of it; all other values are copies.
+    `buf` is bytes, bytearray or memoryview. Records become memoryviews of it; all other values are copies.
     Raises ProtocolError for malformed bytes, UnsupportedVersionError for a version that the message lacks.
     """
     found = _decoders.get((cls, version))
@@ -127,7 +127,7 @@ def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[
 
 
 def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget: int) -> M:
-    """Decode a message that begins at ``pos``, unless that would take long.
+    """Decode a message that begins at `pos`, unless that would take long.
 
     Args:
         cls: the class of the message.
@@ -175,7 +175,7 @@ def decode_request_header(buf: Any, pos: int = 0, most_tags: int | None = None) 
     """Decode a request's header; return the header and the position of the body.
 
     Raises UnknownApiError and UnsupportedApiVersionError, which carry the correlation id that ApiVersions needs;
-    ProtocolError for malformed bytes; TooManyEntriesError for more than ``most_tags`` tagged fields.
+    ProtocolError for malformed bytes; TooManyEntriesError for more than `most_tags` tagged fields.
     """
     end = len(buf)
     if end - pos < _REQUEST_START.size:
@@ -235,7 +235,7 @@ def encode_response(msg: Response, version: int, correlation_id: int) -> list[Ch
 def decode_response(request_cls: type[Request], version: int, buf: Any) -> tuple[int, Any]:
     """Decode the response to a request of this class and version, from a frame without its length.
 
-    Return the correlation id and the response, whose records are memoryviews of ``buf``.
+    Return the correlation id and the response, whose records are memoryviews of `buf`.
     """
     end = len(buf)
     if end < _INT32.size:
@@ -279,7 +279,7 @@ def _check_version(cls: type[Message], version: int) -> None:
 
 
 def _encode_chunks(msg: Message, version: int, out: bytearray) -> list[Chunk]:
-    """Append the body to ``out``; return all chunks, with the records between the pieces of ``out``."""
+    """Append the body to `out`; return all chunks, with the records between the pieces of `out`."""
     cls = type(msg)
     encode = _encoders.get((cls, version))
     if encode is None:

@@ -1,12 +1,12 @@
 """Generates the function that decodes one message in one version.
 
-The function is ``decode(buf, pos, end) -> (message, position after it)``, with every structure inlined.
-Neighbouring fields of fixed width, and the length that follows them, are one ``struct`` call. Reading beyond
-the end ends in the ``IndexError`` or ``struct.error`` of the read itself; slices and counts, which Python
-would cut short or take memory for, are checked first. The caller turns all of these into ``ProtocolError``.
+The function is `decode(buf, pos, end) -> (message, position after it)`, with every structure inlined.
+Neighbouring fields of fixed width, and the length that follows them, are one `struct` call. Reading beyond
+the end ends in the `IndexError` or `struct.error` of the read itself; slices and counts, which Python
+would cut short or take memory for, are checked first. The caller turns all of these into `ProtocolError`.
 
-With a budget the function is ``decode(buf, pos, end, budget)``. Each array, string and tagged section takes its cost
-from the budget before it is decoded, and the function raises ``TooManyEntriesError`` once the budget is exceeded.
+With a budget the function is `decode(buf, pos, end, budget)`. Each array, string and tagged section takes its cost
+from the budget before it is decoded, and the function raises `TooManyEntriesError` once the budget is exceeded.
 Records cost nothing, because they are not decoded.
 """
 

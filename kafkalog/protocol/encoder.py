@@ -1,8 +1,8 @@
 """Generates the function that encodes one message in one version.
 
-The function is ``encode(m, out, cuts)``, with every structure inlined. It appends to the bytearray ``out``;
-neighbouring fields of fixed width, and the length that follows them, are one ``struct`` call. Records are
-not copied: their length is written, and ``cuts`` gets the pair (position in ``out``, records) for the caller
+The function is `encode(m, out, cuts)`, with every structure inlined. It appends to the bytearray `out`;
+neighbouring fields of fixed width, and the length that follows them, are one `struct` call. Records are
+not copied: their length is written, and `cuts` gets the pair (position in `out`, records) for the caller
 to put them between two pieces.
 """
 

@@ -1,4 +1,4 @@
-"""Kafka's error codes (``clients/.../common/protocol/Errors``): number, whether a retry may help, and meaning."""
+"""Kafka's error codes (`clients/.../common/protocol/Errors`): number, whether a retry may help, and meaning."""
 
 # One code a line reads as a table.
 # ruff: noqa: E501

@@ -1,7 +1,7 @@
 """One exception class for each of Kafka's error codes.
 
-A broker raises them when a check fails, and puts ``code`` and ``message`` into the response. A client raises them for
-the codes that it receives (``error_for``). The names are those of the codes, without ``_EXCEPTION`` and ``_ERROR``.
+A broker raises them when a check fails, and puts `code` and `message` into the response. A client raises them for
+the codes that it receives (`error_for`). The names are those of the codes, without `_EXCEPTION` and `_ERROR`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["ErrorCode", "KafkaError", "error_for"]
 
 
 class KafkaError(Exception):
-    """An error with one of Kafka's codes; ``message`` defaults to the meaning of the code."""
+    """An error with one of Kafka's codes; `message` defaults to the meaning of the code."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     retriable: ClassVar[bool] = False

@@ -17,8 +17,8 @@ tagged fields          uvarint count, then each uvarint tag, uvarint size, value
 
 Any negative length of a string or array is read as null, as in Kafka. Strings have at most 32,767 bytes. Bytes that are
 not UTF-8 become U+FFFD, as in Kafka; checks of names then refuse the result. Source:
-``clients/.../common/protocol/types/Type``,
-``clients/.../common/utils/ByteUtils``, KIP-482.
+`clients/.../common/protocol/types/Type`,
+`clients/.../common/utils/ByteUtils`, KIP-482.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONG_ARRAY = 0x7F
 """Counts (length + 1) of arrays of at least this length take a uvarint of two bytes or more."""
 _CACHED_LENGTH = 64
 _CACHED_RUNS = 256
-"""The number of cached ``struct.Struct`` objects for runs with short arrays, such as replica lists."""
+"""The number of cached `struct.Struct` objects for runs with short arrays, such as replica lists."""
 
 
 class ProtocolError(ValueError):
@@ -137,7 +137,7 @@ ARRAY_CODES = frozenset("bhHiIqd")
 def unpack_long_array(buf: Any, pos: int, end: int, count: int, code: str, path: str) -> Sequence[Any]:
     """Unpack an array of more than `LONG_RUN` values of fixed width, piece by piece.
 
-    Returns a list; an ``array`` for more than `HUGE_RUN` numbers.
+    Returns a list; an `array` for more than `HUGE_RUN` numbers.
 
     Raises:
         ProtocolError: the array does not end in the buffer.
@@ -173,8 +173,8 @@ def _huge_array(buf: Any, pos: int, count: int, code: str) -> array[int]:
 class PackTable(dict[tuple[int, ...], Callable[..., Any]]):
     """Functions that pack a run of fixed-width values and arrays, made at first use for the arrays' lengths.
 
-    A key has the length of each array. ``codes`` are ``struct`` codes. A code such as ``*i`` stands for an array of
-    int32, and the code before it for the array's count: ``i``, or ``B`` in flexible versions, for a uvarint.
+    A key has the length of each array. `codes` are `struct` codes. A code such as `*i` stands for an array of
+    int32, and the code before it for the array's count: `i`, or `B` in flexible versions, for a uvarint.
     """
 
     def __init__(self, codes: list[str]) -> None:

@@ -9,15 +9,15 @@ A message is a class; each field is one line with its type and its versions::
     class MetadataRequest(Request, key=3, versions="0-12", flexible="9+"):
         topics: list[MetadataRequestTopic] | None = array(MetadataRequestTopic, "0+", nullable="1+")
 
-Field names are Kafka's in snake case, field order is the order on the wire. ``versions`` are ``"3"``,
-``"3-5"`` or ``"3+"``, both ends included. Besides its versions, a field can have:
+Field names are Kafka's in snake case, field order is the order on the wire. `versions` are `"3"`,
+`"3-5"` or `"3+"`, both ends included. Besides its versions, a field can have:
 
-- ``nullable``: the versions in which it may be None. Elsewhere None cannot be encoded, and is malformed when
+- `nullable`: the versions in which it may be None. Elsewhere None cannot be encoded, and is malformed when
   decoded.
-- ``default``: what decoding gives where the version has no such field. Zero, empty and False unless said.
-- ``ignorable``: encoding a version without the field silently leaves a value out. Without it, a value other
+- `default`: what decoding gives where the version has no such field. Zero, empty and False unless said.
+- `ignorable`: encoding a version without the field silently leaves a value out. Without it, a value other
   than the default is an error, because the peer would act on a request that it was not sent.
-- ``tag``: in flexible versions the field travels in the tagged section at the end of its structure, and only
+- `tag`: in flexible versions the field travels in the tagged section at the end of its structure, and only
   when it differs from its default (KIP-482).
 
 Constructors take every field by keyword, and every field has a default. A structure inside a structure is
@@ -25,7 +25,7 @@ built when it is first read, so that defaults cost nothing. Instances are mutabl
 not hashable.
 
 The semantics are those of Apache Kafka's message generator
-(``clients/src/main/resources/common/message/README.md``).
+(`clients/src/main/resources/common/message/README.md`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LAST_VERSION = 0x7FFF
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A range of versions, both ends included; empty when ``last`` is below ``first``."""
+    """A range of versions, both ends included; empty when `last` is below `first`."""
 
     first: int
     last: int
@@ -72,7 +72,7 @@ NO_VERSIONS = Versions(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A type that is not a structure. ``code`` is its ``struct`` format, empty if the length varies."""
+    """A type that is not a structure. `code` is its `struct` format, empty if the length varies."""
 
     name: str
     code: str
@@ -110,7 +110,7 @@ class Field:
 
     @property
     def slot(self) -> str:
-        """The attribute with the value: another one than ``name`` if the value is made when first read."""
+        """The attribute with the value: another one than `name` if the value is made when first read."""
         return f"_{self.name}" if self.is_lazy else self.name
 
     @property
@@ -172,7 +172,7 @@ def array(
     of: Scalar | type[Struct], versions: str, *, nullable: str = "none", tag: int | None = None,
     tagged: str | None = None, default: Any = UNSET, ignorable: bool = False,
 ) -> Any:  # fmt: skip
-    """Declare an array of structures, or of a type such as ``INT32``."""
+    """Declare an array of structures, or of a type such as `INT32`."""
     return _field(of, versions, nullable, tag, tagged, default, ignorable, is_array=True)
 
 
@@ -180,7 +180,7 @@ def struct(
     of: type[Struct], versions: str, *, nullable: str = "none", tag: int | None = None,
     tagged: str | None = None, default: Any = UNSET, ignorable: bool = False,
 ) -> Any:  # fmt: skip
-    """Declare a structure; ``default=None`` for one that is null unless set."""
+    """Declare a structure; `default=None` for one that is null unless set."""
     return _field(of, versions, nullable, tag, tagged, default, ignorable)
 
 
@@ -203,7 +203,7 @@ def _lazy_property(field: Field) -> property:
 
 @dataclass_transform(kw_only_default=True)
 class _StructMeta(type):
-    """Turns the lines of a class body into ``__slots__`` and ``fields``."""
+    """Turns the lines of a class body into `__slots__` and `fields`."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> _StructMeta:
         fields = []
@@ -304,7 +304,7 @@ class Response(Message):
 
 
 class Request(Message):
-    """A request of an API; its response is ``response_type``, declared before it in the same module."""
+    """A request of an API; its response is `response_type`, declared before it in the same module."""
 
     api_key: ClassVar[int]
     response_type: ClassVar[type[Response]]

@@ -18,7 +18,7 @@ _OLD_ATTRIBUTES_AT = MAGIC_AT + 1
 
 
 class RecordsView:
-    """The first entry of ``records``, whatever its format.
+    """The first entry of `records`, whatever its format.
 
     Attributes:
         size: bytes of all the records.

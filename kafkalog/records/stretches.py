@@ -70,7 +70,7 @@ def cut(chunk: memoryview, *, max_records: int, max_bytes: int, max_old_bytes: i
 
 
 def refuse_damage(chunk: memoryview, at: int) -> None:
-    """Raise an error unless the bytes of a chunk from ``at`` on can be the beginning of a batch that is cut off.
+    """Raise an error unless the bytes of a chunk from `at` on can be the beginning of a batch that is cut off.
 
     Raises:
         CorruptRecordError: the length is impossible.
@@ -86,7 +86,7 @@ def refuse_damage(chunk: memoryview, at: int) -> None:
 
 
 def _cut_old(chunk: memoryview, at: int, max_bytes: int, stretches: list[Stretch]) -> int:
-    """Append stretches of the messages of v0 and v1 from position ``at`` on. Return the position behind the last."""
+    """Append stretches of the messages of v0 and v1 from position `at` on. Return the position behind the last."""
     begin, behind = at, 0
     while header_is_there(chunk, at, len(chunk)) and chunk[at + MAGIC_AT] < MAGIC:
         try:

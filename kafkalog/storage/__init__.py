@@ -8,7 +8,7 @@ crash leaves behind.
 - `names`                names of files and directories
 - `listing`              finds the segments in a partition's directory
 - `checkpoints`          checkpoint files of offsets and of leader epochs
-- `properties`           ``partition.metadata``, ``meta.properties``, the clean-shutdown marker
+- `properties`           `partition.metadata`, `meta.properties`, the clean-shutdown marker
 - `index_entries`        entries of the offset index and the time index
 - `index_arrays`         whole indexes as numpy arrays
 - `transaction_entries`  entries of the index of aborted transactions

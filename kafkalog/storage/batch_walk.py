@@ -1,10 +1,10 @@
-"""Walks over the record batches of a ``.log`` file.
+"""Walks over the record batches of a `.log` file.
 
-A file ``<base offset>.log`` contains batches one directly after another, with increasing offsets. A message of format
+A file `<base offset>.log` contains batches one directly after another, with increasing offsets. A message of format
 v0 or v1, including a wrapper of compressed messages, counts as a batch here, with a header made for it
 (`kafkalog.records.any_format`); a log may contain all formats. Leaders append the batches of producers, followers copy
 those of the leader, and compaction writes new files. A crash leaves an incomplete batch at the end of the last file, or
-zeros if the file was created at its full size (``preallocate``).
+zeros if the file was created at its full size (`preallocate`).
 
 Nothing here trusts the file: a length is checked against the file's size before memory is taken for it, and a walk
 always moves forward. Nothing here opens the file; callers pass a function that reads.
@@ -22,9 +22,9 @@ from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, MIN_SIZES
 
 Read = Callable[[int, int], bytes | memoryview]
-"""``read(size, position)`` returns ``size`` bytes, fewer only at the file's end, like ``partial(os.pread, fd)``."""
+"""`read(size, position)` returns `size` bytes, fewer only at the file's end, like `partial(os.pread, fd)`."""
 ReadInto = Callable[[memoryview, int], int]
-"""``read_into(view, position)`` fills the view, less only at the file's end; it returns the number of bytes."""
+"""`read_into(view, position)` fills the view, less only at the file's end; it returns the number of bytes."""
 
 # Offset and length, with which batches of every magic begin, and the last offset delta of magic 2.
 _SPAN = Struct(">qi4xb6xi")
@@ -32,12 +32,12 @@ SPAN_BYTES = _SPAN.size
 MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
 CHUNK_BYTES = 8192
-"""Two index entries are ``index.interval.bytes`` plus one batch apart; most batches are smaller than this."""
+"""Two index entries are `index.interval.bytes` plus one batch apart; most batches are smaller than this."""
 VERIFY_BYTES = 1 << 20
 
 
 def stated_size(head: bytes | memoryview) -> int:
-    """Return the size that the batch beginning with ``head`` states; 0 if ``head`` is too short for a length.
+    """Return the size that the batch beginning with `head` states; 0 if `head` is too short for a length.
 
     The size is not checked, and may even be negative.
     """
@@ -47,13 +47,13 @@ def stated_size(head: bytes | memoryview) -> int:
 
 
 def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, int, int] | None:
-    """Find the first batch at or after ``position`` whose last offset is at least ``offset``.
+    """Find the first batch at or after `position` whose last offset is at least `offset`.
 
     Returns:
-        Base offset, position and size; None if no whole batch before ``end`` qualifies.
+        Base offset, position and size; None if no whole batch before `end` qualifies.
 
     Raises:
-        CorruptRecordError: a length is impossible. Errors of ``read`` are passed on.
+        CorruptRecordError: a length is impossible. Errors of `read` are passed on.
     """
     unpack = _SPAN.unpack_from
     while position + SPAN_BYTES <= end:
@@ -92,7 +92,7 @@ def _last_and_least(chunk: bytes | memoryview, at: int, position: int, offset: i
 
 
 def batch_size(read: Read, position: int, end: int) -> int:
-    """Return the size in bytes of the batch at ``position``, or 0 if it is not whole before ``end``."""
+    """Return the size in bytes of the batch at `position`, or 0 if it is not whole before `end`."""
     size = stated_size(read(LOG_OVERHEAD, position))
     return size if size > LOG_OVERHEAD and position + size <= end else 0
 
@@ -100,14 +100,14 @@ def batch_size(read: Read, position: int, end: int) -> int:
 def headers(
     read: Read, position: int, end: int, *, chunk_bytes: int = CHUNK_BYTES, verified_bytes: int = 0
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield ``(position, header)`` of each whole batch in [position, end); stop at an incomplete one.
+    """Yield `(position, header)` of each whole batch in [position, end); stop at an incomplete one.
 
     Args:
         read: see `Read`.
         position: the position of a batch.
         end: the end of the part of the file to walk over.
         chunk_bytes: the number of bytes to read at a time.
-        verified_bytes: the checksums of batches up to this size, at most ``chunk_bytes``, are verified.
+        verified_bytes: the checksums of batches up to this size, at most `chunk_bytes`, are verified.
 
     Raises:
         CorruptRecordError: a batch header is invalid, or a checksum is wrong.
@@ -144,9 +144,9 @@ def headers(
 
 
 def verified_batches(read_into: ReadInto, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Yield ``(position, header, bytes)`` of each batch in [position, end), after checking its CRC.
+    """Yield `(position, header, bytes)` of each batch in [position, end), after checking its CRC.
 
-    The bytes are valid until the next batch. The walk ends without an error only at ``end``.
+    The bytes are valid until the next batch. The walk ends without an error only at `end`.
 
     Raises:
         CorruptRecordError: the next bytes are not a whole batch with a correct CRC.

@@ -1,7 +1,7 @@
 """Checkpoint files: small tables of offsets or leader epochs.
 
 Text in UTF-8, one row a line, columns separated by one space, every line ended by a newline, as Apache Kafka 3.9 writes
-it (``CheckpointFile``)::
+it (`CheckpointFile`)::
 
     0            version
     2            number of rows
@@ -14,7 +14,7 @@ it (``CheckpointFile``)::
 
 A log directory has four offset checkpoints at its top: the recovery points (up to where each log is flushed), the log
 start offsets, the high watermarks, and the offsets up to which logs were compacted. Each partition's directory has a
-``leader-epoch-checkpoint``. A broker writes a file to ``<name>.tmp``, syncs it and renames it, so that a crash leaves
+`leader-epoch-checkpoint`. A broker writes a file to `<name>.tmp`, syncs it and renames it, so that a crash leaves
 the old or the new table. An empty file is a table without rows; Apache Kafka creates it before it has anything to
 write.
 
@@ -49,7 +49,7 @@ class Salvaged(NamedTuple):
 
 
 def parse_offsets(data: bytes) -> dict[tuple[str, int], int]:
-    """Parse an offset checkpoint into ``{(topic, partition): offset}``.
+    """Parse an offset checkpoint into `{(topic, partition): offset}`.
 
     Raises:
         CorruptCheckpointError: the file, or one of its rows, cannot be parsed.
@@ -105,7 +105,7 @@ def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
 
 
 def parse_epochs(data: bytes) -> list[tuple[int, int]]:
-    """Parse a leader-epoch checkpoint into ``(leader epoch, start offset)`` rows.
+    """Parse a leader-epoch checkpoint into `(leader epoch, start offset)` rows.
 
     Raises:
         CorruptCheckpointError: the file, or one of its rows, cannot be parsed.
@@ -155,7 +155,7 @@ def _columns(line: bytes, count: int) -> list[str]:
 
 
 def _number(text: str, limit: int) -> int:
-    """Parse a number from 0 to ``limit``; raise ValueError for other text."""
+    """Parse a number from 0 to `limit`; raise ValueError for other text."""
     # int() takes signs, underscores and other scripts' digits, and thousands of them.
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= limit):
         raise ValueError(f"{text[:30]!r} is no number from 0 to {limit}")

@@ -15,7 +15,7 @@ TIME_ROW = np.dtype([("timestamp", ">i8"), ("relative", ">i4")])
 class OffsetEntries(NamedTuple):
     """The valid beginning of an offset index, in which both columns increase.
 
-    ``offsets`` (int64, absolute) are the last offsets of the batches appended at ``positions`` (int64, bytes in the
+    `offsets` (int64, absolute) are the last offsets of the batches appended at `positions` (int64, bytes in the
     segment). They are hints, because an index may be stale: check the batch at a position before relying on it.
     """
 
@@ -39,7 +39,7 @@ def usable_offset_entries(data: bytes, base_offset: int, log_size: int) -> Offse
 
 
 def usable_time_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """Return the ``(timestamp in ms, offset)`` entries of a time index, up to the first that goes back."""
+    """Return the `(timestamp in ms, offset)` entries of a time index, up to the first that goes back."""
     found: list[tuple[int, int]] = []
     rows = np.frombuffer(data, TIME_ROW, len(data) // TIME_ENTRY.size)
     for timestamp, relative in rows.tolist():

@@ -1,13 +1,13 @@
 """Finds the segments in a partition's directory.
 
-Compaction writes the files of a new segment with the ending ``.cleaned``, renames them to ``.swap`` when they are
-complete and synced, and then to their own names, in place of the compacted segments, which get the ending ``.deleted``
-(Apache Kafka 3.9, ``UnifiedLog.replaceSegments`` and ``LogLoader``). A crash leaves:
+Compaction writes the files of a new segment with the ending `.cleaned`, renames them to `.swap` when they are
+complete and synced, and then to their own names, in place of the compacted segments, which get the ending `.deleted`
+(Apache Kafka 3.9, `UnifiedLog.replaceSegments` and `LogLoader`). A crash leaves:
 
-- ``.cleaned`` files: the new segments are incomplete. They do not count, and neither do ``.swap`` files at or after the
+- `.cleaned` files: the new segments are incomplete. They do not count, and neither do `.swap` files at or after the
   first of them, which belong to an unfinished split.
-- ``.swap`` files: the new segments are complete. They replace the segments whose offsets they cover.
-- ``.deleted`` files: no longer needed.
+- `.swap` files: the new segments are complete. They replace the segments whose offsets they cover.
+- `.deleted` files: no longer needed.
 
 At startup, a broker moves and removes these files. A reader that must not change the directory sees it as the broker
 would leave it.
@@ -22,7 +22,7 @@ from kafkalog.storage import names
 
 
 class SegmentName(NamedTuple):
-    """A segment, by its base offset; ``suffix`` is ".swap" if compaction's last rename has not happened yet."""
+    """A segment, by its base offset; `suffix` is ".swap" if compaction's last rename has not happened yet."""
 
     base: int
     suffix: str
@@ -37,7 +37,7 @@ class Listing(NamedTuple):
 
     segments: tuple[SegmentName, ...]
     swaps: tuple[SegmentName, ...]
-    """Compacted segments that a crash left as ``.swap`` files; a broker completes their renames at startup."""
+    """Compacted segments that a crash left as `.swap` files; a broker completes their renames at startup."""
     in_motion: bool
     """Whether there are files that compaction or retention is about to rename or remove."""
 
@@ -68,9 +68,9 @@ def listing(file_names: Iterable[str]) -> Listing:
 
 
 def swapped(segments: Iterable[SegmentName], swaps: Iterable[SegmentName], end: int) -> tuple[SegmentName, ...]:
-    """Return the segments after ``swaps`` have been moved into place.
+    """Return the segments after `swaps` have been moved into place.
 
-    They replace the segments that begin in [first swap, ``end``). ``end`` is the offset after the swaps' last record.
+    They replace the segments that begin in [first swap, `end`). `end` is the offset after the swaps' last record.
     """
     moved = tuple(swaps)
     bases = {each.base for each in moved}

@@ -10,16 +10,16 @@ Files in a partition's directory are named by the base offset of their segment, 
     leader-epoch-checkpoint           (epoch, start offset) rows
     partition.metadata                topic id
 
-These names may have endings: ``.deleted`` (waits to be removed), ``.cleaned`` (output of a running compaction) and
-``.swap`` (output of a compaction that is being moved into place). A crash leaves such files behind; the broker handles
+These names may have endings: `.deleted` (waits to be removed), `.cleaned` (output of a running compaction) and
+`.swap` (output of a compaction that is being moved into place). A crash leaves such files behind; the broker handles
 them at its next start (`kafkalog.storage.listing`).
 
-A directory is ``topic-partition``. ``topic-partition.<32 hex>-delete`` waits to be removed,
-``topic-partition.<32 hex>-future`` is the copy that a move between log directories makes, and
-``topic-partition.<32 hex>-stray`` is a replica that belongs to no known topic. Partitions are numbered from 0 to
+A directory is `topic-partition`. `topic-partition.<32 hex>-delete` waits to be removed,
+`topic-partition.<32 hex>-future` is the copy that a move between log directories makes, and
+`topic-partition.<32 hex>-stray` is a replica that belongs to no known topic. Partitions are numbered from 0 to
 2^31 - 1, without leading zeros.
 
-At the top of a log directory, beside the partitions' directories, lie the four offset checkpoints, ``meta.properties``,
+At the top of a log directory, beside the partitions' directories, lie the four offset checkpoints, `meta.properties`,
 the lock, and the marker of a clean stop (`kafkalog.storage.checkpoints`, `kafkalog.storage.properties`).
 """
 
@@ -82,13 +82,13 @@ class SegmentFile(NamedTuple):
 
     base_offset: int
     kind: str
-    """One of ``SEGMENT_FILES``."""
+    """One of `SEGMENT_FILES`."""
     ending: str
-    """One or more of ``LEFTOVERS``, or empty."""
+    """One or more of `LEFTOVERS`, or empty."""
 
 
 def segment_name(base_offset: int, suffix: str) -> str:
-    """Return the name of a segment's file, for example ``segment_name(7, LOG)``."""
+    """Return the name of a segment's file, for example `segment_name(7, LOG)`."""
     return f"{base_offset:020d}{suffix}"
 
 
@@ -124,7 +124,7 @@ def future_dir(topic: str, partition: int) -> str:
 
 
 def parse_partition_dir(name: str) -> tuple[str, int] | None:
-    """Parse a partition's directory name of any form into ``(topic, partition)``; None for other names."""
+    """Parse a partition's directory name of any form into `(topic, partition)`; None for other names."""
     if name.endswith(OUT_OF_SERVICE) and "." in name:
         name = name[: name.rindex(".")]
     topic, dash, digits = name.rpartition("-")
@@ -134,7 +134,7 @@ def parse_partition_dir(name: str) -> tuple[str, int] | None:
 
 
 def parse_served_dir(name: str) -> tuple[str, int] | None:
-    """Parse the directory name of a partition in service into ``(topic, partition)``.
+    """Parse the directory name of a partition in service into `(topic, partition)`.
 
     Return None for every other name, including those of deleted, future and stray replicas, of illegal topics, and of
     invalid partition numbers.

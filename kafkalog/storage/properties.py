@@ -1,6 +1,6 @@
 """Small files of keys and values that describe a directory.
 
-``partition.metadata``, in a partition's directory: the id of its topic (KIP-516). Two lines in UTF-8::
+`partition.metadata`, in a partition's directory: the id of its topic (KIP-516). Two lines in UTF-8::
 
     version: 0
     topic_id: <22 characters: 16 bytes in base64url, without padding>
@@ -8,21 +8,21 @@
 A broker writes it when it creates the partition, and syncs it with the log's first flush. A power failure before that
 leaves an empty file, which has no meaning.
 
-``meta.properties``, at the top of a log directory: the broker that owns it. A Java properties file in UTF-8 with
-``version`` (0; 1
-for KRaft), ``cluster.id`` and ``broker.id`` (``node.id`` for KRaft), written once, atomically::
+`meta.properties`, at the top of a log directory: the broker that owns it. A Java properties file in UTF-8 with
+`version` (0; 1
+for KRaft), `cluster.id` and `broker.id` (`node.id` for KRaft), written once, atomically::
 
     #
     version=0
     broker.id=0
     cluster.id=q0TEtQH5S8yDZ
 
-``.kafka_cleanshutdown``, at the top of a log directory: everything in it is flushed and checkpointed. JSON,
-``{"version":0,"brokerEpoch":-1}``; older brokers leave it empty. It is written last at a clean stop and removed first
+`.kafka_cleanshutdown`, at the top of a log directory: everything in it is flushed and checkpointed. JSON,
+`{"version":0,"brokerEpoch":-1}`; older brokers leave it empty. It is written last at a clean stop and removed first
 at a start, so it does not exist after a crash.
 
-``kafkalog.moved-from``, in the complete copy of a partition that a move between log directories has made: the log
-directory that it is moved from. Two lines, ``version: 0`` and ``log_dir: <absolute path>``. It is synced before the
+`kafkalog.moved-from`, in the complete copy of a partition that a move between log directories has made: the log
+directory that it is moved from. Two lines, `version: 0` and `log_dir: <absolute path>`. It is synced before the
 copy may replace the original, and removed once the renaming of the old directory is synced too. Apache Kafka ignores
 it.
 """
@@ -57,7 +57,7 @@ def decode_uuid(text: str) -> uuid.UUID:
 
 
 def parse_partition_metadata(data: bytes) -> uuid.UUID | None:
-    """Parse ``partition.metadata`` into the topic id; None for an empty file.
+    """Parse `partition.metadata` into the topic id; None for an empty file.
 
     Raises:
         CorruptCheckpointError: the file cannot be parsed.
@@ -77,7 +77,7 @@ def parse_partition_metadata(data: bytes) -> uuid.UUID | None:
 
 
 def format_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """Return the bytes of ``partition.metadata``."""
+    """Return the bytes of `partition.metadata`."""
     return f"version: {VERSION}\ntopic_id: {encode_uuid(topic_id)}".encode()
 
 
@@ -85,7 +85,7 @@ def format_partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def parse_meta_properties(data: bytes) -> dict[str, str]:
-    """Parse ``meta.properties`` into its keys and values.
+    """Parse `meta.properties` into its keys and values.
 
     Raises:
         UnicodeDecodeError: the file is not text.
@@ -96,12 +96,12 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
 
 
 def format_meta_properties(values: Mapping[str, str]) -> bytes:
-    """Return the bytes of ``meta.properties``."""
+    """Return the bytes of `meta.properties`."""
     return ("#\n" + "".join(f"{key}={value}\n" for key, value in values.items())).encode()
 
 
 def format_clean_shutdown(broker_epoch: int = -1) -> bytes:
-    """Return the bytes of ``.kafka_cleanshutdown``."""
+    """Return the bytes of `.kafka_cleanshutdown`."""
     return json.dumps({"version": VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
@@ -116,5 +116,5 @@ def parse_moved_from(data: bytes) -> str | None:
 
 
 def format_moved_from(log_dir: str) -> bytes:
-    """Return the bytes of ``kafkalog.moved-from``."""
+    """Return the bytes of `kafkalog.moved-from`."""
     return f"version: {VERSION}\nlog_dir: {log_dir}\n".encode(errors="surrogateescape")

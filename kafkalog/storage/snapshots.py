@@ -1,6 +1,6 @@
 """Producer snapshots: files with the producer state of a partition at an offset.
 
-File ``<offset>.snapshot``; it covers every batch before that offset. Big-endian, as Apache Kafka writes it::
+File `<offset>.snapshot`; it covers every batch before that offset. Big-endian, as Apache Kafka writes it::
 
     0   int16   version, 1
     2   uint32  CRC-32C of everything from byte 6 on

@@ -1,7 +1,7 @@
 """Names of topics: checks whether they are legal, and names Kafka's own topics.
 
 A topic's name is a part of the names of its partitions' directories and a column of the checkpoint files. So it has 1
-to 249 characters out of ``a-z A-Z 0-9 . _ -`` and is neither ``.`` nor ``..`` (Apache Kafka 3.9, ``Topic.validate``).
+to 249 characters out of `a-z A-Z 0-9 . _ -` and is neither `.` nor `..` (Apache Kafka 3.9, `Topic.validate`).
 """
 
 from __future__ import annotations

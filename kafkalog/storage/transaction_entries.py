@@ -1,6 +1,6 @@
 """Entries of the transaction index: the aborted transactions of a segment.
 
-File ``<base offset>.txnindex``, present only where a transaction was aborted, entries of 34 bytes, big-endian::
+File `<base offset>.txnindex`, present only where a transaction was aborted, entries of 34 bytes, big-endian::
 
      0  int16  version, 0
      2  int64  producer id
@@ -9,8 +9,8 @@ File ``<base offset>.txnindex``, present only where a transaction was aborted, e
     26  int64  last stable offset when the marker was written
 
 Entries are in the order of their last offset. A reader of committed records that fetches [from, to) needs those whose
-last offset is at or after ``from`` and whose first offset is before ``to``; it may stop at the first entry whose last
-stable offset is at or after ``to``. A broker adds an entry when it appends the marker. A crash may leave part of an
+last offset is at or after `from` and whose first offset is before `to`; it may stop at the first entry whose last
+stable offset is at or after `to`. A broker adds an entry when it appends the marker. A crash may leave part of an
 entry at the end, which does not count; a broker rebuilds the file with its segment.
 """
 
@@ -43,7 +43,7 @@ def encode_aborted(transaction: AbortedTransaction) -> bytes:
 
 
 def parse_aborted(data: bytes, base_offset: int) -> list[AbortedTransaction]:
-    """Parse every whole entry of the index of the segment at ``base_offset``, in order.
+    """Parse every whole entry of the index of the segment at `base_offset`, in order.
 
     Raises:
         CorruptEntryError: an entry has an unknown version, or ends before the segment begins.

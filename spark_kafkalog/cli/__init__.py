@@ -1,4 +1,4 @@
-"""The commands of ``kafkalog`` that need Spark.
+"""The commands of `kafkalog` that need Spark.
 
 - `commands`      the table of them, which pyproject.toml announces as an entry point
 - `load`          `kafkalog load`; the work is done by `spark_kafkalog.load`

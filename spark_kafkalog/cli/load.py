@@ -1,4 +1,4 @@
-"""``kafkalog load``: topics into Parquet on HDFS or in a directory, exactly once (``spark_kafkalog.load``)."""
+"""`kafkalog load`: topics into Parquet on HDFS or in a directory, exactly once (`spark_kafkalog.load`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``load`` and its commands."""
+    """Add `load` and its commands."""
     from spark_kafkalog.load.arguments import EXAMPLES, add_options
 
     parser = subparsers.add_parser(

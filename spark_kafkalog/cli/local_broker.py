@@ -21,7 +21,7 @@ class BrokerStartError(RuntimeError):
 
 
 class LocalBroker:
-    """A broker on a free port of this machine, its log in ``log_dir``, its output in ``output``."""
+    """A broker on a free port of this machine, its log in `log_dir`, its output in `output`."""
 
     def __init__(self, log_dir: Path, output: Path) -> None:
         self._log_dir = log_dir

@@ -1,8 +1,8 @@
-"""``kafkalog quickstart``: the main job on this machine, from text to Parquet, with nothing to prepare.
+"""`kafkalog quickstart`: the main job on this machine, from text to Parquet, with nothing to prepare.
 
 A broker process, a topic, a producer that sends the lines of a real file, and a Spark query that streams them into
 Parquet meanwhile. Afterwards the Parquet files are compared with what was acknowledged: each offset must be there
-once. ``--kill-broker`` kills the broker (SIGKILL) on the way and starts it again; the outcome must be the same.
+once. `--kill-broker` kills the broker (SIGKILL) on the way and starts it again; the outcome must be the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGGED_PROGRESS_SECONDS = 5.0
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``quickstart``."""
+    """Add `quickstart`."""
     parser = subparsers.add_parser(
         "quickstart",
         help="broker, topic, real input and Spark into Parquet, on this machine",
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def own_directory(parent: Path) -> Path:
-    """Create a fresh directory for this run below ``parent``, named for the time.
+    """Create a fresh directory for this run below `parent`, named for the time.
 
     Another run may begin in the same second.
     """
@@ -236,7 +236,7 @@ def produce(bootstrap: str, files: list[Path], figures: Figures) -> None:
 def follow(
     query: Any, producing: threading.Thread, figures: Figures, started: float, victim: LocalBroker | None
 ) -> None:
-    """Show progress until Spark has read all that was produced; kill ``victim`` once on the way."""
+    """Show progress until Spark has read all that was produced; kill `victim` once on the way."""
     progress = Progress()
     while True:
         producing.join(PROGRESS_SECONDS)

@@ -24,7 +24,7 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 
 
 def quiet_session(name: str, directory: Path, master: str = "local[*]") -> Any:
-    """Return a session whose JVM logs to ``directory/spark.log``; its workers run this Python."""
+    """Return a session whose JVM logs to `directory/spark.log`; its workers run this Python."""
     from pyspark.sql import SparkSession
 
     log = directory / "spark.log"

@@ -13,7 +13,7 @@ LARGE_ENOUGH = 8 << 20
 SOURCES_MAX = 96 << 20
 READ_SIZE = 1 << 20
 MAX_LINE = 512 << 10
-"""Longer lines are cut, so that every record fits into ``message.max.bytes``."""
+"""Longer lines are cut, so that every record fits into `message.max.bytes`."""
 
 
 class NoInputError(ValueError):

@@ -1,4 +1,4 @@
-"""``kafkalog spark``: the Spark installation of this environment (``spark_kafkalog.compat.precompiled``)."""
+"""`kafkalog spark`: the Spark installation of this environment (`spark_kafkalog.compat.precompiled`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run it with the Python that Spark's workers run (PYSPARK_PYTHON); another one ta
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``spark`` and its commands."""
+    """Add `spark` and its commands."""
     parser = subparsers.add_parser(
         "spark",
         help="make Spark's Python processes start faster",

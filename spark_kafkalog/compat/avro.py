@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 Read = Callable[..., Any]
-"""fastavro's ``schemaless_reader``."""
+"""fastavro's `schemaless_reader`."""
 
 
 def bounded_reader() -> Read | None:
@@ -26,7 +26,7 @@ def bounded_reader() -> Read | None:
 
 
 def register_decimals(name: str, read: Callable[[bytes, Any, Any], Decimal]) -> None:
-    """Make fastavro read decimals whose logical type has this name with ``read``.
+    """Make fastavro read decimals whose logical type has this name with `read`.
 
     fastavro's registry, the documented way to add a logical type, is process-wide. Only we use the name, so the user's
     own reads with fastavro do not change.

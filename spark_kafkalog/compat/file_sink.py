@@ -1,7 +1,7 @@
 """Traces of a query in directories: the log of Spark's file sink, and a checkpoint's offset log.
 
 Python has no interface to Hadoop's file systems, so `has_written` and `has_begun` go through py4j to the JVM
-(``SparkContext._jvm`` and ``_jsc``). Without py4j, as in Spark Connect, the answer is unknown. The sink's log is in a
+(`SparkContext._jvm` and `_jsc`). Without py4j, as in Spark Connect, the answer is unknown. The sink's log is in a
 format of Spark's own. With a PySpark that was not tested nothing of this is used, and every answer is unknown.
 """
 

@@ -1,4 +1,4 @@
-"""Filter push-down: PySpark pushes filters to a reader whose ``pushFilters`` differs from the base class's."""
+"""Filter push-down: PySpark pushes filters to a reader whose `pushFilters` differs from the base class's."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from spark_kafkalog.compat.versions import is_tested
 def jvm_stack_trace(error: Exception) -> str:
     """Return the JVM's stack trace of an error, "" if there is none, or this PySpark was not tested.
 
-    PySpark always stores it, but shows it only if ``spark.sql.pyspark.jvmStacktrace.enabled`` is set.
+    PySpark always stores it, but shows it only if `spark.sql.pyspark.jvmStacktrace.enabled` is set.
     """
     if not is_tested():
         return ""

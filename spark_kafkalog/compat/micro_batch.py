@@ -1,6 +1,6 @@
 """The micro-batch that a task belongs to, from local properties that Spark sets for the jobs of a micro-batch.
 
-Their names, ``sql.streaming.queryId`` and ``streaming.sql.batchId``, are constants of Spark's Scala code, not a public
+Their names, `sql.streaming.queryId` and `streaming.sql.batchId`, are constants of Spark's Scala code, not a public
 interface. Each task checks that they are set and refuses to write otherwise, so a version that renames them is
 noticed. For that reason this works with untested versions, too: a sink that writes exactly once must go on after an
 update of PySpark.

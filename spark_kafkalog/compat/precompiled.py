@@ -1,12 +1,12 @@
 """Adds byte code to the archives that PySpark's Python processes import from.
 
-PySpark ships ``python/lib/pyspark.zip`` and ``py4j-*-src.zip`` with sources only. Python stores no byte code next to an
+PySpark ships `python/lib/pyspark.zip` and `py4j-*-src.zip` with sources only. Python stores no byte code next to an
 archive, so each process that Spark starts (the planner of a stream, the daemon that workers are forked from, the one
-that commits a micro-batch) compiles its imports again. With a ``.pyc`` in the archive, next to its source, Python takes
+that commits a micro-batch) compiles its imports again. With a `.pyc` in the archive, next to its source, Python takes
 that instead.
 
 The byte code has the form of "unchecked hash-based" pycs (PEP 552). Pycs with a time stamp would be valid in one time
-zone only, because ``zipimport`` reads an archive's times as local time. Another version of Python does not know the
+zone only, because `zipimport` reads an archive's times as local time. Another version of Python does not know the
 byte code and takes the source, as before. Existing entries stay where they are, because a process that has read an
 archive's directory goes on using it.
 """
@@ -53,7 +53,7 @@ class Status:
 
 
 def find_archives(spark_home: Path | None = None) -> list[Path]:
-    """Return the archives of a Spark installation, by default that of ``SPARK_HOME`` or of the ``pyspark`` package.
+    """Return the archives of a Spark installation, by default that of `SPARK_HOME` or of the `pyspark` package.
 
     Raises PrecompileError if there is none.
     """
@@ -125,7 +125,7 @@ def _is_current(code: bytes, source: bytes) -> bool:
 
 
 def _compile(source: bytes, path: str) -> bytes:
-    """Return a hash-based pyc; ``path`` appears in tracebacks."""
+    """Return a hash-based pyc; `path` appears in tracebacks."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

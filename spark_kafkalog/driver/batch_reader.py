@@ -42,7 +42,7 @@ class KafkalogBatchReader(DataSourceReader):
         return tasks(ranges, topics, self._options, measure)
 
     def narrowed(self, ranges: list[offsets.OffsetRange], lookup: offsets.Lookup) -> list[offsets.OffsetRange]:
-        """Return the parts of ``ranges`` to read; ``lookup`` asks brokers for offsets of timestamps."""
+        """Return the parts of `ranges` to read; `lookup` asks brokers for offsets of timestamps."""
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -50,10 +50,10 @@ class KafkalogBatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(KafkalogBatchReader):
-    """The batch reader with ``filterPushdown``.
+    """The batch reader with `filterPushdown`.
 
-    A class of its own: PySpark refuses a reader that has ``pushFilters`` while
-    ``spark.sql.python.filterPushdown.enabled`` is off.
+    A class of its own: PySpark refuses a reader that has `pushFilters` while
+    `spark.sql.python.filterPushdown.enabled` is off.
     """
 
     _bounds = Bounds()

@@ -1,7 +1,7 @@
 """Discovers partitions and offsets: the driver's requests to the brokers.
 
-Offsets take one ListOffsets request a broker. All requests have deadlines (``kafka.default.api.timeout.ms``). A request
-that fails with a retriable error is tried again over new connections, ``fetchOffset.numRetries`` times.
+Offsets take one ListOffsets request a broker. All requests have deadlines (`kafka.default.api.timeout.ms`). A request
+that fails with a retriable error is tried again over new connections, `fetchOffset.numRetries` times.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ logger = logging.getLogger(__name__)
 
 
 class Assigned(NamedTuple):
-    """The partitions of a query, and the marks (``offsets.topic_mark``) of those topics that have ids."""
+    """The partitions of a query, and the marks (`offsets.topic_mark`) of those topics that have ids."""
 
     partitions: frozenset[TopicPartition]
     topics: dict[str, str]
 
 
 class Discovery:
-    """Finds partitions and offsets for ``assign``, ``subscribe`` or ``subscribePattern``. Close it after use."""
+    """Finds partitions and offsets for `assign`, `subscribe` or `subscribePattern`. Close it after use."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -60,13 +60,13 @@ class Discovery:
         return self._trying(self._assigned)
 
     def lookup(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
-        """Return offsets of timestamps (ms; -2 earliest, -1 latest), as ``offsets.Lookup`` describes."""
+        """Return offsets of timestamps (ms; -2 earliest, -1 latest), as `offsets.Lookup` describes."""
         return self._trying(lambda cluster: self._lookup(cluster, timestamps)) if timestamps else {}
 
     def latest(self, known: Position) -> Position:
         """Return the ends of all assigned partitions.
 
-        An end before a ``known`` offset may come from a broker that lags. So the request is repeated a few times before
+        An end before a `known` offset may come from a broker that lags. So the request is repeated a few times before
         such an end is accepted.
         """
         attempts = max(self._options.offset_retries, 1)
@@ -83,11 +83,11 @@ class Discovery:
         return found
 
     def densities(self, at: Offsets) -> dict[TopicPartition, float]:
-        """Return bytes per offset of the record batch at an offset of each partition (``byte_sizes.Densities``).
+        """Return bytes per offset of the record batch at an offset of each partition (`byte_sizes.Densities`).
 
         If batches are small, this takes one request a leader. Kafka leaves out a batch that is larger than its
         partition's share of the response, unless it is the first one. The omitted ones are requested again, up to
-        ``_LARGE_BATCHES`` times a leader. Partitions that are still missing, or whose leader fails, are left out.
+        `_LARGE_BATCHES` times a leader. Partitions that are still missing, or whose leader fails, are left out.
         """
         cluster = self._connected()
         found: dict[TopicPartition, float] = {}
@@ -116,7 +116,7 @@ class Discovery:
         return found
 
     def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedRecords]:
-        """Fetch records from an offset of each partition: one request of about ``max_bytes`` to each leader.
+        """Fetch records from an offset of each partition: one request of about `max_bytes` to each leader.
 
         Nothing is retried: any failure raises ClientError or KafkaError.
         """
@@ -133,7 +133,7 @@ class Discovery:
 
     @staticmethod
     def _by_leader(cluster: Cluster, at: Offsets, *, strict: bool = False) -> dict[int, list[_Asked]]:
-        """Group partitions by leader. Unless ``strict``, leave out partitions without a known leader."""
+        """Group partitions by leader. Unless `strict`, leave out partitions without a known leader."""
         asked: dict[int, list[_Asked]] = defaultdict(list)
         for tp, offset in at.items():
             with nullcontext() if strict else suppress(ClientError, KafkaError):
@@ -229,7 +229,7 @@ class Discovery:
 
 
 def batch_density(records: memoryview | None, offset: int) -> float | None:
-    """Return bytes per offset of the first batch that a fetch from ``offset`` returned; None if its header is cut off.
+    """Return bytes per offset of the first batch that a fetch from `offset` returned; None if its header is cut off.
 
     Returns 0 if the first batch begins behind the offset: compaction has left nothing there.
     """

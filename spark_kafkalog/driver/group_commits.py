@@ -1,10 +1,10 @@
-"""``commitGroup``: commits the offsets that a query has read to a consumer group, for lag tools.
+"""`commitGroup`: commits the offsets that a query has read to a consumer group, for lag tools.
 
 The checkpoint stays the only truth of what Spark has read; only monitoring reads the offsets committed here. So a
 commit has a short time limit, its failure is only a warning, and the next try comes after a pause.
 
-When to commit: Spark calls ``commit`` for a batch while it plans the next one, and never for the last batch of a run.
-But it begins every trigger with ``latestOffset(start)``, and everything before ``start`` has been processed. So a batch
+When to commit: Spark calls `commit` for a batch while it plans the next one, and never for the last batch of a run.
+But it begins every trigger with `latestOffset(start)`, and everything before `start` has been processed. So a batch
 is committed at the trigger after it. The last one of Trigger.AvailableNow is, too, because Spark asks once more whether
 anything is left. What a killed query had read is committed at its next start.
 """
@@ -34,7 +34,7 @@ PAUSE_S = 60.0
 
 
 class GroupProgress:
-    """Commits positions to ``commitGroup``; does nothing if the option is not set. Never raises."""
+    """Commits positions to `commitGroup`; does nothing if the option is not set. Never raises."""
 
     def __init__(self, options: SourceOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
@@ -47,7 +47,7 @@ class GroupProgress:
         self._warned = False
 
     def processed(self, offsets: Offsets) -> None:
-        """Commit ``offsets``: everything before them has been processed."""
+        """Commit `offsets`: everything before them has been processed."""
         name = self._options.commit_group
         if name is None or offsets == self._committed or self._clock() < self._not_before:
             return

@@ -2,9 +2,9 @@
 
 A Python task costs PySpark tens of milliseconds of processor time before and after the records, and each partition
 takes a task. In a micro-batch of few records that is most of the time. PySpark has a way around it, made for its
-``SimpleDataSourceStreamReader``: a planner that already has the rows of a batch sends them to the JVM with the plan, as
-Arrow, and no Python runs in the tasks (``compat.prefetched``). The stream reader does the same for batches of at most
-``smallBatchBytes`` and ROWS records.
+`SimpleDataSourceStreamReader`: a planner that already has the rows of a batch sends them to the JVM with the plan, as
+Arrow, and no Python runs in the tasks (`compat.prefetched`). The stream reader does the same for batches of at most
+`smallBatchBytes` and ROWS records.
 
 Nothing depends on it. The rows are exactly those of the offsets in the plan. If they cannot be read completely at once
 (lost records, a leader that moves, records larger than expected), tasks read the batch: they wait, retry and report.
@@ -76,7 +76,7 @@ class SmallBatches:
     def read(self, ranges: Sequence[OffsetRange], topics: Mapping[str, str]) -> list[pa.RecordBatch] | None:
         """Read the records of a batch; None if tasks have to read it.
 
-        ``topics`` has the marks of the ranges' topics.
+        `topics` has the marks of the ranges' topics.
         """
         if not self.is_small(ranges):
             return None

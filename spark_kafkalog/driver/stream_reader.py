@@ -3,12 +3,12 @@
 PySpark runs one such process a query. It ends the query at any exception, never repeats a call, gives no checkpoint
 directory and compares offsets as JSON text. Therefore:
 
-- Calls to brokers have deadlines and are retried here (``discovery``).
+- Calls to brokers have deadlines and are retried here (`discovery`).
 - The constructor never fails.
-- ``commit`` does nothing: Spark's offset log is the only truth, and Spark calls ``commit`` for a batch only while it
+- `commit` does nothing: Spark's offset log is the only truth, and Spark calls `commit` for a batch only while it
   plans the next one.
-- ``stop`` need not be called.
-- If there is nothing new to read, ``latestOffset`` returns the start itself.
+- `stop` need not be called.
+- If there is nothing new to read, `latestOffset` returns the start itself.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from spark_kafkalog.plan.start_and_end import resolve
 
 
 class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
-    """Reads a streaming query. Offsets are documents as ``spark_kafkalog.offsets`` describes them."""
+    """Reads a streaming query. Offsets are documents as `spark_kafkalog.offsets` describes them."""
 
     def __init__(self, options: SourceOptions, schema: StructType, discovery: Discovery | None = None) -> None:
         self._options = options
@@ -93,7 +93,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self._available_now = True
 
     def initialOffset(self) -> offsets.OffsetJson:  # noqa: N802
-        """Return the start of the query, the same in every call; see ``offsets`` for a start after a crash."""
+        """Return the start of the query, the same in every call; see `offsets` for a start after a crash."""
         if self._initial is None:
             partitions, topics = self._discovery.assigned()
             found = resolve(self._start, partitions, self._discovery.lookup, starting=True)
@@ -136,7 +136,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         return tasks(ranges, until.topics, self._options, measure)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the offset log is the only truth, and Spark skips a run's last batch (``group_commits``)."""
+        """Do nothing: the offset log is the only truth, and Spark skips a run's last batch (`group_commits`)."""
 
     def stop(self) -> None:
         self._progress.close()

@@ -16,11 +16,11 @@ _M_MMAP_THRESHOLD = -3
 HEAP_BLOCK_BYTES = 32 << 20
 """The largest block that glibc can be told to take from the heap. It maps larger ones, and gives them back."""
 MOST_BYTES = (1 << 31) - 1
-"""The largest setting: ``mallopt`` takes an int."""
+"""The largest setting: `mallopt` takes an int."""
 
 
 def keep_freed_memory(most: int) -> bool:
-    """Keep up to ``most`` bytes of freed memory at the end of the heap, for the rest of this process.
+    """Keep up to `most` bytes of freed memory at the end of the heap, for the rest of this process.
 
     Returns:
         Whether that could be set; only glibc has the setting.

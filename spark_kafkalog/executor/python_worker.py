@@ -14,7 +14,7 @@ from spark_kafkalog.executor.allocator import keep_freed_memory
 from spark_kafkalog.options.parsing import OptionsError, size_or_none
 
 KEEP_FREED_MEMORY = "KAFKALOG_KEEP_FREED_MEMORY"
-"""The environment variable that applies if option ``keepFreedMemory`` is not set."""
+"""The environment variable that applies if option `keepFreedMemory` is not set."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Worker:
 
         PySpark's workers collect garbage after every task. With compiled kernels loaded the collector scans 130,000
         objects, none of which is ever garbage. That took 50 of the 60 ms of a task with few records. So after the first
-        task that has loaded the kernels, the objects are frozen (``gc.freeze``), in PySpark's workers only.
+        task that has loaded the kernels, the objects are frozen (`gc.freeze`), in PySpark's workers only.
         """
         if self._is_settled or "numba" not in sys.modules or not is_worker():
             return
@@ -56,7 +56,7 @@ _worker = Worker()
 
 @contextmanager
 def task(keep_freed: int = 0) -> Iterator[None]:
-    """Apply the settings around the work of a task. ``keep_freed`` is option ``keepFreedMemory``, in bytes."""
+    """Apply the settings around the work of a task. `keep_freed` is option `keepFreedMemory`, in bytes."""
     _worker.keep_freed_memory(keep_freed)
     try:
         yield

@@ -36,14 +36,14 @@ from spark_kafkalog.process_cache import ProcessCache
 logger = logging.getLogger(__name__)
 
 FETCH_BYTES = 4 << 20
-"""Bytes of one fetch, unless ``kafka.max.partition.fetch.bytes`` is set."""
+"""Bytes of one fetch, unless `kafka.max.partition.fetch.bytes` is set."""
 GONE_AFTER_S = 10.0
 """A topic that brokers have not known for this long counts as deleted. A broker that has just started may know none."""
 
 _START = Struct(">qi")
 
 CLUSTERS: ProcessCache[tuple[tuple[str, str], ...], Cluster] = ProcessCache(8, Cluster.close)
-"""Clusters by ``kafka.*`` properties, for the tasks of this worker process. Few are kept, because they hold connections
+"""Clusters by `kafka.*` properties, for the tasks of this worker process. Few are kept, because they hold connections
 and a worker may serve queries of many users, each with a password of its own."""
 
 
@@ -61,13 +61,13 @@ def read_range(
     topic: str | None = None,
     on_loss: OnLoss | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read records with start <= offset < end, in order, as batches with exactly ``columns``.
+    """Read records with start <= offset < end, in order, as batches with exactly `columns`.
 
-    ``topic`` is the mark of the topic (``offsets.topic_mark``) that the offsets belong to. If the topic was deleted and
-    created again since, the whole range is lost. ``on_loss`` is called with each loss that does not end the reading.
+    `topic` is the mark of the topic (`offsets.topic_mark`) that the offsets belong to. If the topic was deleted and
+    created again since, the whole range is lost. `on_loss` is called with each loss that does not end the reading.
 
-    Raises DataLossError if records are gone and ``failOnDataLoss`` is set, TimeoutError if the position does not move
-    for ``kafkaConsumer.pollTimeoutMs``, and the errors of fetching and decoding.
+    Raises DataLossError if records are gone and `failOnDataLoss` is set, TimeoutError if the position does not move
+    for `kafkaConsumer.pollTimeoutMs`, and the errors of fetching and decoding.
     """
     with (
         python_worker.task(options.keep_freed_memory),
@@ -251,7 +251,7 @@ class _RangeReader:
             self._lose(self._end, f"{self._tp} was deleted")
 
     def _lose(self, to: int, why: str) -> None:
-        """Report offsets up to ``to`` as lost, and go on there."""
+        """Report offsets up to `to` as lost, and go on there."""
         count = to - self._position
         self._report(
             Condition.COULD_NOT_READ, f"Could not read {count} offsets [{self._position}, {to}) of {self._tp}: {why}."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RangePartition(InputPartition):
-    """One task: offsets [start, end) of a partition, of the topic with this mark (``offsets.topic_mark``)."""
+    """One task: offsets [start, end) of a partition, of the topic with this mark (`offsets.topic_mark`)."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class RangePartition(InputPartition):
 
 @dataclass
 class SmallBatch(InputPartition):
-    """One task for all ranges of a micro-batch that the planner has read (``driver.small_batches``)."""
+    """One task for all ranges of a micro-batch that the planner has read (`driver.small_batches`)."""
 
     ranges: list[RangePartition]
 
@@ -43,7 +43,7 @@ def tasks(
     options: SourceOptions,
     measure: Measure | None = None,
 ) -> list[RangePartition]:
-    """Cut ranges into tasks as ``minPartitions`` and ``max…PerPartition`` say; ``topics`` has the topics' marks."""
+    """Cut ranges into tasks as `minPartitions` and `max…PerPartition` say; `topics` has the topics' marks."""
     cut = split(
         ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
     )

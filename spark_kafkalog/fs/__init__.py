@@ -4,7 +4,7 @@
 - `opening`    the file system of a path or URL
 - `local`      this machine's files; `renaming` a rename that never replaces its target
 - `hdfs`       HDFS through hdfs-native
-- `arrow`      object stores and other file systems of ``pyarrow.fs``, to read only
+- `arrow`      object stores and other file systems of `pyarrow.fs`, to read only
 - `paths`      paths with and without a scheme
 - `globs`      patterns in paths
 """

@@ -1,4 +1,4 @@
-"""Object stores and other file systems of ``pyarrow.fs``, to read only."""
+"""Object stores and other file systems of `pyarrow.fs`, to read only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _ArrowFile:
 
 
 class ArrowFiles(FileSystem):
-    """Any file system of ``pyarrow.fs``."""
+    """Any file system of `pyarrow.fs`."""
 
     def __init__(self, root: str) -> None:
         from pyarrow import fs

@@ -1,4 +1,4 @@
-"""Patterns in paths: ``*``, ``?`` and ``[…]`` within names."""
+"""Patterns in paths: `*`, `?` and `[…]` within names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafkalog.fs.paths import split
 
 
 def expand(pattern: str) -> list[Entry]:
-    """Return the entry at a path, or all that a pattern (``*``, ``?``, ``[…]`` within names) matches, in order."""
+    """Return the entry at a path, or all that a pattern (`*`, `?`, `[…]` within names) matches, in order."""
     fs = file_system(pattern)
     named = fs.stat(pattern)
     if named is not None:

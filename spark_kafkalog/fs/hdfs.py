@@ -1,12 +1,12 @@
 """HDFS through hdfs-native, a client that connects to the NameNode and DataNodes itself: no libhdfs, no JVM.
 
-``rename`` is the NameNode's rename2 without OVERWRITE: one edit under the namespace's lock, which fails if the target
-exists, even as an empty directory. (The older ``FileSystem.rename`` would move the source *into* an existing
-directory.) ``close`` comes after ``hsync``, so a file's blocks are on the DataNodes' disks before it is published. The
+`rename` is the NameNode's rename2 without OVERWRITE: one edit under the namespace's lock, which fails if the target
+exists, even as an empty directory. (The older `FileSystem.rename` would move the source *into* an existing
+directory.) `close` comes after `hsync`, so a file's blocks are on the DataNodes' disks before it is published. The
 NameNode logs every rename before it answers.
 
-Names of nameservices (HA), Kerberos and further settings come from ``core-site.xml`` and ``hdfs-site.xml`` in
-``HADOOP_CONF_DIR``. Kerberos uses the ticket cache of the process; without it, ``HADOOP_USER_NAME`` names the user.
+Names of nameservices (HA), Kerberos and further settings come from `core-site.xml` and `hdfs-site.xml` in
+`HADOOP_CONF_DIR`. Kerberos uses the ticket cache of the process; without it, `HADOOP_USER_NAME` names the user.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MissingClientError(OSError):
 
 @dataclass(frozen=True)
 class HdfsFiles(Files):
-    """A file system of HDFS. ``address``: hdfs://host:port, or hdfs://nameservice."""
+    """A file system of HDFS. `address`: hdfs://host:port, or hdfs://nameservice."""
 
     address: str
 

@@ -33,7 +33,7 @@ class File(Protocol):
     """Bytes when the file was opened."""
 
     def read(self, at: int, size: int) -> memoryview:
-        """Read up to ``size`` bytes from position ``at``; fewer only at the file's end. Any thread may call it."""
+        """Read up to `size` bytes from position `at`; fewer only at the file's end. Any thread may call it."""
 
     def close(self) -> None:
         """Close the file."""
@@ -73,11 +73,11 @@ class Files(FileSystem):
 
     @abstractmethod
     def url(self, path: str) -> str:
-        """Return Spark's name of ``path``."""
+        """Return Spark's name of `path`."""
 
     @abstractmethod
     def create(self, path: str) -> io.RawIOBase:
-        """Create a file to write. Its data is on the device when ``close`` returns.
+        """Create a file to write. Its data is on the device when `close` returns.
 
         Raises FileExistsError if it exists, and FileNotFoundError if its directory is missing.
         """
@@ -88,7 +88,7 @@ class Files(FileSystem):
 
     @abstractmethod
     def stream(self, path: str) -> IO[bytes]:
-        """Open a file to read from its beginning, with ``seek``. Raises FileNotFoundError if it is missing."""
+        """Open a file to read from its beginning, with `seek`. Raises FileNotFoundError if it is missing."""
 
     @abstractmethod
     def make_directories(self, path: str) -> None:

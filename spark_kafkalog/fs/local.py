@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class LocalFile:
-    """Reads with ``pread``: with a mapping, the process would be killed if a broker truncated the file."""
+    """Reads with `pread`: with a mapping, the process would be killed if a broker truncated the file."""
 
     def __init__(self, path: str) -> None:
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

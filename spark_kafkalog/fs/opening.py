@@ -1,8 +1,8 @@
 """Finds the file system of a path or URL.
 
-Log directories are read from local paths, ``file:`` URIs, ``hdfs://`` (through ``hdfs-native``; install the extra
-``hdfs``), and the other schemes that ``pyarrow.fs`` knows (``s3://``, ``gs://``, ``abfs://``). Their paths travel to
-executors as text, and each process opens a file system of its own. Loads go to local directories and ``hdfs://``.
+Log directories are read from local paths, `file:` URIs, `hdfs://` (through `hdfs-native`; install the extra
+`hdfs`), and the other schemes that `pyarrow.fs` knows (`s3://`, `gs://`, `abfs://`). Their paths travel to
+executors as text, and each process opens a file system of its own. Loads go to local directories and `hdfs://`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def file_system(path: str) -> FileSystem:
 
 
 def open_files(to: str) -> tuple[Files, str]:
-    """Return the file system of ``--to`` and the path in it. Raises UnsupportedUrlError for other kinds of targets."""
+    """Return the file system of `--to` and the path in it. Raises UnsupportedUrlError for other kinds of targets."""
     if "://" not in to and not to.startswith("file:"):
         if not to:
             raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")

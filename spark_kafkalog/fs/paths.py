@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 
 def split(path: str) -> tuple[str, str]:
-    """Split off scheme and authority (empty for a plain path). ``?`` and ``#`` are ordinary parts of the path."""
+    """Split off scheme and authority (empty for a plain path). `?` and `#` are ordinary parts of the path."""
     if path.startswith("/"):
         return "", path
     scheme, colons, rest = path.partition("://")
@@ -17,5 +17,5 @@ def split(path: str) -> tuple[str, str]:
 
 
 def local_path(path: str) -> str:
-    """Return the local path of a path or ``file:`` URI."""
+    """Return the local path of a path or `file:` URI."""
     return unquote(split(path)[1]) if path.startswith("file:") else path

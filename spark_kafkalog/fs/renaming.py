@@ -1,9 +1,9 @@
 """A local rename that never replaces its target.
 
-``rename(2)`` alone would replace an empty directory. So Linux gets ``renameat2(RENAME_NOREPLACE)``, and macOS
-``renamex_np(RENAME_EXCL)``. On a file system without these flags (some NFS), the target is checked before ``rename``.
-That ``rename`` also fails if the target is a directory that is not empty. Every published load holds its
-``_offsets.json``, so two loads still cannot publish under one name.
+`rename(2)` alone would replace an empty directory. So Linux gets `renameat2(RENAME_NOREPLACE)`, and macOS
+`renamex_np(RENAME_EXCL)`. On a file system without these flags (some NFS), the target is checked before `rename`.
+That `rename` also fails if the target is a directory that is not empty. Every published load holds its
+`_offsets.json`, so two loads still cannot publish under one name.
 """
 
 from __future__ import annotations

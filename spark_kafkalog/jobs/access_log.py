@@ -1,8 +1,8 @@
 """Web access logs as Spark SQL expressions: a line of text to a structure, or the reason why it does not parse.
 
 The formats are Apache's "common" and "combined" (https://httpd.apache.org/docs/2.4/logs.html#accesslog), which are
-also nginx's predefined ``combined``; what a server adds after them, behind a space, is not looked at. The expressions
-run inside the JVM, and nothing in them raises: a line that does not parse has a ``reason`` instead.
+also nginx's predefined `combined`; what a server adds after them, behind a space, is not looked at. The expressions
+run inside the JVM, and nothing in them raises: a line that does not parse has a `reason` instead.
 
 The patterns mean the same to Java's regular expressions and to Python's. All their loops over characters are possessive
 or lazy over one character, which Java runs without recursion: a line of any length does not overflow a stack.
@@ -42,18 +42,18 @@ REASONS = (NO_VALUE, NO_LINE, NO_TIME, NO_REQUEST)
 """The reasons why a record is not a request, in the order of the checks."""
 
 FIELDS = ("host", "user", "time", "method", "target", "path", "protocol", "status", "bytes", "referer", "agent")
-"""Fields of the structure that `parsed` makes, before ``reason``."""
+"""Fields of the structure that `parsed` makes, before `reason`."""
 
 _MARK = "\u0001"
 """Separates groups. Servers escape control characters, so that no line has it."""
 
 
 def parsed(value: Column) -> Column:
-    """Parse a record's value (binary) into a structure of `FIELDS` and ``reason``.
+    """Parse a record's value (binary) into a structure of `FIELDS` and `reason`.
 
-    ``time`` is a timestamp, ``status`` an int, ``bytes`` a bigint, the others are strings; ``path`` is the target
-    without scheme, authority and query. A value that the server wrote as ``-`` is null. If the value is no request,
-    ``reason`` is one of `REASONS` and everything else is null; otherwise ``reason`` is null.
+    `time` is a timestamp, `status` an int, `bytes` a bigint, the others are strings; `path` is the target
+    without scheme, authority and query. A value that the server wrote as `-` is null. If the value is no request,
+    `reason` is one of `REASONS` and everything else is null; otherwise `reason` is null.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -84,7 +84,7 @@ def parsed(value: Column) -> Column:
 
 
 def path_of(target: Column) -> Column:
-    """Return the path of a request's target: ``/a`` for ``/a?b`` and ``http://host/a#b``, ``/`` if it is empty."""
+    """Return the path of a request's target: `/a` for `/a?b` and `http://host/a#b`, `/` if it is empty."""
     from pyspark.sql import functions as F  # noqa: N812
 
     local = F.regexp_replace(target, r"^[A-Za-z][A-Za-z0-9+.-]*+://[^/?#]*+", "")
@@ -93,7 +93,7 @@ def path_of(target: Column) -> Column:
 
 
 def status_class(status: Column) -> Column:
-    """Return the class of a status: ``2xx`` for 200 to 299, and so on."""
+    """Return the class of a status: `2xx` for 200 to 299, and so on."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.concat(F.floor(status / 100).cast("string"), F.lit("xx"))
@@ -102,7 +102,7 @@ def status_class(status: Column) -> Column:
 def _groups(text: Column, pattern: str, count: int) -> Column:
     """Return the pattern's groups as an array of strings, empty for an absent group; null if the text does not match.
 
-    One match finds all groups; ``regexp_extract`` would match once for each.
+    One match finds all groups; `regexp_extract` would match once for each.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -59,7 +59,7 @@ def run(name: str, job: Callable[[], None]) -> int:
 def cause(text: str, stack: str = "") -> str:
     """Return the cause of an error of Spark: the last Python error that it quotes.
 
-    If it quotes none, return its first line and the root cause in the JVM's ``stack`` trace.
+    If it quotes none, return its first line and the root cause in the JVM's `stack` trace.
     """
     quoted = _PYTHON_ERROR.findall(text)
     if quoted:

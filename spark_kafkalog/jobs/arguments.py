@@ -75,7 +75,7 @@ def add_streaming(parser: argparse.ArgumentParser) -> None:
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return options of the format ``kafkalog`` as a source. Raises UsageError for wrong ones."""
+    """Return options of the format `kafkalog` as a source. Raises UsageError for wrong ones."""
     properties = client_properties(arguments)
     if "bootstrap.servers" in properties:
         raise UsageError("bootstrap.servers is set by --bootstrap-server")
@@ -91,7 +91,7 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
-    """Return options of the format ``kafkalog`` as a sink. Raises UsageError for wrong ones."""
+    """Return options of the format `kafkalog` as a sink. Raises UsageError for wrong ones."""
     properties = client_properties(argparse.Namespace(command_config=arguments.command_config, consumer_property=[]))
     for pair in arguments.producer_property:
         key, equals, value = pair.partition("=")
@@ -108,7 +108,7 @@ def topics(arguments: argparse.Namespace) -> set[str]:
 
 
 def trigger(text: str) -> dict[str, Any]:
-    """Return the arguments of ``DataStreamWriter.trigger``."""
+    """Return the arguments of `DataStreamWriter.trigger`."""
     if text == AVAILABLE_NOW:
         return {"availableNow": True}
     try:
@@ -118,7 +118,7 @@ def trigger(text: str) -> dict[str, Any]:
 
 
 def interval(option: str, text: str) -> str:
-    """Return an interval in Spark's syntax, such as ``1 hour``, for ``1 hour``, ``1h`` or ``90 seconds``."""
+    """Return an interval in Spark's syntax, such as `1 hour`, for `1 hour`, `1h` or `90 seconds`."""
     found = _INTERVAL.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"{option} {text}: expected an interval such as '1 hour'")

@@ -1,8 +1,8 @@
-"""From a topic to a topic, enriched from a small table: ``spark-submit [Spark's options] enrich.py [options]``.
+"""From a topic to a topic, enriched from a small table: `spark-submit [Spark's options] enrich.py [options]`.
 
 Reads access-log lines or JSON objects, joins each with the matching row of a CSV or Parquet file, and writes JSON
 objects to another topic. Records that cannot be parsed go to a side output. Delivery into topics is at least once:
-after a failure some records may be there twice; ``--source-position`` adds a member by which duplicates can be
+after a failure some records may be there twice; `--source-position` adds a member by which duplicates can be
 recognized.
 """
 
@@ -147,7 +147,7 @@ def _check_field(option: str, field: str, form: str) -> None:
 
 
 def with_reason(records: DataFrame, arguments: argparse.Namespace) -> DataFrame:
-    """Return the source's records with ``reason``, and with ``request`` if they are access-log lines."""
+    """Return the source's records with `reason`, and with `request` if they are access-log lines."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if arguments.format == JSON:

@@ -19,14 +19,14 @@ REASONS = (NO_VALUE, NO_OBJECT, HAS_MEMBER)
 """The reasons why a record is not enriched, in the order of the checks."""
 
 PATH = re.compile(r"\$(?:\.[A-Za-z_][A-Za-z0-9_]*|\['[^'\]]+'\]|\[[0-9]+\])+", re.ASCII)
-"""A path to a member, such as ``$.request.host``, ``$['user-agent']`` or ``$.peers[0].id``."""
+"""A path to a member, such as `$.request.host`, `$['user-agent']` or `$.peers[0].id`."""
 
 _END = "2f0f6dc4-end-of-the-record-b7a1c1f0"
 """Added after a record's text before it is parsed; no text may have it."""
 
 
 def reason(value: Column, *members: str) -> Column:
-    """Return why a record's value (binary) is no JSON object to which ``members`` can be added; null if it is one."""
+    """Return why a record's value (binary) is no JSON object to which `members` can be added; null if it is one."""
     from pyspark.sql import functions as F  # noqa: N812
 
     text = value.cast("string")
@@ -51,7 +51,7 @@ def member(value: Column, path: str) -> Column:
 
 
 def with_members(value: Column, added: Column) -> Column:
-    """Return the text of an object with the members of the structure ``added`` after its own."""
+    """Return the text of an object with the members of the structure `added` after its own."""
     from pyspark.sql import functions as F  # noqa: N812
 
     own = F.regexp_replace(value.cast("string"), r"\}[ \t\r\n]*+(?![\s\S])", "")

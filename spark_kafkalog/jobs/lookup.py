@@ -21,7 +21,7 @@ _KEY, _ENTRY, _ENTRIES = "lookup_key", "lookup_entry", "lookup_entries"
 
 
 def format_of(path: str, given: str | None) -> str:
-    """Return ``csv`` or ``parquet``, by default from the file's name. Raises UsageError if that is unclear."""
+    """Return `csv` or `parquet`, by default from the file's name. Raises UsageError if that is unclear."""
     if given is not None:
         return given
     for ending, name in _FORMATS.items():
@@ -31,9 +31,9 @@ def format_of(path: str, given: str | None) -> str:
 
 
 def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataFrame:
-    """Read the table: strings ``lookup_key``, and structures ``lookup_entry`` with its other columns.
+    """Read the table: strings `lookup_key`, and structures `lookup_entry` with its other columns.
 
-    ``column`` has the keys, by default the first one. The driver holds the rows: later changes of the file have no
+    `column` has the keys, by default the first one. The driver holds the rows: later changes of the file have no
     effect until a restart. UsageError if the table cannot be used.
     """
     from pyspark.sql import functions as F  # noqa: N812
@@ -69,9 +69,9 @@ def check(path: str, rows: Sequence[Row]) -> None:
 
 
 def joined(records: DataFrame, table: DataFrame, on: Column, match: str, name: str) -> DataFrame:
-    """Return each record once, with the matching row of the table as the column ``name``, null if there is none.
+    """Return each record once, with the matching row of the table as the column `name`, null if there is none.
 
-    With ``exact`` the key equals ``on``; with ``prefix`` it is the longest one that ``on`` begins with.
+    With `exact` the key equals `on`; with `prefix` it is the longest one that `on` begins with.
     """
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import ArrayType, StructField, StructType

@@ -1,4 +1,4 @@
-"""Hourly page views of web access logs: ``spark-submit [Spark's options] page_views.py [options]``.
+"""Hourly page views of web access logs: `spark-submit [Spark's options] page_views.py [options]`.
 
 Reads lines of the common or combined log format from topics, counts them by hour, path and status class, and writes
 each hour to Parquet when the watermark has passed its end. Lines that cannot be parsed go to a side output. Both
@@ -74,7 +74,7 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def with_requests(records: DataFrame) -> DataFrame:
-    """Return the source's records with the columns ``request`` (`access_log.parsed`) and ``reason``."""
+    """Return the source's records with the columns `request` (`access_log.parsed`) and `reason`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     request = F.col("request")

@@ -18,7 +18,7 @@ _PLACE = ("topic", "partition", "offset", "timestamp")
 
 
 def observed(frame: DataFrame, reasons: Sequence[str]) -> DataFrame:
-    """Observe a frame with the column ``reason``: count all ``lines``, and the rejected records of each reason."""
+    """Observe a frame with the column `reason`: count all `lines`, and the rejected records of each reason."""
     from pyspark.sql import functions as F  # noqa: N812
 
     counts = [F.count_if(F.col("reason") == reason).alias(reason) for reason in reasons]
@@ -26,7 +26,7 @@ def observed(frame: DataFrame, reasons: Sequence[str]) -> DataFrame:
 
 
 def checkpoint(name: str, arguments: argparse.Namespace) -> str:
-    """Return the checkpoint of the query that writes the rejected records of the job ``name``.
+    """Return the checkpoint of the query that writes the rejected records of the job `name`.
 
     Its name contains the job's: with one name for all, a job that gets another's checkpoint would consider its records
     done.
@@ -35,15 +35,15 @@ def checkpoint(name: str, arguments: argparse.Namespace) -> str:
 
 
 def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -> None:
-    """Raise UsageError if ``--rejected`` names a directory that belongs to another checkpoint."""
+    """Raise UsageError if `--rejected` names a directory that belongs to another checkpoint."""
     if arguments.rejected is not None:
         check_written(spark, "--rejected", arguments.rejected, checkpoint)
 
 
 def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
-    """Return the writer of the records with a ``reason``: to Parquet files, or to a topic with the reason as a header.
+    """Return the writer of the records with a `reason`: to Parquet files, or to a topic with the reason as a header.
 
-    ``frame`` has the columns of the source and ``reason``. UsageError for options that cannot be used.
+    `frame` has the columns of the source and `reason`. UsageError for options that cannot be used.
     """
     found = frame.where("reason IS NOT NULL")
     if arguments.rejected is not None:

@@ -1,4 +1,4 @@
-"""The options of ``kafkalog load`` and its commands, as command-line arguments."""
+"""The options of `kafkalog load` and its commands, as command-line arguments."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UsageError(ValueError):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a load, and its commands; ``arguments.action`` names the command."""
+    """Add the options of a load, and its commands; `arguments.action` names the command."""
     commands = parser.add_subparsers(dest="action", metavar="[status | compact]", required=False)
     _add_load(parser)
     _add_status(commands)

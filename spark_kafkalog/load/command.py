@@ -1,6 +1,6 @@
-"""``kafkalog load``, ``load status`` and ``load compact``: their output and exit codes.
+"""`kafkalog load`, `load status` and `load compact`: their output and exit codes.
 
-The command line and the spark-submit application (``spark_kafkalog.jobs.load``) share them, and differ in where the
+The command line and the spark-submit application (`spark_kafkalog.jobs.load`) share them, and differ in where the
 Spark session comes from.
 """
 

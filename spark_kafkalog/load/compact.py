@@ -19,10 +19,10 @@ after 4 has the new ones. One that listed some before 1 and some after 4 has an 
 with a sign had one), which no longer exists, and fails. A reader can go on reading files that it has opened: files that
 were moved away stay in staging until they are swept.
 
-The load's directories and their ``_offsets.json`` do not change: the state stays as it is, and no load's number becomes
-free. From step 1 on the exchange can only go forwards. Renaming the work to ``_compacting`` commits it (and keeps a
+The load's directories and their `_offsets.json` do not change: the state stays as it is, and no load's number becomes
+free. From step 1 on the exchange can only go forwards. Renaming the work to `_compacting` commits it (and keeps a
 second compaction out). After a compaction that died, the next run finishes the exchange from the places of its files.
-It takes the work over by renaming ``_compacting/<owner>``. From then on every step of a former owner that was only
+It takes the work over by renaming `_compacting/<owner>`. From then on every step of a former owner that was only
 suspended fails, because each step renames from or to a path below that directory.
 """
 
@@ -116,9 +116,9 @@ class Compacted:
 
 
 def plan_merges(topic: str, found: Sequence[tuple[str, int, str, int]], target_bytes: int) -> list[Group]:
-    """Choose the files to merge. ``found``: hour, load, name and size of files, all of one incarnation of the topic.
+    """Choose the files to merge. `found`: hour, load, name and size of files, all of one incarnation of the topic.
 
-    Consecutive files become one of at most ``target_bytes``. Files of three quarters of that stay as they are. Pure.
+    Consecutive files become one of at most `target_bytes`. Files of three quarters of that stay as they are. Pure.
     """
     by_place: dict[tuple[str, int], list[tuple[FileName, int, str, int]]] = defaultdict(list)
     for hour, load, name, size in found:
@@ -382,7 +382,7 @@ def compact(
     compression_level: int = COMPRESSION_LEVEL,
     stale_after_s: float = STALE_AFTER_S,
 ) -> Compacted:
-    """Merge the small files of the published loads ``loads`` (None: all).
+    """Merge the small files of the published loads `loads` (None: all).
 
     Raises CompactionRunsError if another compaction is running, and CompactionError, SweptError, StateError,
     OptionsError, OSError.

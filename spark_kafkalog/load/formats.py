@@ -1,10 +1,10 @@
 """The formats of data files: writers of Arrow record batches.
 
-- ``parquet``: zstd; offsets and timestamps as deltas, repeated values as dictionaries. A row group has about
+- `parquet`: zstd; offsets and timestamps as deltas, repeated values as dictionaries. A row group has about
   ROW_GROUP_BYTES of Arrow data.
-- ``avro``: an object container file with snappy blocks, through ``fastavro`` (extra ``avro``). It is written record by
+- `avro`: an object container file with snappy blocks, through `fastavro` (extra `avro`). It is written record by
   record in Python, for readers that need Avro, not for speed.
-- ``raw``: only the values. For each record, the length of its value as four bytes, big-endian, and the value; length -1
+- `raw`: only the values. For each record, the length of its value as four bytes, big-endian, and the value; length -1
   is a null value. There are no separators, so a value may be any bytes.
 """
 
@@ -161,7 +161,7 @@ WRITERS: dict[str, type[Any]] = {"parquet": ParquetFormat, "avro": AvroFormat, "
 
 
 def read_raw(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Yield the values of a ``raw`` file. Raises EOFError if it is cut off."""
+    """Yield the values of a `raw` file. Raises EOFError if it is cut off."""
     while head := file.read(_LENGTH.size):
         if len(head) < _LENGTH.size:
             raise EOFError("the file ends within a length")

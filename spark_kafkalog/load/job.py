@@ -62,7 +62,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The result of a topic's load; ``document`` and ``path`` are None if there was nothing new."""
+    """The result of a topic's load; `document` and `path` are None if there was nothing new."""
 
     planned: Planned
     document: Offsets | None
@@ -129,7 +129,7 @@ def _resolved(
     *,
     starting: bool,
 ) -> dict[int, int]:
-    """Return the offsets of a limit, by partition. ``ends`` has the known offsets of EARLIEST and LATEST."""
+    """Return the offsets of a limit, by partition. `ends` has the known offsets of EARLIEST and LATEST."""
 
     def lookup(asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         known = {tp: ends[time][tp] for tp, time in asked.items() if time in ends and tp in ends[time]}
@@ -151,9 +151,9 @@ def load_topic(
     runner: Callable[[], Runner],
     shown: Callable[[int, Runner], AbstractContextManager[object]] = lambda total, runner: nullcontext(),
 ) -> Loaded:
-    """Load and publish the new records of a topic. ``runner`` is called only if there are any.
+    """Load and publish the new records of a topic. `runner` is called only if there are any.
 
-    ``shown`` returns a context that shows progress; its arguments are the total of offsets, and the runner that counts.
+    `shown` returns a context that shows progress; its arguments are the total of offsets, and the runner that counts.
 
     Raises the errors of `plan_topic`, and LostRaceError, SweptError, TaskFailedError; then nothing is published.
     """

@@ -27,8 +27,8 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class LoadOptions:
     """The options of one load of some topics.
 
-    ``first``: where to begin partitions that no load has. ``start``: where to begin in any case (refused if that would
-    load offsets twice, or leave some out). ``until``: where to end.
+    `first`: where to begin partitions that no load has. `start`: where to begin in any case (refused if that would
+    load offsets twice, or leave some out). `until`: where to end.
     """
 
     bootstrap_servers: str
@@ -106,7 +106,7 @@ def parse_time(option: str, text: str) -> AtTimestamp:
 
 
 def parse_until(text: str) -> Limit:
-    """Parse ``latest``, a time, or offsets as JSON."""
+    """Parse `latest`, a time, or offsets as JSON."""
     text = text.strip()
     if text.lower() == "latest":
         return UNTIL_LATEST

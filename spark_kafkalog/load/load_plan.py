@@ -45,9 +45,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The limits that the user wants. ``starts``: offsets to begin at, or None for the end of the last load.
+    """The limits that the user wants. `starts`: offsets to begin at, or None for the end of the last load.
 
-    ``first_starts``: where to begin partitions that no load has. ``until``: where to end, -1 for the end of the log.
+    `first_starts`: where to begin partitions that no load has. `until`: where to end, -1 for the end of the log.
     """
 
     first_starts: By
@@ -68,7 +68,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """One load of one topic. ``positions``: [start, end) of every partition, even of those without new offsets."""
+    """One load of one topic. `positions`: [start, end) of every partition, even of those without new offsets."""
 
     topic: str
     topic_id: str
@@ -78,7 +78,7 @@ class Plan:
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
     fixes_starts: bool = False
-    """Whether it records where a partition begins. The next load could not find that out, because ``latest`` moves."""
+    """Whether it records where a partition begins. The next load could not find that out, because `latest` moves."""
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -101,13 +101,13 @@ class Plan:
         return not self.fixes_starts and all(start == end for start, end in self.positions.values())
 
     def splits(self, least: int, most_offsets: int | None) -> list[Split]:
-        """Cut the ranges into about ``least`` splits of similar size, none of more than ``most_offsets``."""
+        """Cut the ranges into about `least` splits of similar size, none of more than `most_offsets`."""
         cut = split_ranges(self.ranges, least, most_offsets)
         return [Split(each.tp.topic, each.tp.partition, each.start, each.end) for each in cut]
 
 
 def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> Plan:
-    """Plan the next load of a topic after ``last``, its newest published one.
+    """Plan the next load of a topic after `last`, its newest published one.
 
     Raises RecreatedTopicError and LostOffsetsError. Raises PlanError if the wanted offsets are loaded already, or would
     leave a gap.

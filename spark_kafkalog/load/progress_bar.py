@@ -13,9 +13,9 @@ _WIDTH = 24
 
 
 class ProgressBar:
-    """Shows ``progress()`` (rows and bytes so far) against ``total`` rows until the ``with`` block ends.
+    """Shows `progress()` (rows and bytes so far) against `total` rows until the `with` block ends.
 
-    ``stream``: None shows nothing.
+    `stream`: None shows nothing.
     """
 
     def __init__(self, title: str, total: int, progress: Callable[[], tuple[int, int]], stream: TextIO | None) -> None:

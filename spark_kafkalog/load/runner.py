@@ -32,7 +32,7 @@ class Runner(Protocol):
         """Return how many tasks run at a time."""
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """Return ``work``'s results for all tasks, in order. Raises the first failure when no task runs any more."""
+        """Return `work`'s results for all tasks, in order. Raises the first failure when no task runs any more."""
 
     def progress(self) -> tuple[int, int]:
         """Return rows and bytes of the finished tasks."""

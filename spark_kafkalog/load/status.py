@@ -38,7 +38,7 @@ _STATES = {
 
 @dataclass(frozen=True)
 class Status:
-    """The loads of a topic; ``now`` has its current ends, if brokers were asked."""
+    """The loads of a topic; `now` has its current ends, if brokers were asked."""
 
     topic: str
     loads: tuple[Offsets, ...]

@@ -52,7 +52,7 @@ class SplitTask:
     compression_level: int
     most_file_bytes: int
     topic_mark: str | None = None
-    """The mark (``spark_kafkalog.offsets.topic_mark``) of the topic that the split was planned for."""
+    """The mark (`spark_kafkalog.offsets.topic_mark`) of the topic that the split was planned for."""
 
 
 class WrittenFile(NamedTuple):

@@ -1,4 +1,4 @@
-"""Kafka log directories read without a broker: ``spark.read.format("kafkalog").load("/var/lib/kafka/data")``.
+"""Kafka log directories read without a broker: `spark.read.format("kafkalog").load("/var/lib/kafka/data")`.
 
 - `offline_options`       which directories, and those of the source's options that apply
 - `offline_reader`        the batch reader: finds partitions and plans tasks

@@ -1,6 +1,6 @@
 """Finds the aborted transactions, whose records a read_committed consumer does not see.
 
-A broker takes them from its ``.txnindex`` files. Here the log itself is the authority. The marker that ends a
+A broker takes them from its `.txnindex` files. Here the log itself is the authority. The marker that ends a
 transaction follows its records, so the markers within and behind a range of the log decide on the range's records. An
 index entry that says "aborted" saves reading behind the range; a missing entry proves nothing.
 
@@ -52,7 +52,7 @@ class TransactionScan:
             self.aborted.append(Aborted(header.producer_id, first, header.base_offset))
 
     def refuse_damage(self, path: str, at: int) -> None:
-        """Raise CorruptLogError if a transaction may end in the damaged bytes at ``at``."""
+        """Raise CorruptLogError if a transaction may end in the damaged bytes at `at`."""
         if self.under_way:
             producer = min(self.under_way, key=lambda each: self.under_way[each])
             raise _unknown_end(path, at, producer, "damaged bytes, and the marker may be among them")
@@ -74,8 +74,8 @@ class TransactionScan:
 def aborted_before(walk: Walk, start: int, end: int, indexed: Callable[[], Iterable[Aborted]]) -> list[Aborted]:
     """Return the aborted transactions with batches in offsets [start, end) of a walk.
 
-    The walk may begin before ``start``, and goes on behind ``end`` to the end of the partition's log. It is followed
-    only until the end of every transaction below ``end`` is known. ``indexed`` returns the entries of the transaction
+    The walk may begin before `start`, and goes on behind `end` to the end of the partition's log. It is followed
+    only until the end of every transaction below `end` is known. `indexed` returns the entries of the transaction
     indexes, and is called at most once. Raises CorruptLogError if damage hides how a transaction ended.
     """
     scan = TransactionScan()

@@ -10,9 +10,9 @@ from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 
 PATH, PATHS = "path", "paths"
-"""``load(DIR)`` and ``load([DIR, …])``; the latter comes as a JSON list."""
+"""`load(DIR)` and `load([DIR, …])`; the latter comes as a JSON list."""
 DEFAULT_MAX_BYTES_PER_PARTITION = 128 << 20
-"""As ``spark.sql.files.maxPartitionBytes``."""
+"""As `spark.sql.files.maxPartitionBytes`."""
 
 _STRATEGIES = ("subscribe", "subscribepattern", "assign")
 _NO_BROKER = "offline:9"

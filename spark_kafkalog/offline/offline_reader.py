@@ -1,4 +1,4 @@
-"""``spark.read.format("kafkalog").load(DIR)``: the batch reader over log directories.
+"""`spark.read.format("kafkalog").load(DIR)`: the batch reader over log directories.
 
 The driver lists directories, finds where partitions begin and end, and cuts segments into tasks. Executors open the
 files by the same paths, so all of them must be able to reach these paths.
@@ -113,7 +113,7 @@ class Logs:
         return self._ends[tp]
 
     def lookup(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the offsets of timestamps, as ``offsets.Lookup`` describes."""
+        """Return the offsets of timestamps, as `offsets.Lookup` describes."""
         found = {}
         for tp, time in times.items():
             log = self._logs.get(tp)
@@ -168,7 +168,7 @@ def find_directories(paths: Sequence[str]) -> dict[TopicPartition, list[str]]:
 def _partition_directories(
     fs: FileSystem, entry: Entry, depth: int, in_log_dir: bool = False
 ) -> Iterator[tuple[TopicPartition, str]]:
-    """Find partitions below an entry. ``in_log_dir``: the parent is a broker's directory, so names are reliable."""
+    """Find partitions below an entry. `in_log_dir`: the parent is a broker's directory, so names are reliable."""
     if not entry.is_directory:
         return
     key = file_names.parse_served_dir(entry.name)
@@ -192,7 +192,7 @@ def _is_log(entries: Sequence[Entry]) -> bool:
 
 
 def _holds_logs(entries: Sequence[Entry]) -> bool:
-    """Return whether a directory contains partitions: a broker's directory may have a name like ``data-1``."""
+    """Return whether a directory contains partitions: a broker's directory may have a name like `data-1`."""
     return any(entry.name in _BROKER_FILES for entry in entries) or (
         any(entry.is_directory for entry in entries)
         and not any(entry.name.endswith(file_names.LOG) for entry in entries)
@@ -243,7 +243,7 @@ def _chosen(tp: TopicPartition, replicas: Any) -> str:
 
 
 def tasks(logs: Logs, ranges: Sequence[offsets.OffsetRange], options: OfflineOptions) -> list[list[SegmentPiece]]:
-    """Pack the pieces of all ranges into tasks of ``maxBytesPerPartition``, or less if ``minPartitions`` needs more."""
+    """Pack the pieces of all ranges into tasks of `maxBytesPerPartition`, or less if `minPartitions` needs more."""
     wanted = [(segment, start, end) for tp, start, end in ranges for segment in logs[tp].segments]
     total = segment_pieces.total_size(wanted)
     most_bytes = segment_pieces.task_bytes(total, options.max_bytes_per_partition, options.source.min_partitions)

@@ -55,9 +55,9 @@ class OfflinePartition(InputPartition):
 def read_pieces(
     pieces: Sequence[SegmentPiece], options: OfflineOptions, columns: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Read the records of all pieces as batches with exactly ``columns``.
+    """Read the records of all pieces as batches with exactly `columns`.
 
-    If ``failOnDataLoss`` is set, raises CorruptLogError for damage and DataLossError for deleted segments.
+    If `failOnDataLoss` is set, raises CorruptLogError for damage and DataLossError for deleted segments.
     """
     with python_worker.task(options.source.keep_freed_memory):
         for piece in pieces:
@@ -221,7 +221,7 @@ class _PieceReader:
     # Losses
 
     def _report(self, why: str, onward: int, is_loss: bool) -> None:
-        """Report damage. ``is_loss``: whether the damaged bytes may have held offsets that the query reads."""
+        """Report damage. `is_loss`: whether the damaged bytes may have held offsets that the query reads."""
         tp = f"{self._piece.topic}-{self._piece.partition}"
         damage = f"{self._segment.path} is damaged at position {self._at} ({tp}, from offset {self._next} on): {why}."
         if is_loss and self._options.fail_on_data_loss:

@@ -49,7 +49,7 @@ class PartitionLog:
 
 
 def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) -> PartitionLog:
-    """Find the segments and the end of the last one. ``log_start`` is the checkpoint's, 0 without one.
+    """Find the segments and the end of the last one. `log_start` is the checkpoint's, 0 without one.
 
     A torn end is logged. Raises the errors of listing and reading.
     """
@@ -153,7 +153,7 @@ def read_small(fs: FileSystem, path: str) -> bytes:
 
 
 def _beside(log_path: str, kind: str) -> str:
-    """Return the path of another file of the segment: ``….log`` or ``….log.swap`` with its kind replaced."""
+    """Return the path of another file of the segment: `….log` or `….log.swap` with its kind replaced."""
     stem, _, rest = log_path.rpartition(file_names.LOG)
     return stem + kind + rest
 
@@ -265,9 +265,9 @@ def _open_transactions(entries: Iterable[producer_snapshots.SnapshotEntry]) -> d
 
 
 def walk(fs: FileSystem, segments: Iterable[Segment], since: int, at: int | None = None) -> aborted_transactions.Walk:
-    """Yield the batches of segments, from one that begins at or before offset ``since`` on.
+    """Yield the batches of segments, from one that begins at or before offset `since` on.
 
-    ``at`` is a position in the first segment to begin at instead. Checksums of large batches are not verified. Damaged
+    `at` is a position in the first segment to begin at instead. Checksums of large batches are not verified. Damaged
     stretches are skipped, because the reader of the records reports them; the header is None where one begins.
     """
     for segment in segments:

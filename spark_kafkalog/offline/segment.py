@@ -32,7 +32,7 @@ class CorruptLogError(RuntimeError):
 
 
 class Batches:
-    """Reads the batches in the first ``end`` bytes of an open segment file."""
+    """Reads the batches in the first `end` bytes of an open segment file."""
 
     def __init__(self, file: File, path: str, end: int | None = None) -> None:
         self.file = file
@@ -42,7 +42,7 @@ class Batches:
         self._at = 0
 
     def bytes_at(self, at: int, size: int) -> memoryview:
-        """Return up to ``size`` bytes at ``at``, from the window if it has them."""
+        """Return up to `size` bytes at `at`, from the window if it has them."""
         size = min(size, self.end - at)
         if not self._at <= at or at + size > self._at + len(self._window):
             self._window = self.file.read(at, min(max(size, WINDOW), self.end - at))
@@ -50,7 +50,7 @@ class Batches:
         return self._window[at - self._at : at - self._at + size]
 
     def header(self, at: int) -> BatchHeader | None:
-        """Return the header of the batch at ``at``; None if the file ends before the batch does.
+        """Return the header of the batch at `at`; None if the file ends before the batch does.
 
         Raises CorruptRecordError if the bytes cannot be a batch.
         """
@@ -73,7 +73,7 @@ class Batches:
         return header
 
     def is_batch(self, at: int, least: int, most: int) -> BatchHeader | None:
-        """Return the header at ``at`` if a valid batch with ``least`` <= base offset < ``most`` begins there."""
+        """Return the header at `at` if a valid batch with `least` <= base offset < `most` begins there."""
         if not 0 <= at < self.end:
             return None
         try:
@@ -85,7 +85,7 @@ class Batches:
             return None
 
     def headers(self, at: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield position and header of each whole batch from ``at`` on, until one is invalid.
+        """Yield position and header of each whole batch from `at` on, until one is invalid.
 
         Only the checksums of batches up to SMALL_BYTES are verified.
         """
@@ -101,9 +101,9 @@ class Batches:
 
 
 def after_damage(batches: Batches, at: int, least: int, most: int, index: list[int], stop: int) -> int | None:
-    """Find the next valid batch behind the damaged one at ``at`` and before ``stop``; None if none is found.
+    """Find the next valid batch behind the damaged one at `at` and before `stop`; None if none is found.
 
-    ``index`` has the positions in the offset index. Base offsets lie within [``least``, ``most``).
+    `index` has the positions in the offset index. Base offsets lie within [`least`, `most`).
     """
     try:
         header = batches.header(at)

@@ -18,12 +18,12 @@ import numpy as np
 from kafkalog.storage.index_arrays import OffsetEntries
 
 OPEN_COST = 4 << 20
-"""The cost of opening a file in bytes, when tasks are packed, as ``spark.sql.files.openCostInBytes``."""
+"""The cost of opening a file in bytes, when tasks are packed, as `spark.sql.files.openCostInBytes`."""
 _TRIES = 8
 """Index entries tried one after another if the best one does not point at a batch."""
 
 Check = Callable[[int, int], int | None]
-"""(position, most): returns the base offset of the valid batch at a position, if it is at most ``most``."""
+"""(position, most): returns the base offset of the valid batch at a position, if it is at most `most`."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SegmentPiece:
     position: int
     until: int
     first: int | None
-    """Base offset of the batch at ``position``; None if it was not read."""
+    """Base offset of the batch at `position`; None if it was not read."""
 
     @property
     def size(self) -> int:
@@ -69,7 +69,7 @@ class Place(NamedTuple):
 
 
 def floor(entries: OffsetEntries, offset: int, check: Check) -> Place:
-    """Return the last place in the index whose first batch begins at or before ``offset``."""
+    """Return the last place in the index whose first batch begins at or before `offset`."""
     last = int(np.searchsorted(entries.offsets, offset, "right")) - 1
     for at in range(last, max(last - _TRIES, -1), -1):
         position = int(entries.positions[at])
@@ -80,7 +80,7 @@ def floor(entries: OffsetEntries, offset: int, check: Check) -> Place:
 
 
 def ceiling(entries: OffsetEntries, offset: int, size: int, check: Check) -> int:
-    """Return a position in a segment of ``size`` bytes from which on all batches begin at or after ``offset``."""
+    """Return a position in a segment of `size` bytes from which on all batches begin at or after `offset`."""
     # The append that adds an entry ends at the entry's offset, so the next entry's batches begin behind that.
     after = int(np.searchsorted(entries.offsets, offset - 1, "left")) + 1
     for at in range(after, min(after + _TRIES, len(entries.offsets))):
@@ -102,7 +102,7 @@ def pieces_of(
     most_bytes: int,
     most_records: int | None,
 ) -> list[SegmentPiece]:
-    """Cut offsets [start, end) of a segment into pieces of about ``most_bytes`` and at most ``most_records`` offsets.
+    """Cut offsets [start, end) of a segment into pieces of about `most_bytes` and at most `most_records` offsets.
 
     Without valid index entries, the bytes of a segment are not divided.
     """
@@ -191,7 +191,7 @@ def choose(replicas: Iterable[Replica]) -> Replica:
 
 
 def task_bytes(total: int, most_bytes: int, min_tasks: int | None) -> int:
-    """Return the bytes of a task: ``most_bytes``, or less if ``total`` would make fewer than ``min_tasks``."""
+    """Return the bytes of a task: `most_bytes`, or less if `total` would make fewer than `min_tasks`."""
     return most_bytes if min_tasks is None else max(min(most_bytes, total // min_tasks), 1)
 
 

@@ -1,8 +1,8 @@
-r"""Java's regular expressions of topics (``subscribePattern``), translated to Python's ``re``.
+r"""Java's regular expressions of topics (`subscribePattern`), translated to Python's `re`.
 
-Spark's source searches for the expression anywhere in a topic's name (``findFirstIn``): ``orders`` also matches
-``orders-eu``, and ``^orders$`` matches one topic. Names of topics consist of ASCII letters, digits, ``.``, ``_`` and
-``-``, so a Java character class (``\p{Lu}``) has an exact counterpart. Expressions without a counterpart are refused,
+Spark's source searches for the expression anywhere in a topic's name (`findFirstIn`): `orders` also matches
+`orders-eu`, and `^orders$` matches one topic. Names of topics consist of ASCII letters, digits, `.`, `_` and
+`-`, so a Java character class (`\p{Lu}`) has an exact counterpart. Expressions without a counterpart are refused,
 and never taken to mean something else.
 """
 
@@ -107,7 +107,7 @@ class _Translation:
             self._out.append("(?:")
 
     def _escape(self, inside: bool) -> str:
-        """Return the counterpart of an escape; without brackets if it is ``inside`` a class."""
+        """Return the counterpart of an escape; without brackets if it is `inside` a class."""
         if self._at + 1 >= len(self._pattern):
             raise PatternError("is no regular expression: it ends with a backslash")
         if (found := _PROPERTY.match(self._pattern, self._at)) is not None:
@@ -142,7 +142,7 @@ class _Translation:
         return text if inside else f"[{text}]"
 
     def _class(self) -> str:
-        """Translate ``[…]``. Python has no classes within classes and no intersections."""
+        """Translate `[…]`. Python has no classes within classes and no intersections."""
         start = self._at
         self._at += 1
         parts = ["["]

@@ -1,4 +1,4 @@
-"""Where a query starts and ends: ``starting…`` and ``ending…`` options, not yet resolved to offsets."""
+"""Where a query starts and ends: `starting…` and `ending…` options, not yet resolved to offsets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LATEST = -1
 
 @dataclass(frozen=True)
 class AtEnd:
-    """``earliest`` (-2) or ``latest`` (-1) in every partition."""
+    """`earliest` (-2) or `latest` (-1) in every partition."""
 
     which: int
 
@@ -47,10 +47,10 @@ Limit = AtEnd | AtOffsets | AtTimestamps | AtTimestamp
 
 
 def parse_limit(given: Given, side: str) -> Limit | None:
-    """Parse the limit of one side, ``starting`` or ``ending``; None if no option sets it.
+    """Parse the limit of one side, `starting` or `ending`; None if no option sets it.
 
-    ``startingTimestamp`` takes precedence over ``startingOffsetsByTimestamp``, and that over ``startingOffsets``;
-    likewise for ``ending…``.
+    `startingTimestamp` takes precedence over `startingOffsetsByTimestamp`, and that over `startingOffsets`;
+    likewise for `ending…`.
     """
     latest_if_none = False
     if side == "starting":

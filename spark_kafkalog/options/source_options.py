@@ -1,7 +1,7 @@
 """All options of one source, with the defaults, checks and messages of Spark's own Kafka source.
 
 Reference: Spark's Structured Streaming + Kafka Integration Guide. PySpark passes options with lower-cased names, so
-names are compared without regard to case. ``kafka.*`` options are client properties (``kafkalog.client.config``).
+names are compared without regard to case. `kafka.*` options are client properties (`kafkalog.client.config`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_kafkalog.values.option_names import NAMES as _VALUE_OPTIONS
 logger = logging.getLogger(__name__)
 
 DEFAULT_POLL_TIMEOUT_MS = 120_000
-"""The default of ``spark.network.timeout``."""
+"""The default of `spark.network.timeout`."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
 DEFAULT_SMALL_BATCH_BYTES = 1 << 20
 
@@ -75,14 +75,14 @@ _REFUSED_PROPERTIES = {
 class SourceOptions:
     """Options of one source, with the checks that batch and streaming queries share.
 
-    ``starting`` and ``ending`` are None if they are not set: the default depends on the kind of query. So take the
+    `starting` and `ending` are None if they are not set: the default depends on the kind of query. So take the
     limits from :meth:`batch_limits` or :meth:`stream_start`, which also check the rules of that kind of query.
     """
 
     strategy: Strategy
     client: ClientConfig
     properties: Mapping[str, str] = field(repr=False)
-    """The ``kafka.*`` options, without that prefix; passwords may be among them."""
+    """The `kafka.*` options, without that prefix; passwords may be among them."""
     starting: Limit | None = None
     ending: Limit | None = None
     fail_on_data_loss: bool = True
@@ -98,9 +98,9 @@ class SourceOptions:
     """The consumer group to which the offsets that were read are committed, for lag tools."""
     filter_pushdown: bool = False
     small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
-    """The planner reads micro-batches of at most this many bytes (``driver.small_batches``); 0: none."""
+    """The planner reads micro-batches of at most this many bytes (`driver.small_batches`); 0: none."""
     keep_freed_memory: int = 0
-    """Bytes of freed memory that a Python worker keeps (``python_worker``); 0: the default of the C library."""
+    """Bytes of freed memory that a Python worker keeps (`python_worker`); 0: the default of the C library."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: ``assign``, ``subscribe`` or ``subscribePattern``."""
+"""Which partitions a query reads: `assign`, `subscribe` or `subscribePattern`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True)
 class Assign:
-    """``assign``: exactly these partitions."""
+    """`assign`: exactly these partitions."""
 
     partitions: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True)
 class Subscribe:
-    """``subscribe``: all partitions of these topics."""
+    """`subscribe`: all partitions of these topics."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class SubscribePattern:
-    """``subscribePattern``: all partitions of topics whose names contain a match of the pattern (``java_patterns``)."""
+    """`subscribePattern`: all partitions of topics whose names contain a match of the pattern (`java_patterns`)."""
 
     pattern: str
 

@@ -1,7 +1,7 @@
 """How many offsets a trigger takes: the limits, the minimum to wait for, and the end of Trigger.AvailableNow.
 
 Pure functions over maps of offsets. They follow Spark's Kafka source except for one rule. Spark rounds a partition's
-share up to at least one offset, so a trigger may exceed ``maxOffsetsPerTrigger`` by fewer offsets than there are
+share up to at least one offset, so a trigger may exceed `maxOffsetsPerTrigger` by fewer offsets than there are
 partitions. Here the sum never exceeds the limit (largest remainders), and partitions that get nothing take turns.
 """
 
@@ -19,12 +19,12 @@ def apportion(
     turn: int,
     costs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[TopicPartition, int]:
-    """Return how many offsets to take from each partition, so that together they cost at most ``most``.
+    """Return how many offsets to take from each partition, so that together they cost at most `most`.
 
     Every partition gets one offset. The rest is shared in proportion to the waiting offsets, and the remainder of the
-    division goes to the largest remainders. If ``most`` does not pay for one offset of each partition, they take turns,
-    beginning at number ``turn``. One offset is taken even if it costs more than ``most``, so that the query makes
-    progress. ``costs`` has the cost of one offset of each partition, 1 by default.
+    division goes to the largest remainders. If `most` does not pay for one offset of each partition, they take turns,
+    beginning at number `turn`. One offset is taken even if it costs more than `most`, so that the query makes
+    progress. `costs` has the cost of one offset of each partition, 1 by default.
     """
     order = sorted(waiting)
     cost = {tp: 1 if costs is None else max(costs[tp], 1) for tp in order}
@@ -61,9 +61,9 @@ def rate_limited(
     earliest_of_new: Offsets,
     most: int,
 ) -> dict[TopicPartition, int]:
-    """Return the ends of a batch of at most ``most`` offsets, shared by `apportion`.
+    """Return the ends of a batch of at most `most` offsets, shared by `apportion`.
 
-    ``earliest_of_new`` has the first offsets of partitions that are missing in ``start``. The turn follows from the
+    `earliest_of_new` has the first offsets of partitions that are missing in `start`. The turn follows from the
     positions: each trigger advances by the offsets that it takes, so no partition waits for ever, even across restarts
     of the query.
     """
@@ -83,7 +83,7 @@ def waiting(start: Offsets, latest: Offsets) -> int:
 def is_held_back(start: Offsets, latest: Offsets, least: int, since_last_s: float, max_delay_s: float) -> bool:
     """Return whether to wait for more offsets before the next batch.
 
-    True while fewer than ``least`` are new (``minOffsetsPerTrigger``) and the delay is below ``max_delay_s``.
+    True while fewer than `least` are new (`minOffsetsPerTrigger`) and the delay is below `max_delay_s`.
     """
     return since_last_s < max_delay_s and waiting(start, latest) < least
 

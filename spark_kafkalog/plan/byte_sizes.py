@@ -1,4 +1,4 @@
-"""Estimates of the bytes in a range of offsets, for ``maxBytesPerTrigger`` and ``maxBytesPerPartition``.
+"""Estimates of the bytes in a range of offsets, for `maxBytesPerTrigger` and `maxBytesPerPartition`.
 
 Kafka has no request for the bytes between two offsets. But a Fetch of a few bytes returns the header of the record
 batch at an offset, with the batch's bytes and the number of offsets that it spans. Headers at evenly spaced offsets of
@@ -63,7 +63,7 @@ class Profile(NamedTuple):
         return part * (self.end - self.start) / parts
 
     def offset_at(self, size: float) -> int:
-        """Return the largest offset before which there are at most ``size`` bytes."""
+        """Return the largest offset before which there are at most `size` bytes."""
         length = (self.end - self.start) / len(self.densities)
         left = size
         for index, density in enumerate(self.densities):
@@ -102,7 +102,7 @@ def profiles(
 def limited(
     begins: Offsets, ends: Offsets, most: int, densities: Densities
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, Profile]]:
-    """Return ends so that the batch has about ``most`` bytes, and the profiles that this is estimated from.
+    """Return ends so that the batch has about `most` bytes, and the profiles that this is estimated from.
 
     The bytes are shared in proportion to the waiting bytes. At least one offset of one partition is taken. Partitions
     that get none take turns, as in `apportion`.
@@ -126,7 +126,7 @@ def limited(
 def _reach(
     waiting: Mapping[TopicPartition, int], looked: Mapping[TopicPartition, Profile], most: int, turn: int
 ) -> dict[TopicPartition, int]:
-    """Return the offsets where ``most`` bytes end, according to the profiles."""
+    """Return the offsets where `most` bytes end, according to the profiles."""
     costs = _costs(looked)
     reach = {}
     for tp, count in apportion(waiting, most * _COST_UNIT, turn, costs).items():
@@ -162,7 +162,7 @@ def _covers(profile: Profile | None, part: OffsetRange) -> bool:
 
 
 class ByBytes:
-    """Measures ranges by their estimated bytes; see ``splitting.split``."""
+    """Measures ranges by their estimated bytes; see `splitting.split`."""
 
     def __init__(self, of: Mapping[TopicPartition, Profile]) -> None:
         self._profiles = of

@@ -1,4 +1,4 @@
-"""``filterPushdown``: filters on topic, partition, offset and timestamp narrow the ranges that are read.
+"""`filterPushdown`: filters on topic, partition, offset and timestamp narrow the ranges that are read.
 
 If the ranges alone satisfy a filter, Spark need not apply it again. A filter that only bounds the ranges goes back to
 Spark, which applies it to every row as if nothing had been pushed down.
@@ -32,7 +32,7 @@ _NEVER_NULL = ("topic", "partition", "offset")
 
 @dataclass(frozen=True)
 class Interval:
-    """Whole numbers lo <= n < hi; if ``among`` is given, only those in it."""
+    """Whole numbers lo <= n < hi; if `among` is given, only those in it."""
 
     lo: float = -math.inf
     hi: float = math.inf
@@ -167,7 +167,7 @@ def _not_before(condition: Filter) -> float | None:
 
 
 def _values(condition: Filter, kind: type) -> frozenset[Any] | None:
-    """Return the values of ``=`` or ``in``, all of one type; None for any other condition. Null equals nothing."""
+    """Return the values of `=` or `in`, all of one type; None for any other condition. Null equals nothing."""
     if isinstance(condition, EqualTo):
         given: tuple[Any, ...] = (condition.value,)
     elif isinstance(condition, In):

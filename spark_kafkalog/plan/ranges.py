@@ -28,8 +28,8 @@ def batch_ranges(starts: Offsets, ends: Offsets) -> list[OffsetRange]:
 def stream_ranges(start: Position, end: Position, lookup: Lookup, report: Report) -> list[OffsetRange]:
     """Return the ranges of a micro-batch in the order of their partitions.
 
-    Partitions that are missing in ``start`` are new. They begin at their earliest offset, and so do those of a topic
-    that was created again. ``report`` is called for each such topic, for new partitions that do not begin at 0 or are
+    Partitions that are missing in `start` are new. They begin at their earliest offset, and so do those of a topic
+    that was created again. `report` is called for each such topic, for new partitions that do not begin at 0 or are
     deleted already, for deleted partitions, and for offsets that went backwards. If it returns, planning goes on
     without the lost offsets.
     """

@@ -9,13 +9,13 @@ from spark_kafkalog.offsets import OffsetRange
 
 
 class Measure(Protocol):
-    """Measures ranges: by their offsets, or by their bytes (``byte_sizes``)."""
+    """Measures ranges: by their offsets, or by their bytes (`byte_sizes`)."""
 
     def weight(self, part: OffsetRange) -> int:
         """Return the weight of a range."""
 
     def divide(self, part: OffsetRange, count: int) -> list[OffsetRange]:
-        """Cut a range into at most ``count`` pieces of about the same weight, none of them empty."""
+        """Cut a range into at most `count` pieces of about the same weight, none of them empty."""
 
 
 class ByOffsets:
@@ -35,9 +35,9 @@ def split(
     max_weight: int | None = None,
     measure: Measure | None = None,
 ) -> list[OffsetRange]:
-    """Cut ranges into tasks of at most ``max_records`` offsets and at most ``max_weight``.
+    """Cut ranges into tasks of at most `max_records` offsets and at most `max_weight`.
 
-    If that makes fewer than ``min_partitions`` tasks, cut further, to about that many. The pieces of a partition stay
+    If that makes fewer than `min_partitions` tasks, cut further, to about that many. The pieces of a partition stay
     next to each other. Empty ranges are dropped.
     """
     by = ByOffsets() if measure is None else measure
@@ -62,12 +62,12 @@ def split(
 
 
 def _share(size: int, total: int, tasks: int) -> int:
-    """Return ``size / total * tasks``, rounded to the nearest integer (halves up), at least 1."""
+    """Return `size / total * tasks`, rounded to the nearest integer (halves up), at least 1."""
     return max((2 * size * tasks + total) // (2 * total), 1)
 
 
 def divide(part: OffsetRange, count: int) -> list[OffsetRange]:
-    """Cut a range into at most ``count`` pieces with about the same number of offsets, none of them empty."""
+    """Cut a range into at most `count` pieces with about the same number of offsets, none of them empty."""
     pieces = []
     start, remaining = part.start, part.size
     for index in range(count):

@@ -13,10 +13,10 @@ from spark_kafkalog.options.parsing import OptionsError
 def resolve(
     limit: Limit, assigned: Collection[TopicPartition], lookup: Lookup, *, starting: bool
 ) -> dict[TopicPartition, int]:
-    """Return the offset that ``limit`` means in each assigned partition.
+    """Return the offset that `limit` means in each assigned partition.
 
-    Raises OptionsError if ``limit`` names other partitions than the assigned ones. For a start, also raises it if no
-    record is as late as a timestamp (unless ``startingOffsetsByTimestampStrategy=latest``).
+    Raises OptionsError if `limit` names other partitions than the assigned ones. For a start, also raises it if no
+    record is as late as a timestamp (unless `startingOffsetsByTimestampStrategy=latest`).
     """
     if isinstance(limit, AtEnd):
         wanted = dict.fromkeys(assigned, limit.which)

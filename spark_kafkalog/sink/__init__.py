@@ -1,4 +1,4 @@
-"""Spark writes to topics: ``df.write.format("kafkalog")`` and ``df.writeStream.format("kafkalog")``, without a jar.
+"""Spark writes to topics: `df.write.format("kafkalog")` and `df.writeStream.format("kafkalog")`, without a jar.
 
 - `sink_options`   the options, under the names of Spark's Kafka sink
 - `sink_columns`   the columns that rows may have
@@ -9,6 +9,6 @@
 - `transactional`  exactly-once writing
 
 Delivery is at least once by default. Each task attempt has an idempotent producer of its own, so repeated requests
-append nothing twice, but an attempt that Spark repeats writes its rows again. With ``kafka.transactional.id`` delivery
+append nothing twice, but an attempt that Spark repeats writes its rows again. With `kafka.transactional.id` delivery
 is exactly once: each attempt leaves a transaction open, and the driver ends it (`transactional`).
 """

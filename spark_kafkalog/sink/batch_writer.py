@@ -1,4 +1,4 @@
-"""The batch writer: ``df.write.format("kafkalog").mode("append").save()``."""
+"""The batch writer: `df.write.format("kafkalog").mode("append").save()`."""
 
 from __future__ import annotations
 

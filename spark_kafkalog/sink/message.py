@@ -75,7 +75,7 @@ def written_together(messages: Iterable[WriterCommitMessage | None]) -> BatchWro
 
 
 def tell(level: int, text: str, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Log a line for each partition that tasks wrote to; ``text`` has a placeholder for it.
+    """Log a line for each partition that tasks wrote to; `text` has a placeholder for it.
 
     Where Spark collects the logs of its workers, it takes what loggers let through, and only this code can set their
     levels there. So the logger's level becomes INFO unless somebody has set it.

@@ -19,7 +19,7 @@ class SinkColumns:
     value: int
     key: int | None = None
     topic: int | None = None
-    """Also None if the option ``topic`` overrides it."""
+    """Also None if the option `topic` overrides it."""
     partition: int | None = None
     headers: int | None = None
     timestamp: int | None = None
@@ -27,7 +27,7 @@ class SinkColumns:
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> SinkColumns:
-        """Find the columns in ``schema``; ``topic`` is the value of the option.
+        """Find the columns in `schema`; `topic` is the value of the option.
 
         Raises OptionsError for a column that is missing or has a type that cannot be written.
         """

@@ -1,8 +1,8 @@
 """The options of the sink: names, defaults, checks and messages of Spark's own Kafka sink.
 
 Reference: Spark's Structured Streaming + Kafka Integration Guide. PySpark passes options with lower-cased names, so
-names are compared without regard to case. ``kafka.*`` options are producer properties
-(``kafkalog.client.producer.config``).
+names are compared without regard to case. `kafka.*` options are producer properties
+(`kafkalog.client.producer.config`).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
 _OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batchId")
-"""``includeHeaders`` is for sources; a sink always writes the column ``headers`` if there is one."""
+"""`includeHeaders` is for sources; a sink always writes the column `headers` if there is one."""
 TRANSACTION_TIMEOUT_MS = "900000"
-"""The default of ``kafka.transaction.timeout.ms``: the most that brokers allow by default."""
+"""The default of `kafka.transaction.timeout.ms`: the most that brokers allow by default."""
 _LEDGER_TOPIC = CONSUMER_OFFSETS
-"""The default of ``ledgerTopic`` if rows go to various topics."""
+"""The default of `ledgerTopic` if rows go to various topics."""
 _OF_SPARK = frozenset({"checkpointlocation", "path", "queryname"})
 """Options that Spark itself reads and passes on."""
 
@@ -48,11 +48,11 @@ class SinkOptions:
 
     producer: ProducerConfig = field(repr=False)
     topic: str | None = None
-    """The topic of all rows; it overrides the column ``topic``."""
+    """The topic of all rows; it overrides the column `topic`."""
     once: OnceOptions | None = None
-    """Settings of the transactional mode, if ``kafka.transactional.id`` is set."""
+    """Settings of the transactional mode, if `kafka.transactional.id` is set."""
     batch_id: int | None = None
-    """The number of the micro-batch that a batch query writes (``batchId``), so that it is written only once."""
+    """The number of the micro-batch that a batch query writes (`batchId`), so that it is written only once."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:

@@ -1,4 +1,4 @@
-"""The streaming writer: ``df.writeStream.format("kafkalog").start()``."""
+"""The streaming writer: `df.writeStream.format("kafkalog").start()`."""
 
 from __future__ import annotations
 

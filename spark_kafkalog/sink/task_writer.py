@@ -28,10 +28,10 @@ def write_rows(
     *,
     streaming: bool = False,
 ) -> TaskWrote:
-    """Write all rows, wait until brokers have acknowledged them (``acks``), and report what was written where.
+    """Write all rows, wait until brokers have acknowledged them (`acks`), and report what was written where.
 
-    With a claim, the rows are written in a transaction, which is left open. ``streaming`` says who numbers the
-    micro-batch: Spark, or the user by option ``batchId``.
+    With a claim, the rows are written in a transaction, which is left open. `streaming` says who numbers the
+    micro-batch: Spark, or the user by option `batchId`.
 
     Raises RowError for a row that cannot be written, and KafkaError or ClientError for a failed delivery. After an
     error some of the rows may have been written.

@@ -1,4 +1,4 @@
-"""Values as typed columns: ``valueFormat`` = ``json`` or ``avro``.
+"""Values as typed columns: `valueFormat` = `json` or `avro`.
 
 - `value_options`    the options, checked; `option_names` their names, quick to import
 - `ddl`              parser of Spark SQL's schema texts

@@ -1,7 +1,7 @@
-"""Parses schemas in Spark SQL's DDL: ``id BIGINT, tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>``.
+"""Parses schemas in Spark SQL's DDL: `id BIGINT, tags ARRAY<STRING>, at STRUCT<x: DOUBLE, y: DOUBLE>`.
 
 PySpark parses these in the JVM, which a data source's Python process lacks. So this is a small parser of the grammar
-that ``StructType.fromDDL`` accepts (Spark SQL reference, "Data Types").
+that `StructType.fromDDL` accepts (Spark SQL reference, "Data Types").
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DdlError(ValueError):
 
 
 def parse_ddl(text: str) -> StructType:
-    """Parse a list of columns, or the fields of one ``STRUCT<…>``. Raises DdlError."""
+    """Parse a list of columns, or the fields of one `STRUCT<…>`. Raises DdlError."""
     reading = _Reading(text)
     if reading.peek("struct") and reading.peek("<", 1):
         found = reading.type(0)
@@ -74,7 +74,7 @@ class _Reading:
             self._fail("the end")
 
     def fields(self, close: str, depth: int) -> list[StructField]:
-        """Parse ``name type, …`` up to the closing token, which is not consumed."""
+        """Parse `name type, …` up to the closing token, which is not consumed."""
         found: list[StructField] = []
         while not (close and self.peek(close)):
             if found:

@@ -2,7 +2,7 @@
 
 A value is a plain datum, or one in Confluent's wire format: a zero byte, the id of the writer's schema (int32,
 big-endian), the datum. Records are resolved to one reader's schema by Avro's rules. Types are those of Spark's Avro
-module (``SchemaConverters``), with every field nullable.
+module (`SchemaConverters`), with every field nullable.
 
 A producer chooses the bytes of a record and the id of its schema, and may be hostile. Three inputs would make fastavro
 kill or stall the task, and are guarded against here: deeply nested records of a schema that contains itself overflow
@@ -315,7 +315,7 @@ def _micros(value: Any) -> int:
 
 
 def _union_converter(branches: list[Schema]) -> Convert:
-    """Return the converter of a union that ``spark_type`` accepts: null, and one type or two kinds of numbers."""
+    """Return the converter of a union that `spark_type` accepts: null, and one type or two kinds of numbers."""
     others = [converter(each) for each in branches if each != "null"]
     if all(each is _identity for each in others):
         return _identity
@@ -326,7 +326,7 @@ def _union_converter(branches: list[Schema]) -> Convert:
 class AvroDecoder:
     """Decodes binary columns of records with one reader's schema.
 
-    ``framed``: values are in Confluent's wire format. ``lookup`` finds the schema of an id; without it, all records
+    `framed`: values are in Confluent's wire format. `lookup` finds the schema of an id; without it, all records
     were written with the reader's schema.
     """
 
@@ -342,7 +342,7 @@ class AvroDecoder:
     def decode(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
         """Return the structs, null where a value is null or undecodable, and a mask of the undecodable ones.
 
-        Errors of ``lookup`` (if the registry fails) pass through.
+        Errors of `lookup` (if the registry fails) pass through.
         """
         rows: list[Any] = []
         bad = np.zeros(len(values), bool)

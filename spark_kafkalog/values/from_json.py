@@ -1,10 +1,10 @@
 """Decodes JSON values to typed columns.
 
-pyarrow's JSON reader parses all values of a batch at once. Each gets a line of its own, ``{"v":[VALUE]}``. The brackets
+pyarrow's JSON reader parses all values of a batch at once. Each gets a line of its own, `{"v":[VALUE]}`. The brackets
 reveal a value that is empty or holds two documents, because a line must hold exactly one element. Unbalanced brackets
-within a value are detected before; otherwise ``{"a":1}],"w":[5`` would pass. If the reader refuses a batch, the batch
-is cut into parts, down to a few records. Python's ``json`` parses these one by one, and they are converted by the rules
-of Spark's ``from_json``.
+within a value are detected before; otherwise `{"a":1}],"w":[5` would pass. If the reader refuses a batch, the batch
+is cut into parts, down to a few records. Python's `json` parses these one by one, and they are converted by the rules
+of Spark's `from_json`.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ Convert = Callable[[Any], Any]
 
 
 def _converter(kind: DataType) -> Convert:
-    """Return a function that converts results of ``_load`` for pyarrow; it raises ValueError if that is impossible."""
+    """Return a function that converts results of `_load` for pyarrow; it raises ValueError if that is impossible."""
     convert = _bare_converter(kind)
     return lambda value: None if value is None else convert(value)
 

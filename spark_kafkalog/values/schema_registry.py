@@ -1,7 +1,7 @@
 """A client of a schema registry (Confluent's REST API): schemas by id, and the latest schema of a subject.
 
 Addresses are tried in turn. Transient failures (no connection, 429, 5xx) are retried with growing pauses. The result is
-``None`` if the registry answers that it has no such schema, so a record with an unknown id is only a corrupt record. A
+`None` if the registry answers that it has no such schema, so a record with an unknown id is only a corrupt record. A
 registry that does not answer is an error, and so is a server that is no registry.
 """
 
@@ -57,7 +57,7 @@ class RegistryConfig:
 
 
 class SchemaRegistry:
-    """Requests schemas from a registry; ``pause`` sleeps between retries."""
+    """Requests schemas from a registry; `pause` sleeps between retries."""
 
     def __init__(self, config: RegistryConfig, pause: Callable[[float], None] = time.sleep) -> None:
         self._config = config

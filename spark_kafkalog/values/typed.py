@@ -1,7 +1,7 @@
-"""The column ``value`` as a struct: converts schemas and record batches between the user's and the binary form.
+"""The column `value` as a struct: converts schemas and record batches between the user's and the binary form.
 
-The underlying readers know only binary values. ``Typed.binary_schema`` turns the user's schema into the one that they
-read, and ``Typed.batch`` turns their record batches into the user's.
+The underlying readers know only binary values. `Typed.binary_schema` turns the user's schema into the one that they
+read, and `Typed.batch` turns their record batches into the user's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Typed:
 
     options: ValueOptions
     value: StructType | None
-    """The struct; None if only the user's own schema can define it (``valueFormat=json`` without ``valueSchema``)."""
+    """The struct; None if only the user's own schema can define it (`valueFormat=json` without `valueSchema`)."""
     reader: RegisteredSchema | None = None
     """The Avro reader's schema."""
 
@@ -74,7 +74,7 @@ class Typed:
         return self
 
     def binary_schema(self, schema: StructType) -> StructType:
-        """Return the schema that the underlying reader must read for ``schema``: values as bytes."""
+        """Return the schema that the underlying reader must read for `schema`: values as bytes."""
         fields = [
             StructField(VALUE, BinaryType()) if each.name == VALUE else each
             for each in schema.fields
@@ -88,7 +88,7 @@ class Typed:
         return any(each.name in (VALUE, self.options.corrupt_column) for each in schema.fields)
 
     def batch(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
-        """Return a batch of records with columns ``names`` and decoded values. Null values stay null.
+        """Return a batch of records with columns `names` and decoded values. Null values stay null.
 
         Raises SchemaRegistryError if the registry fails.
         """

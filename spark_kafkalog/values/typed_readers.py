@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 def typed_batch_reader(
     make: Callable[[StructType], DataSourceReader], typed: Typed, schema: StructType
 ) -> DataSourceReader:
-    """Make a reader of ``schema`` over the binary reader from ``make``. Raises OptionsError if they do not fit."""
+    """Make a reader of `schema` over the binary reader from `make`. Raises OptionsError if they do not fit."""
     chosen = typed.chosen(schema)
     reader = make(chosen.binary_schema(schema))
     return (FilteringTypedBatchReader if takes_filters(reader) else TypedBatchReader)(reader, chosen, schema)
@@ -35,7 +35,7 @@ def typed_stream_reader(
 
 
 class TypedBatchReader(DataSourceReader):
-    """Returns rows of ``schema``; ``reader`` reads ``typed.binary_schema(schema)``."""
+    """Returns rows of `schema`; `reader` reads `typed.binary_schema(schema)`."""
 
     def __init__(self, reader: DataSourceReader, typed: Typed, schema: StructType) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""The options that say how values are decoded: ``valueFormat`` and those that depend on it."""
+"""The options that say how values are decoded: `valueFormat` and those that depend on it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from spark_kafkalog.values.schema_registry import RegistryConfig
 FORMATS = ("json", "avro")
 FRAMINGS = ("confluent", "none")
 CORRUPT_COLUMN = "_corrupt_record"
-"""As ``spark.sql.columnNameOfCorruptRecord``."""
+"""As `spark.sql.columnNameOfCorruptRecord`."""
 _BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset[str]()}
 """Options that have no meaning with a format, by format."""
 
 
 @dataclass(frozen=True)
 class ValueOptions:
-    """Options of decoding values, checked. ``framed``: Avro in Confluent's wire format."""
+    """Options of decoding values, checked. `framed`: Avro in Confluent's wire format."""
 
     format: str
     json_schema: StructType | None = None

@@ -156,7 +156,7 @@ def fetch_response(
     version: int = 8,
     require_stable: bool = False,
 ) -> Any:
-    """Return the OffsetFetch response for a group, with ``topics`` and ``error_code``."""
+    """Return the OffsetFetch response for a group, with `topics` and `error_code`."""
     if version >= 8:
         topics = None
         if partitions is not None:

@@ -23,7 +23,7 @@ RECORDS = bytes(batch([b"a record"]))
 
 
 class Serving:
-    """A broker without connections, with a topic ``t`` of `HERE` partitions.
+    """A broker without connections, with a topic `t` of `HERE` partitions.
 
     Attributes:
         turns: rounds of the loop, counted while something runs.

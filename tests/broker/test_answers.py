@@ -35,7 +35,7 @@ def own(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[K
 
 
 def with_strings(value: Any, version: int, text: str | None) -> Any:
-    """The structure with ``text`` in place of its strings: null only where that may be."""
+    """The structure with `text` in place of its strings: null only where that may be."""
     for field in type(value).fields:
         if version not in field.versions:
             continue

@@ -44,7 +44,7 @@ def test_topics_are_made_whole_while_connections_hold_the_descriptors(tmp_path: 
 
 
 class FewDescriptors(SlowDisk):
-    """No file of partition 0 of the topic can be opened while ``exhausted`` is set."""
+    """No file of partition 0 of the topic can be opened while `exhausted` is set."""
 
     __slots__ = ("exhausted", "refused")
 

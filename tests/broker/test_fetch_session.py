@@ -22,7 +22,7 @@ NAMES = {topic_id: name for name, topic_id in IDS.items()}
 
 
 def fetch(session_id: int, epoch: int, wanted: dict[tuple[str, int], int], forget: list[tuple[str, int]] = []) -> Any:  # noqa: B006
-    """A FetchRequest's fields: ``wanted`` maps partitions to offsets."""
+    """A FetchRequest's fields: `wanted` maps partitions to offsets."""
 
     def topic(name: str, **fields: Any) -> SimpleNamespace:
         return SimpleNamespace(topic=name, topic_id=IDS[name], **fields)

@@ -14,7 +14,7 @@ MAX = 100 * 1024 * 1024
 
 
 def feed(buffer: FrameBuffer, data: bytes, cuts: list[int]) -> list[bytes]:
-    """Feed ``data`` in pieces of the given sizes (cycled); the frames that come out."""
+    """Feed `data` in pieces of the given sizes (cycled); the frames that come out."""
     frames: list[bytes] = []
     position = turn = 0
     while position < len(data):
@@ -127,7 +127,7 @@ def test_a_large_frame_that_somebody_looks_at_is_whole() -> None:
 
 
 def receive(buffer: FrameBuffer, data: bytes) -> memoryview:
-    """Receive ``data``, and take the first frame that is whole once all of it has come."""
+    """Receive `data`, and take the first frame that is whole once all of it has come."""
     position = 0
     while position < len(data):
         assert buffer.next_frame() is None

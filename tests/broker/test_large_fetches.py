@@ -19,7 +19,7 @@ from tests.coordinator.support import Stored
 from tests.support.asking import Client
 
 NONE = 90
-"""Partitions of ``t``, of which most are not there."""
+"""Partitions of `t`, of which most are not there."""
 AT_ONCE = 10
 NEVER_MS = 1_000_000
 

@@ -75,7 +75,7 @@ class Calls:
 
 
 def with_calls(directory: Path, work: Callable[[InProcess, Calls], Coroutine[Any, Any, None]]) -> None:
-    """Run ``work`` with a broker whose threads, the workers' too, are all watched."""
+    """Run `work` with a broker whose threads, the workers' too, are all watched."""
     calls = Calls()
     before, before_of_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(calls.note)

@@ -52,7 +52,7 @@ SETTINGS = LinkSettings(client_id="test-link", request_timeout=DEADLINE_S, max_r
 
 @asynccontextmanager
 async def linked(address: str, settings: LinkSettings = SETTINGS, **more: Any) -> AsyncIterator[Link]:
-    """A link to ``host:port`` on the running loop, closed at the end; nothing of it is left then."""
+    """A link to `host:port` on the running loop, closed at the end; nothing of it is left then."""
     host, _, port = address.rpartition(":")
     workers = ThreadWorkers(1)
     tasks = asyncio.all_tasks()

@@ -28,7 +28,7 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def broker(start_broker: Callable[..., KafkalogBroker], dirs: list[Path]) -> KafkalogBroker:
-    """With two log directories and a topic ``t`` of two partitions, one in each."""
+    """With two log directories and a topic `t` of two partitions, one in each."""
     broker = start_broker({"log.dirs": ",".join(map(str, dirs)), **CHECKPOINTS})
     with broker.connect() as sock:
         create_topic(sock, "t", 2, max_message_bytes="5000")

@@ -44,7 +44,7 @@ def dirs(tmp_path: Path) -> list[Path]:
 
 @pytest.fixture
 def start(start_broker: Callable[..., KafkalogBroker], dirs: list[Path]) -> Callable[..., KafkalogBroker]:
-    """Starts a broker with three log directories and a topic ``t`` of one partition with 300 records."""
+    """Starts a broker with three log directories and a topic `t` of one partition with 300 records."""
 
     def run(**topic: str) -> KafkalogBroker:
         settings = {"log.dirs": ",".join(map(str, dirs)), "log.segment.delete.delay.ms": "0", **HELD}

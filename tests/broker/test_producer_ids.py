@@ -16,7 +16,7 @@ from tests.support.runtime import InlineWorkers
 
 
 class SlowStore(LocalStore):
-    """Commits, and tells of it when ``told`` is set; or fails with ``error``."""
+    """Commits, and tells of it when `told` is set; or fails with `error`."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, workers=InlineWorkers())

@@ -13,7 +13,7 @@ from broker.replica.purgatory import DelayedOperation, Purgatory
 
 
 class Waits(DelayedOperation):
-    """Complete once ``needed`` was noticed."""
+    """Complete once `needed` was noticed."""
 
     def __init__(self, needed: int) -> None:
         super().__init__()

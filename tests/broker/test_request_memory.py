@@ -1,4 +1,4 @@
-"""Tests of ``queued.max.request.bytes``: what counts, the bound, and that no request waits for unused memory."""
+"""Tests of `queued.max.request.bytes`: what counts, the bound, and that no request waits for unused memory."""
 
 from __future__ import annotations
 

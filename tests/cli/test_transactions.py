@@ -1,4 +1,4 @@
-"""Tests of ``kafkalog transactions`` and its client, with open, ended and hanging transactions."""
+"""Tests of `kafkalog transactions` and its client, with open, ended and hanging transactions."""
 
 from __future__ import annotations
 

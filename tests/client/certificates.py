@@ -11,9 +11,9 @@ PASSWORD = "of-the-key"
 
 
 class Certificates(NamedTuple):
-    """PEM files. ``server`` is for 127.0.0.1 and localhost, ``elsewhere`` for another host; both with their keys.
+    """PEM files. `server` is for 127.0.0.1 and localhost, `elsewhere` for another host; both with their keys.
 
-    ``client`` has a key that `PASSWORD` opens.
+    `client` has a key that `PASSWORD` opens.
     """
 
     authority: Path

@@ -36,7 +36,7 @@ from tests.support.wire import receive_frame
 
 
 class Halted(NamedTuple):
-    """A response whose second half is sent when ``until`` is set."""
+    """A response whose second half is sent when `until` is set."""
 
     response: Response
     until: threading.Event
@@ -65,7 +65,7 @@ REQUESTS: dict[int, type[Request]] = {
 
 
 def api_versions(*more: type[Request], **limits: int) -> ApiVersionsResponse:
-    """Return every API that this server knows, and ``more``; ``limits`` lower newest versions, by name."""
+    """Return every API that this server knows, and `more`; `limits` lower newest versions, by name."""
     known = {**REQUESTS, **{cls.api_key: cls for cls in more}}
     return ApiVersionsResponse(
         api_keys=[
@@ -78,8 +78,8 @@ def api_versions(*more: type[Request], **limits: int) -> ApiVersionsResponse:
 class ScriptedBroker:
     """A broker that answers each request with its handler's result, and ApiVersions properly without a handler.
 
-    It knows the requests of its handlers besides ``REQUESTS``.
-    ``seen`` counts the requests by class; ``connections`` how many were made.
+    It knows the requests of its handlers besides `REQUESTS`.
+    `seen` counts the requests by class; `connections` how many were made.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ScriptedBroker:
         tls: ssl.SSLContext | None = None,
         receive_buffer: int | None = None,
     ) -> None:
-        """Set ``receive_buffer``, the bytes that a socket accepts without reads; megabytes by default."""
+        """Set `receive_buffer`, the bytes that a socket accepts without reads; megabytes by default."""
         self.handlers: dict[type[Request], Handler] = {
             ApiVersionsRequest: lambda request: api_versions(*self.handlers),
             **(handlers or {}),

@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tests.client.scripted import Handler, ScriptedBroker, metadata
 
 SILENT_S = 120.0
-"""The longest silence in a test; ``request.timeout.ms`` is longer."""
+"""The longest silence in a test; `request.timeout.ms` is longer."""
 TP = TopicPartition("t", 0)
 
 

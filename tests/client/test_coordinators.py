@@ -23,7 +23,7 @@ HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
 class Brokers:
-    """Two brokers; ``coordinator`` is the one that FindCoordinator names, and what they answer comes from lists."""
+    """Two brokers; `coordinator` is the one that FindCoordinator names, and what they answer comes from lists."""
 
     def __init__(self) -> None:
         self.coordinator = 0

@@ -62,7 +62,7 @@ CLASSES = (
 
 
 class Groups:
-    """Two brokers; ``coordinator`` of each group, and errors that the next requests about a group get."""
+    """Two brokers; `coordinator` of each group, and errors that the next requests about a group get."""
 
     def __init__(self) -> None:
         self.coordinator = {"a": 0, "b": 1, "c": 0}

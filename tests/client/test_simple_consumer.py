@@ -53,7 +53,7 @@ def make_consumer(make_config: Callable[..., ClientConfig]) -> Iterator[Callable
 
 
 def drain(consumer: SimpleConsumer, count: int) -> list[ConsumerRecord]:
-    """Poll until ``count`` records are there."""
+    """Poll until `count` records are there."""
     found: list[ConsumerRecord] = []
     end = time.monotonic() + DEADLINE_S
     while len(found) < count:

@@ -34,7 +34,7 @@ def owned_by(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 
 
 class FakeTopics:
-    """Topics ``t0``, ``t1``, … with given numbers of partitions."""
+    """Topics `t0`, `t1`, … with given numbers of partitions."""
 
     def __init__(self, *partitions: int) -> None:
         self.version = 1

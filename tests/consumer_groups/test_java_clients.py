@@ -1,4 +1,4 @@
-"""Tests of Apache Kafka's console consumer with ``group.protocol=consumer``, and ``kafka-consumer-groups``."""
+"""Tests of Apache Kafka's console consumer with `group.protocol=consumer`, and `kafka-consumer-groups`."""
 
 from __future__ import annotations
 

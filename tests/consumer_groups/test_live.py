@@ -1,4 +1,4 @@
-"""Tests of librdkafka's consumers with ``group.protocol=consumer``, against a real broker."""
+"""Tests of librdkafka's consumers with `group.protocol=consumer`, against a real broker."""
 
 from __future__ import annotations
 

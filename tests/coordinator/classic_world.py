@@ -29,7 +29,7 @@ class Client:
 
     Attributes:
         alive: it does anything at all.
-        phase: ``out``, ``joining``, ``syncing`` or ``stable``.
+        phase: `out`, `joining`, `syncing` or `stable`.
         lost: errors that told it that it is no member, in order.
     """
 

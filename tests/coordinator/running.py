@@ -28,7 +28,7 @@ def at(offset: int, timestamp: int = 0) -> Committed:
 
 
 class Running:
-    """A coordinator over ``parts``, whose groups do not wait for more members."""
+    """A coordinator over `parts`, whose groups do not wait for more members."""
 
     def __init__(self, parts: Stored) -> None:
         self.parts = parts

@@ -26,7 +26,7 @@ from broker.system.workers import ThreadWorkers
 
 
 class Stored:
-    """A registry, logs and partitions in ``directory``. Settings have underscores for dots."""
+    """A registry, logs and partitions in `directory`. Settings have underscores for dots."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         texts = {name.replace("_", "."): value for name, value in settings.items()}
@@ -77,7 +77,7 @@ class Stored:
         return self.loop.run_until_complete(work)
 
     def state_log(self) -> StateLog:
-        """Return the log of ``__consumer_offsets``."""
+        """Return the log of `__consumer_offsets`."""
         return StateLog(
             lambda: consumer_offsets_topic(self.config, len(self.topics.brokers)),
             replicas=self.replicas,

@@ -15,7 +15,7 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, NonEmptyGroupError
 from tests.coordinator.classic_world import EPOCH_MS, RANGE, REBALANCE_MS, SESSION_MS, UNKNOWN, World
 
 TOPICS = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\xff\xff\xff\xff"
-"""A subscription to the topic ``orders``."""
+"""A subscription to the topic `orders`."""
 
 
 def stored(world: World) -> records.GroupMetadataValue:

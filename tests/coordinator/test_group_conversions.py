@@ -22,7 +22,7 @@ NONE = ErrorCode.NONE
 
 
 class Changing:
-    """A group ``g`` of one partition_groups, which may change both ways."""
+    """A group `g` of one partition_groups, which may change both ways."""
 
     def __init__(self, start: Start, **settings: str) -> None:
         self.running = start(

@@ -1,4 +1,4 @@
-"""Test that records of ``__consumer_offsets`` equal those of Apache Kafka, and that hostile bytes are refused."""
+"""Test that records of `__consumer_offsets` equal those of Apache Kafka, and that hostile bytes are refused."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.coordinator.running import DEADLINE_S, Running, Start
 
 
 class Matching:
-    """Groups with a member each, over topics; expressions that begin with ``slow`` wait to be let go."""
+    """Groups with a member each, over topics; expressions that begin with `slow` wait to be let go."""
 
     def __init__(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         self.running: Running = start(offsets_topic_num_partitions="1")

@@ -70,7 +70,7 @@ NAMES = [f"n{number}" for number in range(MANY)]
 
 
 class Serving:
-    """The parts of a broker, without connections, with a topic ``t`` of `PARTITIONS` partitions."""
+    """The parts of a broker, without connections, with a topic `t` of `PARTITIONS` partitions."""
 
     def __init__(self, parts: Stored) -> None:
         self.parts = parts
@@ -95,7 +95,7 @@ class Serving:
         return self.parts.loop.run_until_complete(bounded())
 
     async def ask(self, message: Any, version: int) -> Any:
-        """The response to a request; ``turns`` counts the rounds of the loop that it takes."""
+        """The response to a request; `turns` counts the rounds of the loop that it takes."""
         request = request_of(self.broker, message, version, Client())
         counting = asyncio.ensure_future(self._count())
         await asyncio.sleep(0)
@@ -117,7 +117,7 @@ class Serving:
         return {committed.offset for at in view.partitions() if (committed := view[at][0]) is not None}
 
     async def commit(self, offset: int, partitions: Iterable[int] = range(PARTITIONS)) -> None:
-        """Commit this offset for partitions of ``t``."""
+        """Commit this offset for partitions of `t`."""
         offsets = {("t", index): Committed(offset, -1, "", self.parts.now) for index in partitions}
         assert await self.broker.groups.commit("g", CommitRequest("", None, -1, 8), offsets) == {}
 

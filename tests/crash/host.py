@@ -131,6 +131,6 @@ def all_rows(log: Log) -> list[Row]:
 
 
 def rows_at(log: Log, offset: int) -> int:
-    """Return the base offset of the first batch of a read at ``offset``."""
+    """Return the base offset of the first batch of a read at `offset`."""
     ((_, header), *_) = iter_headers(memoryview(log.read(offset, 1).read()))
     return header.base_offset

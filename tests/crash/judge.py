@@ -152,7 +152,7 @@ class Judge:
 
 
 def aborted_in(rows: list[Row]) -> set[tuple[int, int, int]]:
-    """Return ``(producer id, first offset, offset of the marker)`` of each aborted transaction in the batches."""
+    """Return `(producer id, first offset, offset of the marker)` of each aborted transaction in the batches."""
     begun: dict[int, int] = {}
     found = set()
     for row in rows:

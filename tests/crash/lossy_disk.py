@@ -20,7 +20,7 @@ from typing import Any
 from broker.log.files.file_ops import Buffer, FileOps
 
 Choose = Callable[[int], int]
-"""``choose(n)`` draws a number from 0 to n - 1, for the test."""
+"""`choose(n)` draws a number from 0 to n - 1, for the test."""
 
 Entry = tuple[Any, ...]
 """One line of the record: an operation and its arguments. Files are named by inode, directories by path."""
@@ -103,7 +103,7 @@ def _change(names: dict[str, Any], changes: dict[str, Any]) -> None:
 
 
 class Disk:
-    """The contents of ``root`` on a device, computed from the record of file operations."""
+    """The contents of `root` on a device, computed from the record of file operations."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -111,18 +111,18 @@ class Disk:
         self._files: dict[int, _File] = {}
 
     def play(self, entries: Iterable[Entry]) -> None:
-        """Apply entries of the record; entries called ``note`` belong to the test."""
+        """Apply entries of the record; entries called `note` belong to the test."""
         for what, *arguments in entries:
             if what != "note":
                 getattr(self, "_" + what)(*arguments)
 
     def image(self, target: Path, content: Choose, names: Choose | None = None) -> None:
-        """Make ``target``, which is not there yet, what is found of the directory after a power failure now.
+        """Make `target`, which is not there yet, what is found of the directory after a power failure now.
 
         Args:
             content: draws what survives in files; for each write and cut a number below 4: 0 nothing, 1 its first
                 sectors, 2 its last ones, 3 all.
-            names: draws how many changes of names survive in each directory; ``content`` if it is not given.
+            names: draws how many changes of names survive in each directory; `content` if it is not given.
         """
         self._write(self._top, target, content, names or content)
 
@@ -219,7 +219,7 @@ class RecordingOps(FileOps):
         self._lock = Lock()
 
     def adopt(self, root: Path) -> None:
-        """Regard everything in ``root`` as stored on the device."""
+        """Regard everything in `root` as stored on the device."""
         for directory, directories, files in os.walk(root):
             for name in sorted(directories):
                 self.record(("adopt", os.path.join(directory, name), 0, None))
@@ -312,7 +312,7 @@ def write_record(path: Path) -> Callable[[Entry], None]:
 
 
 def read_record(path: Path) -> Iterator[tuple[int, Entry]]:
-    """Return ``(position in the file after it, entry)`` of each whole entry."""
+    """Return `(position in the file after it, entry)` of each whole entry."""
     data = path.read_bytes()
     at = 0
     while at + 4 <= len(data):

@@ -1,4 +1,4 @@
-"""A broker process whose file operations are recorded: ``python -m tests.crash.recorded_broker RECORD KEY=VALUE...``.
+"""A broker process whose file operations are recorded: `python -m tests.crash.recorded_broker RECORD KEY=VALUE...`.
 
 It differs from a user's broker only in its `FileOps`. The record is outside its log directories. So after a kill, a
 test can compute what a power failure at any moment would have left of them.
@@ -17,7 +17,7 @@ from tests.support.kafkalog_broker import KafkalogBroker
 
 
 class RecordedBroker(KafkalogBroker):
-    """A broker that starts on an empty directory and records its file operations in ``record``."""
+    """A broker that starts on an empty directory and records its file operations in `record`."""
 
     @property
     def record(self) -> Path:

@@ -6,7 +6,7 @@ checkpointed, compacted, and cut by retention and DeleteRecords. The broker is k
 its file operations are recorded. Then the power fails, at several moments of the record and in several ways at each,
 and a broker is started on what is left. The next life begins with one of these images.
 
-``judge.Judge`` has the conditions for every image. The same seed makes the same schedule::
+`judge.Judge` has the conditions for every image. The same seed makes the same schedule::
 
     python -m tests.crash.schedules --seed 17              one, printed step by step
     python -m tests.crash.schedules --first 0 --count 3000 many
@@ -274,7 +274,7 @@ class Driver:
 def one_life(
     loop: asyncio.AbstractEventLoop, chance: random.Random, place: Path, root: Path, settings: dict[str, str]
 ) -> Path:
-    """Drive a broker in ``root``, cut its power and judge the results; return the image for the next life."""
+    """Drive a broker in `root`, cut its power and judge the results; return the image for the next life."""
     life = Life(root)
     driver = Driver(loop, chance, life, settings)
     try:

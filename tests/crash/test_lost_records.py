@@ -134,7 +134,7 @@ class LostError(Exception):
 
 
 def read(consumer: Consumer, until: int) -> list[bytes]:
-    """The values up to the offset before ``until``."""
+    """The values up to the offset before `until`."""
     values = []
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:

@@ -1,6 +1,6 @@
 """Test a broker on a lossy disk: a hundred seeded schedules, and in the soak thousands.
 
-A failing one says how to run it again: ``python -m tests.crash.schedules --seed N``.
+A failing one says how to run it again: `python -m tests.crash.schedules --seed N`.
 """
 
 from __future__ import annotations

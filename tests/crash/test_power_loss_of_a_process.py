@@ -47,7 +47,7 @@ class Acknowledged(NamedTuple):
 
 
 def run_clients(broker: RecordedBroker, chance: random.Random, count: int) -> list[Acknowledged]:
-    """Produce to every partition of every topic until ``count`` records are acknowledged, then kill the broker."""
+    """Produce to every partition of every topic until `count` records are acknowledged, then kill the broker."""
     acked: list[Acknowledged] = []
 
     def delivered(error: Any, message: Any) -> None:
@@ -113,7 +113,7 @@ def recorded(processes: None, tmp_path: Path) -> Iterator[RecordedBroker]:
 
 
 def cuts(recorded: RecordedBroker, chance: random.Random, count: int, place: Path) -> Iterator[tuple[Path, int, str]]:
-    """``(image, bytes recorded before the cut, how to make it again)``, of which the last is the kill itself."""
+    """`(image, bytes recorded before the cut, how to make it again)`, of which the last is the kill itself."""
     entries = list(read_record(recorded.record))
     disk = Disk(str(recorded.directory))
     done = 0

@@ -76,7 +76,7 @@ class Topic:
 
 @dataclass
 class Written:
-    """The topics by name, and copies of the data directory after ``kill -9`` and after a clean stop."""
+    """The topics by name, and copies of the data directory after `kill -9` and after a clean stop."""
 
     topics: dict[str, Topic]
     directories: dict[str, Path]
@@ -188,7 +188,7 @@ def wait_until(ready: Callable[[], bool]) -> None:
 
 
 def first_at(records: list[Record], at: int) -> int:
-    """Offset of the first record that is not older than ``at``, or -1."""
+    """Offset of the first record that is not older than `at`, or -1."""
     return next((record.offset for record in records if (record.timestamp or 0) >= at), -1)
 
 

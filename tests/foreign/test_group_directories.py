@@ -60,7 +60,7 @@ def states(bootstrap: str, *groups: str) -> list[str]:
 
 
 def write_again(directory: Path) -> int:
-    """Read every record of ``__consumer_offsets``, write it anew, and find the same bytes; how many there are."""
+    """Read every record of `__consumer_offsets`, write it anew, and find the same bytes; how many there are."""
     count = 0
     for path in sorted(directory.glob("__consumer_offsets-*/*.log")):
         with path.open("rb") as file:

@@ -143,7 +143,7 @@ def test_a_damaged_record_behind_one_without_a_key_decides(wire: socket.socket) 
 def send_append_time(
     wire: socket.socket, topic: str, records: Sequence[tuple[bytes | None, int]], stated: int, codec: Codec
 ) -> Any:
-    """Produce a batch that claims that a broker set its timestamps to ``stated``."""
+    """Produce a batch that claims that a broker set its timestamps to `stated`."""
     data = encode_batch([Record(at, when, key, b"v", ()) for at, (key, when) in enumerate(records)], codec=codec)
     set_log_append_time(data, 0, stated)
     while (answer := produce(wire, topic, bytearray(data), version=9)).error_code in NO_LEADER_YET:

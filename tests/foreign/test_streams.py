@@ -1,7 +1,7 @@
 """Test that Kafka Streams counts words exactly once while it and the broker are killed.
 
 Its application repartitions through an internal topic, keeps its state in a compacted one, from which it is restored,
-and commits input offsets, state and output in transactions (``exactly_once_v2``).
+and commits input offsets, state and output in transactions (`exactly_once_v2`).
 """
 
 from __future__ import annotations

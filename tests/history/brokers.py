@@ -66,7 +66,7 @@ class Apache:
 
 
 def start(kind: str, directory: Path) -> HistoryBroker:
-    """Run a broker: ``kafkalog``, ``apache``, or ``apache:VERSION``."""
+    """Run a broker: `kafkalog`, `apache`, or `apache:VERSION`."""
     name, _, version = kind.partition(":")
     if name == "kafkalog":
         return Kafkalog(directory)

@@ -63,7 +63,7 @@ class Violation:
 
 
 def check(events: Iterable[Event], copies: Mapping[str, str] | None = None) -> list[Violation]:
-    """Return every violation of a history in the order of time; ``copies`` maps a copy's topic to its original.
+    """Return every violation of a history in the order of time; `copies` maps a copy's topic to its original.
 
     Raises MalformedHistoryError if the recording itself is inconsistent.
     """
@@ -257,7 +257,7 @@ def check_groups(model: Model) -> Iterator[Violation]:
 
 
 def check_copy(model: Model, copy: str, original: str) -> Iterator[Violation]:
-    """Check that ``copy`` has the visible records of ``original``, each once, in each partition's order."""
+    """Check that `copy` has the visible records of `original`, each once, in each partition's order."""
     inputs = {record: (place, offset) for place, offset, record in _log(model, Isolation.COMMITTED)}
     wanted = {record for record, (place, _) in inputs.items() if place[0] == original}
     found: Counter[str] = Counter()

@@ -38,7 +38,7 @@ def file_name(spec: ClientSpec) -> str:
 
 
 def run(spec: ClientSpec, bootstrap: str, directory: Path) -> None:
-    """Run the process of a client. Its events and the output of its library go to ``directory``."""
+    """Run the process of a client. Its events and the output of its library go to `directory`."""
     output = os.open(directory / "clients.out", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(output, 1)
     os.dup2(output, 2)

@@ -61,7 +61,7 @@ class Reading:
         )
 
     def poll(self, count: int = 100) -> list[Any]:
-        """Return up to ``count`` messages of the current session, each after its event is written.
+        """Return up to `count` messages of the current session, each after its event is written.
 
         Raises ReaderFailedError if an offset does not exist, and KafkaException for fatal errors.
         """

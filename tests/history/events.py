@@ -49,7 +49,7 @@ class Outcome(StrEnum):
 
 
 class Isolation(StrEnum):
-    """The ``isolation.level`` of a reader."""
+    """The `isolation.level` of a reader."""
 
     UNCOMMITTED = "read_uncommitted"
     COMMITTED = "read_committed"

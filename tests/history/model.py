@@ -71,7 +71,7 @@ class GroupCommit:
 
 @dataclass(slots=True)
 class Model:
-    """A whole history. ``log[isolation]`` has the records of the final session of that isolation: offset → record."""
+    """A whole history. `log[isolation]` has the records of the final session of that isolation: offset → record."""
 
     sends: dict[str, Send] = field(default_factory=dict)
     transactions: dict[str, Transaction] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Model:
     log: dict[str, dict[Place, dict[int, str]]] = field(default_factory=dict)
 
     def placed(self, isolation: Isolation, topic: str) -> set[str]:
-        """Return every record of ``topic`` that the final session of ``isolation`` found."""
+        """Return every record of `topic` that the final session of `isolation` found."""
         log = self.log[isolation]
         return {record for place in log if place[0] == topic for record in log[place].values()}
 

@@ -30,7 +30,7 @@ class Library(StrEnum):
 
 @dataclass(frozen=True)
 class ClientSpec:
-    """One client. ``name`` is unique among the clients; ``incarnation`` counts its restarts."""
+    """One client. `name` is unique among the clients; `incarnation` counts its restarts."""
 
     name: str
     role: Role
@@ -82,7 +82,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of ``target`` (BROKER or the name of a client) after a number of acknowledged records."""
+    """A fault of `target` (BROKER or the name of a client) after a number of acknowledged records."""
 
     after: int
     target: str
@@ -104,7 +104,7 @@ class Plan:
 
 
 def plan(seed: int, run: str = "h", copiers: int = 2) -> Plan:
-    """Make the plan of a seed, with at most ``copiers`` copiers; ``run`` is the prefix of its topics."""
+    """Make the plan of a seed, with at most `copiers` copiers; `run` is the prefix of its topics."""
     chance = random.Random(seed)
     source, copy = f"{run}-{seed}-in", f"{run}-{seed}-out"
     partitions = chance.randint(1, 3)

@@ -38,7 +38,7 @@ def settings(bootstrap: str, **more: str | int | bool) -> dict[str, Any]:
 
 
 class Sending:
-    """A librdkafka producer whose records are events; ``in_flight`` of them are unanswered."""
+    """A librdkafka producer whose records are events; `in_flight` of them are unanswered."""
 
     def __init__(self, producer: Producer, recorder: Recorder) -> None:
         self.producer = producer

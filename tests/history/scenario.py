@@ -224,7 +224,7 @@ class Scenario:
 
 
 def run_seed(seed: int, broker: brokers.HistoryBroker, root: Path, run: str = "h", copiers: int = 2) -> Result:
-    """Run and check one seed. Its files are in a directory of ``root``, which is deleted on success."""
+    """Run and check one seed. Its files are in a directory of `root`, which is deleted on success."""
     begun = time.monotonic()
     the_plan = plan(seed, run, copiers)
     directory = Path(tempfile.mkdtemp(prefix=f"history-{seed}-", dir=root))

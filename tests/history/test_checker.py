@@ -277,7 +277,7 @@ def test_a_broken_promise_is_found(make: Callable[[Tape], None], kind: Kind) -> 
 
 
 def copied(*copies: tuple[str, str]) -> list[Kind]:
-    """Return the violations for an input a, b (committed) and x (aborted), copied as ``copies`` (copy, source)."""
+    """Return the violations for an input a, b (committed) and x (aborted), copied as `copies` (copy, source)."""
     tape = Tape()
     tape.send("a", 0)
     tape.send("b", 1)

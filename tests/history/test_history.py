@@ -1,6 +1,6 @@
 """Test histories of concurrent clients while the broker is killed: fifty seeds, and in the soak thousands.
 
-A failing one says how to run it again: ``python -m tests.history.scenario --seed N``.
+A failing one says how to run it again: `python -m tests.history.scenario --seed N`.
 """
 
 from __future__ import annotations

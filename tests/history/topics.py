@@ -17,7 +17,7 @@ _TIMEOUT_S = 30.0
 
 
 class Topics:
-    """Topics of the broker at ``bootstrap`` (host:port)."""
+    """Topics of the broker at `bootstrap` (host:port)."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
@@ -44,7 +44,7 @@ class Topics:
             assert result.error_code == 0, result
 
     def ends(self, topic: str, partitions: int, isolation: Isolation) -> list[int]:
-        """Return each partition's end for readers of ``isolation``: the high watermark, or the last stable offset.
+        """Return each partition's end for readers of `isolation`: the high watermark, or the last stable offset.
 
         A partition that cannot answer now has the end -1 or, for read_committed, -2.
         """

@@ -1,4 +1,4 @@
-"""Tests of ``kafkalog load`` as a user runs it, and of the spark-submit application."""
+"""Tests of `kafkalog load` as a user runs it, and of the spark-submit application."""
 
 from __future__ import annotations
 

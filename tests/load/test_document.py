@@ -1,4 +1,4 @@
-"""Test that ``_offsets.json`` is read back unchanged, and that other documents are refused."""
+"""Test that `_offsets.json` is read back unchanged, and that other documents are refused."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class Drill:
         self.sent += self.loading.topics.produce(self.topic, records)
 
     def start(self, *words: str, fault: str = "") -> subprocess.Popen[bytes]:
-        """``fault``: the point at which it dies, ``NAME:N`` for the N-th time that it passes it."""
+        """`fault`: the point at which it dies, `NAME:N` for the N-th time that it passes it."""
         common = ["--topic", self.topic, "--to", self.loading.target]
         orders = self._orders / str(next(self._starts))
         if fault:

@@ -57,7 +57,7 @@ def clean(
 ) -> CleaningStats | None:
     """Clean the log as a cleaner thread does, at any dirty ratio; return None if nothing can be cleaned.
 
-    ``flushed`` is called when the recovery points must be written.
+    `flushed` is called when the recovery points must be written.
     """
     facts = facts_of(log)
     cleanable = examine(facts, now_ms)

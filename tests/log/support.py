@@ -39,7 +39,7 @@ def temporary_directory() -> Iterator[Path]:
 def records(
     values: Sequence[bytes], *, key: bytes | None = None, timestamp: int = NOW, step: int = 0, base: int = 0
 ) -> list[Record]:
-    """Return records with these values; timestamps grow by ``step``."""
+    """Return records with these values; timestamps grow by `step`."""
     return [Record(base + i, timestamp + i * step, key, value, ()) for i, value in enumerate(values)]
 
 
@@ -59,7 +59,7 @@ def batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
 ) -> memoryview:
-    """Return a produced batch; ``values`` may be a number of records of ``size`` bytes."""
+    """Return a produced batch; `values` may be a number of records of `size` bytes."""
     if isinstance(values, int):
         values = [b"%0*d" % (size, i) for i in range(values)]
     return memoryview(
@@ -88,7 +88,7 @@ def open_log(
     ops: FileOps = OS,
     resources: LogResources | None = None,
 ) -> Log:
-    """Open the log of partition t-0 in ``directory``; create both if they do not exist."""
+    """Open the log of partition t-0 in `directory`; create both if they do not exist."""
     directory.mkdir(parents=True, exist_ok=True)
     return Log.open(
         directory / "t-0",
@@ -115,9 +115,9 @@ def append_any(
 class FaultyOps(FileOps):
     """Real file operations, of which chosen ones fail.
 
-    With ``fail["pwrite"] = 3`` the third write from now on, and those after it, fail with ``error``. With
-    ``fail_at = 3`` the third call of any kind fails, and with ``persists`` all after it. With ``short`` writes write
-    half. ``calls`` lists the calls in order (an fsync by its file's path).
+    With `fail["pwrite"] = 3` the third write from now on, and those after it, fail with `error`. With
+    `fail_at = 3` the third call of any kind fails, and with `persists` all after it. With `short` writes write
+    half. `calls` lists the calls in order (an fsync by its file's path).
     """
 
     __slots__ = ("calls", "error", "fail", "fail_at", "persists", "short")
@@ -221,7 +221,7 @@ class Stored(NamedTuple):
 
 
 def stored(log: Log, start: int | None = None) -> list[Stored]:
-    """Read every batch from ``start`` (default: the log start offset) in small steps; check CRCs."""
+    """Read every batch from `start` (default: the log start offset) in small steps; check CRCs."""
     found: list[Stored] = []
     offset = log.log_start_offset if start is None else start
     while offset < log.log_end_offset:

@@ -92,7 +92,7 @@ def reopened(root: Path, ops: FileOps | None = None) -> Log:
 
 
 def interrupted(root: Path, at: int) -> bool:
-    """Clean, and let the ``at``-th file operation and all after it fail; whether that came to pass."""
+    """Clean, and let the `at`-th file operation and all after it fail; whether that came to pass."""
     ops = Interrupted()
     log = reopened(root, ops)
     log.flush()

@@ -160,7 +160,7 @@ class CompactedLog(LossyLogMachine):
             assert found.transaction_first_offset == entry.transaction_first_offset
 
     def table(self, stable: int) -> dict[bytes, bytes]:
-        """Of each key the latest committed value below ``stable``."""
+        """Of each key the latest committed value below `stable`."""
         decided: list[Appended] = []
         pending: dict[int, list[Appended]] = {}
         for row in self.rows:

@@ -1,4 +1,4 @@
-"""Test that ``dump_file`` prints what Apache Kafka's DumpLogSegments prints for the same files."""
+"""Test that `dump_file` prints what Apache Kafka's DumpLogSegments prints for the same files."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.log.support import NOW, FaultyOps, batch, open_log
 
 
 class RecreatedOps(FileOps):
-    """Calls ``at_index`` while the offset index is forced to the device."""
+    """Calls `at_index` while the offset index is forced to the device."""
 
     __slots__ = ("at_index",)
 

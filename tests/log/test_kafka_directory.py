@@ -65,7 +65,7 @@ def wait_for_markers(bootstrap: str) -> None:
 
 @pytest.fixture(scope="module", params=kafka.VERSIONS)
 def directories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """``killed`` and ``stopped``: copies of a broker's log directory after each."""
+    """`killed` and `stopped`: copies of a broker's log directory after each."""
     version: str = request.param
     require(kafka.missing(version))
     root = tmp_path_factory.mktemp("kafka")
@@ -101,7 +101,7 @@ def check(log: Log) -> None:
 
 
 def stored_at(log: Log, offset: int) -> tuple[int, int]:
-    """First and last offset of the batch that holds ``offset``."""
+    """First and last offset of the batch that holds `offset`."""
     header = read_header(log.read(offset, 1).read())
     return header.base_offset, header.last_offset
 

@@ -53,7 +53,7 @@ def logs(tmp_path: Path, ops: FaultyOps) -> LogManager:
 def run(
     logs: LogManager, act: Callable[[LogCleaner], Coroutine[Any, Any, None]], config: CleanerConfig = EAGER
 ) -> None:
-    """Let a cleaner run while ``act`` does."""
+    """Let a cleaner run while `act` does."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ from tests.log.support import NOW, batch, open_log, temporary_directory
 
 
 def every_record(log: Log) -> list[tuple[int, int]]:
-    """``(offset, timestamp)`` of each record from the log start offset on."""
+    """`(offset, timestamp)` of each record from the log start offset on."""
     if log.log_start_offset == log.log_end_offset:
         return []
     data = log.read(log.log_start_offset, 1 << 30).read()

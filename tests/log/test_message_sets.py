@@ -44,7 +44,7 @@ def config(magic: int, **fields: Any) -> LogConfig:
 
 
 def stored(log: Log, start: int = 0, step: int = 400) -> list[tuple[int, Record]]:
-    """(magic, record) of everything from ``start`` on, read in small steps."""
+    """(magic, record) of everything from `start` on, read in small steps."""
     found: dict[int, tuple[int, Record]] = {}
     offset = start
     while offset < log.log_end_offset:

@@ -54,7 +54,7 @@ def test_blocks_are_written_before_a_flush_but_not_one_by_one(tmp_path: Path) ->
 
 
 class FailingWrites(FileOps):
-    """Fails every write while ``full``."""
+    """Fails every write while `full`."""
 
     __slots__ = ("full",)
 

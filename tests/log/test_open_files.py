@@ -33,7 +33,7 @@ class Opened:
 
 @pytest.fixture
 def few() -> LogResources:
-    """A budget of ``FEW`` descriptors."""
+    """A budget of `FEW` descriptors."""
     return LogResources(open_files=OpenFiles(FEW))
 
 

@@ -20,7 +20,7 @@ BATCH = batch((b"x" * 50,)).nbytes
 
 
 def filled(directory: Path, count: int = 30, config: LogConfig = CONFIG) -> Log:
-    """A log of ``count`` batches of one record, eight or so a segment; left open, as a crash leaves it."""
+    """A log of `count` batches of one record, eight or so a segment; left open, as a crash leaves it."""
     log = open_log(directory, config)
     for i in range(count):
         log.append_batch(batch((b"%050d" % i,), timestamp=NOW + i), leader_epoch=0, now_ms=NOW)

@@ -29,7 +29,7 @@ def make(directory: Path, config: LogConfig | None = None, base: int = 0) -> Seg
 
 
 def append(segment: Segment, first: int, count: int = 1, timestamp: int = NOW, size: int = 20) -> int:
-    """Append a batch whose offsets begin at ``first``; its size in bytes."""
+    """Append a batch whose offsets begin at `first`; its size in bytes."""
     data = batch(count, size=size, base_offset=first, timestamp=timestamp)
     segment.append(data, first, first + count - 1, timestamp)
     return len(data)

@@ -21,7 +21,7 @@ class Timer:
 
 
 class SimulatedLoop:
-    """A loop that implements `Clock`, `Poller` and `RunOnWorker`. Everything happens in ``step``."""
+    """A loop that implements `Clock`, `Poller` and `RunOnWorker`. Everything happens in `step`."""
 
     def __init__(self, chance: random.Random) -> None:
         self.now = 1000.0

@@ -1,7 +1,7 @@
 """Two more transports and their clients: one in memory, and one that transforms its bytes.
 
 The second stands for TLS: it has a handshake, reads whole records only, keeps what it has decrypted and what the kernel
-did not take, and reads files by ``pread``.
+did not take, and reads files by `pread`.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def asked(chunks: Iterable[Any]) -> tuple[Any, int, int]:
 
 
 def answer(chunks: Iterable[Any], response: Response) -> bytes:
-    """The bytes with which a peer answers the request in ``chunks``."""
+    """The bytes with which a peer answers the request in `chunks`."""
     _, version, correlation_id = asked(chunks)
     if isinstance(response, ApiVersionsResponse) and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
         version = 0
@@ -89,7 +89,7 @@ def answer(chunks: Iterable[Any], response: Response) -> bytes:
 
 
 def feed(wire: Wire, data: bytes, pieces: Iterable[int] = ()) -> list[Any]:
-    """Have the wire receive ``data``, in pieces of these sizes and then as much as it takes; the events.
+    """Have the wire receive `data`, in pieces of these sizes and then as much as it takes; the events.
 
     A remote error is the last of them.
     """

@@ -23,7 +23,7 @@ DEADLINE_S = 60.0
 
 
 class SlowDisk(FileOps):
-    """While ``held`` is set, an fsync of a file by a worker does not return."""
+    """While `held` is set, an fsync of a file by a worker does not return."""
 
     __slots__ = ("_go_on", "held")
 
@@ -54,7 +54,7 @@ class Wire:
         self._writer.write(encode_request(message, version, 1, "wire-test"))
 
     async def receive(self, message: Any, version: int) -> Any:
-        """Return the response to ``message``."""
+        """Return the response to `message`."""
         (size,) = struct.unpack(">i", await self._reader.readexactly(4))
         return decode_response(type(message), version, await self._reader.readexactly(size))[1]
 
@@ -124,7 +124,7 @@ def with_broker(
     *,
     disk: SlowDisk | None = None,
 ) -> None:
-    """Run ``work`` with a broker, which is stopped afterwards."""
+    """Run `work` with a broker, which is stopped afterwards."""
 
     async def main() -> None:
         texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory), **(settings or {})}

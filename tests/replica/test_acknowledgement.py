@@ -29,7 +29,7 @@ async def waiting(broker: InProcess, acks: int = -1, **config: str) -> tuple[Par
 
 
 def delayed(broker: InProcess, base_offset: int) -> DelayedProduce:
-    """The produce that waits with its records at ``base_offset``."""
+    """The produce that waits with its records at `base_offset`."""
     assert broker.server.acceptor is not None
     for connection in broker.server.acceptor.connections:
         operation = connection.state

@@ -34,7 +34,7 @@ T0 = ("t", 0)
 
 
 class World:
-    """One broker's partitions over logs in ``directories``."""
+    """One broker's partitions over logs in `directories`."""
 
     def __init__(self, *directories: Path) -> None:
         config = BrokerConfig({"log.dirs": ",".join(map(str, directories))})

@@ -28,7 +28,7 @@ class NoCollector:
 
 
 class SimulatedHost:
-    """A host named ``name``, whose broker keeps its log in ``directory``.
+    """A host named `name`, whose broker keeps its log in `directory`.
 
     Attributes:
         link: requests to the broker, from another host.

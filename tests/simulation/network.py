@@ -151,7 +151,7 @@ class ServerSide:
 
 
 class ClientSide(asyncio.Transport):
-    """The end of a connection that opened it: an asyncio transport for a ``BufferedProtocol``."""
+    """The end of a connection that opened it: an asyncio transport for a `BufferedProtocol`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, protocol: asyncio.BufferedProtocol, come: Pipe, go: Pipe

@@ -40,7 +40,7 @@ def value(number: int) -> bytes:
 
 
 class Broker:
-    """A broker with two log directories, and the topic ``t``."""
+    """A broker with two log directories, and the topic `t`."""
 
     def __init__(self, loop: VirtualLoop, directory: Path, seed: int) -> None:
         chance = random.Random(seed)

@@ -46,7 +46,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
-    """Run ``main`` on a new virtual loop."""
+    """Run `main` on a new virtual loop."""
     loop = VirtualLoop()
     try:
         return loop.run_until_complete(main(loop))

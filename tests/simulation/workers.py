@@ -45,7 +45,7 @@ class Piece:
         self._wish()
 
     def wait_for(self, wish: Callable[[], object]) -> None:
-        """Suspend the work, and call ``wish`` on the loop's thread; `go_on` resumes it."""
+        """Suspend the work, and call `wish` on the loop's thread; `go_on` resumes it."""
         self._wish = wish
         self._has_paused.release()
         self._may_run.acquire()

@@ -24,7 +24,7 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def session_options(directory: Path, *, measured: bool = False) -> dict[str, str]:
-    """Return settings of the session; its log goes to ``directory``/spark.log."""
+    """Return settings of the session; its log goes to `directory`/spark.log."""
     config = directory / "log4j2.properties"
     config.write_text(_LOG4J2.format(log=directory / "spark.log"))
     return {

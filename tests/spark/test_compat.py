@@ -1,7 +1,7 @@
 """Test that private parts of PySpark and fastavro are as `spark_kafkalog.compat` expects, in this version.
 
 A failure here means that a version has changed something. Look at the module of `compat` that the test is about, and
-run all of ``tests/spark`` with the new version before it is added to `versions.TESTED`.
+run all of `tests/spark` with the new version before it is added to `versions.TESTED`.
 """
 
 from __future__ import annotations

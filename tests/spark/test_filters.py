@@ -68,7 +68,7 @@ def holds(condition: Filter, row: Row) -> bool:
 
 
 class Log:
-    """Records by partition: the timestamps (ms), in the order of their offsets from ``first`` on."""
+    """Records by partition: the timestamps (ms), in the order of their offsets from `first` on."""
 
     def __init__(self, partitions: Mapping[TopicPartition, list[int]], first: int) -> None:
         self.partitions = partitions

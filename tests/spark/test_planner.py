@@ -1,7 +1,7 @@
 """Test the planner of a streaming query with a map as the cluster, driven as by Spark, in any order of events.
 
 No broker and no JVM: thousands of steps a second. What is real is the stream reader with its planning; what stands in
-for brokers answers ``assigned``, ``lookup`` and ``latest`` from a model that knows which record was ever written.
+for brokers answers `assigned`, `lookup` and `latest` from a model that knows which record was ever written.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def test_a_broker_that_is_not_there() -> None:
 
 
 def test_offsets_are_asked_for_again(start_broker: Callable[..., KafkalogBroker]) -> None:
-    """``fetchOffset.numRetries`` and ``fetchOffset.retryIntervalMs``: a broker that starts again is waited for."""
+    """`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs`: a broker that starts again is waited for."""
     broker = start_broker()
     topics = Topics(broker.bootstrap)
     topic = topics.create("retried")
@@ -352,7 +352,7 @@ def is_closed(cluster: Cluster) -> bool:
 
 
 class Scripted:
-    """Reads offsets [start, 9) of a partition whose leader answers a fetch as ``answer`` says for its offset.
+    """Reads offsets [start, 9) of a partition whose leader answers a fetch as `answer` says for its offset.
 
     A record batch, b"" for nothing new, or None for no answer at all.
     """
@@ -451,7 +451,7 @@ def test_a_broker_that_does_not_know_its_topics_yet(mark: str | None) -> None:
 
 
 def test_the_time_that_spark_takes_for_rows_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``kafkaConsumer.pollTimeoutMs`` is how long records are waited for."""
+    """`kafkaConsumer.pollTimeoutMs` is how long records are waited for."""
     late = 0.0
     asked: list[int] = []
 

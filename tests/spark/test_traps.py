@@ -42,7 +42,7 @@ def failure(query: Any) -> str:
 
 @pytest.mark.usefixtures("processes")
 def test_discovery_loads_nothing_heavy() -> None:
-    """Every ``pyspark_*`` module is imported at the first use of any source; one that fails hides them all."""
+    """Every `pyspark_*` module is imported at the first use of any source; one that fails hides them all."""
     script = (
         "import sys, pyspark_kafkalog; from pyspark.sql.datasource import DataSource; "
         "assert issubclass(pyspark_kafkalog.DefaultSource, DataSource); "
@@ -53,7 +53,7 @@ def test_discovery_loads_nothing_heavy() -> None:
 
 
 def test_no_registration_is_needed(spark: SparkSession, reads: Reads, topics: Topics) -> None:
-    """Nothing in these tests calls ``spark.dataSource.register``."""
+    """Nothing in these tests calls `spark.dataSource.register`."""
     frame: DataFrame = reads.batch(subscribe=topics.create("found"))
     assert frame.schema == source_schema(False)
 

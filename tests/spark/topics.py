@@ -84,7 +84,7 @@ class Topics:
     def produce(
         self, topic: str, values: Iterable[Any], partition: int | None = None, config: dict[str, Any] | None = None
     ) -> list[Sent]:
-        """Send values (bytes, or keyword arguments of ``Producer.produce``); return the acknowledged ones in order."""
+        """Send values (bytes, or keyword arguments of `Producer.produce`); return the acknowledged ones in order."""
         sent: list[Sent] = []
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **(config or {})})
         deliver = delivery_into(sent)

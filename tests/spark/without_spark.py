@@ -109,7 +109,7 @@ def planned(
 class Stream:
     """A streaming query, with the part of Spark that logs offsets and commits.
 
-    ``offset_log`` has the text of every planned batch's end, as Spark's checkpoint does; ``rows`` what committed
+    `offset_log` has the text of every planned batch's end, as Spark's checkpoint does; `rows` what committed
     batches have read.
     """
 
@@ -138,7 +138,7 @@ class Stream:
     ) -> bool:
         """One trigger; whether it made a batch.
 
-        ``crash``: after the offsets were logged, before the batch was done. ``meanwhile``: what happens after the query
+        `crash`: after the offsets were logged, before the batch was done. `meanwhile`: what happens after the query
         has got its start.
         """
         planner = self._planner

@@ -1,4 +1,4 @@
-"""Test walks over the batches of a ``.log`` file, with any contents and any way of reading."""
+"""Test walks over the batches of a `.log` file, with any contents and any way of reading."""
 
 from __future__ import annotations
 

@@ -17,12 +17,12 @@ FEWER = 5
 
 
 def examples(count: int) -> int:
-    """Return the number of examples to draw; a full run draws ``count``."""
+    """Return the number of examples to draw; a full run draws `count`."""
     return count if ALL else max(count // FEWER, 1)
 
 
 def mostly_exhaustive(values: Iterable[Any], few: int) -> list[Any]:
-    """Return parameters; all but the first ``few`` are marked `exhaustive`."""
+    """Return parameters; all but the first `few` are marked `exhaustive`."""
     return [
         value if index < few else pytest.param(value, marks=pytest.mark.exhaustive)
         for index, value in enumerate(values)

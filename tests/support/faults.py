@@ -1,4 +1,4 @@
-"""Order fault points in processes under test (``spark_kafkalog.faults``)."""
+"""Order fault points in processes under test (`spark_kafkalog.faults`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 def place(directory: Path, point: str, signal: str = "SIGKILL", nth: int = 1) -> Path:
-    """Order a signal for the first process that passes a point (for the ``nth`` time). It removes the order first."""
+    """Order a signal for the first process that passes a point (for the `nth` time). It removes the order first."""
     new = directory / f"{point}.new"
     new.write_text(f"{signal} {nth}")
     return new.rename(directory / point)

@@ -21,7 +21,7 @@ RETENTION_LATER = {"log.retention.check.interval.ms": "86400000"}
 
 
 class KafkalogBroker:
-    """A broker process. ``directory`` has its log and its output; ``overrides`` are settings (``--override``)."""
+    """A broker process. `directory` has its log and its output; `overrides` are settings (`--override`)."""
 
     def __init__(self, directory: Path, overrides: dict[str, str] | None = None) -> None:
         self.directory = directory

@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"^( *)```python\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 def run_page(name: str, address: str, *, blocks: int, replaced: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Run all examples of a page in one namespace, and return the namespace.
 
-    The page must have ``blocks`` examples. ``address`` replaces ADDRESS, and each value of ``replaced`` its key, which
+    The page must have `blocks` examples. `address` replaces ADDRESS, and each value of `replaced` its key, which
     must be on the page.
     """
     page = DOCS / name
@@ -47,7 +47,7 @@ class Shown(NamedTuple):
 
 
 def commands(name: str, address: str) -> list[Shown]:
-    """Return the commands of a page, with ADDRESS replaced by ``address``."""
+    """Return the commands of a page, with ADDRESS replaced by `address`."""
     found: list[Shown] = []
     for block in _CONSOLE.findall(ADDRESS.sub(address, (DOCS / name).read_text())):
         for line in block.replace("\\\n", " ").splitlines():

@@ -23,7 +23,7 @@ AGAIN = (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRE
 
 
 class WireProducer:
-    """A producer. ``producer_id`` and ``epoch`` are those of its last successful `init`."""
+    """A producer. `producer_id` and `epoch` are those of its last successful `init`."""
 
     def __init__(self, sock: socket.socket, transactional_id: str, timeout_ms: int = 60_000) -> None:
         self.sock = sock
@@ -38,7 +38,7 @@ class WireProducer:
         return ErrorCode(exchange(self.sock, request, 3).error_code)
 
     def try_init(self, *, raised: bool = False, version: int = 5) -> ErrorCode:
-        """Send InitProducerId once; with ``raised``, for a greater epoch of the current producer id (KIP-360)."""
+        """Send InitProducerId once; with `raised`, for a greater epoch of the current producer id (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms,
             producer_id=self.producer_id if raised else -1, producer_epoch=self.epoch if raised else -1,

@@ -101,7 +101,7 @@ def create_topic(sock: socket.socket, name: str, partitions: int = 2, **config: 
 
 
 def list_offset(sock: socket.socket, topic: str, partition: int = 0, timestamp: int = -1, version: int = 7) -> Any:
-    """Return the partition's ListOffsets response for ``timestamp`` (-1: latest, -2: earliest)."""
+    """Return the partition's ListOffsets response for `timestamp` (-1: latest, -2: earliest)."""
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=1)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])])
     return exchange(sock, request, version).topics[0].partitions[0]
@@ -113,7 +113,7 @@ def end_offset(sock: socket.socket, topic: str, partition: int = 0) -> int:
 
 
 def fetch_request(topic: str, offsets: dict[int, int], **fields: Any) -> FetchRequest:
-    """Return a fetch by topic name; ``partition_max_bytes`` applies to every partition."""
+    """Return a fetch by topic name; `partition_max_bytes` applies to every partition."""
     limit = fields.pop("partition_max_bytes", 1 << 20)
     return FetchRequest(
         **{

@@ -1,7 +1,7 @@
 """The Python reference: the public names of the client, the records and the Spark source, from their docstrings.
 
 A page lists for each name its signature and docstring; for a class, its public methods, properties and fields too. The
-order is that of ``__all__``.
+order is that of `__all__`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 
 class Page(NamedTuple):
-    """A page: its title, a sentence about it, and its modules. ``module:name`` shows one name only."""
+    """A page: its title, a sentence about it, and its modules. `module:name` shows one name only."""
 
     title: str
     about: str
@@ -61,7 +61,7 @@ _QUOTED = re.compile(r"(?::[a-z]+:)?(`{1,2})([^`]+)\1")
 
 
 def public(module: Any) -> list[str]:
-    """Return a module's public names: ``__all__``, or the classes and functions that it defines."""
+    """Return a module's public names: `__all__`, or the classes and functions that it defines."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return list(listed)

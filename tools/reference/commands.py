@@ -1,6 +1,6 @@
-"""The command-line reference, from the argument parsers of ``kafkalog`` and all of its commands.
+"""The command-line reference, from the argument parsers of `kafkalog` and all of its commands.
 
-It reads the parsers instead of the output of ``--help``, because Python releases differ in the layout of the output.
+It reads the parsers instead of the output of `--help`, because Python releases differ in the layout of the output.
 """
 
 from __future__ import annotations

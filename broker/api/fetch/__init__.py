@@ -1,8 +1,8 @@
 """Fetch.
 
-- ``fetch``             the handler: the session, the wait for `fetch.min.bytes`, the answer
-- ``fetch_reading``     reads the partitions of a request
-- ``fetch_in_turns``    requests of many partitions
-- ``fetch_session``     incremental fetch sessions (KIP-227)
-- ``fetch_conversion``  batches for clients that know older formats only
+- `fetch`             the handler: the session, the wait for `fetch.min.bytes`, the answer
+- `fetch_reading`     reads the partitions of a request
+- `fetch_in_turns`    requests of many partitions
+- `fetch_session`     incremental fetch sessions (KIP-227)
+- `fetch_conversion`  batches for clients that know older formats only
 """

@@ -1,7 +1,7 @@
 """Fetch (key 1): record batches from many partitions, as they are stored in the log.
 
 A response holds at least one whole batch of the first partition that has any; apart from that it keeps to the request's
-limits. A fetch that finds fewer than ``min_bytes`` waits for appends, for at most ``max_wait_ms``. The record bytes
+limits. A fetch that finds fewer than `min_bytes` waits for appends, for at most `max_wait_ms`. The record bytes
 never pass through this process: the response carries slices of segment files. Versions 0 to 3 are different, because
 their consumers know older message formats only: records in later formats are converted (`fetch_conversion`).
 """

@@ -29,7 +29,7 @@ Fail = Callable[[PartitionData, FetchPartitionState, Exception], None]
 
 
 class Limited:
-    """A slice of which at most ``limit`` bytes may be sent, even if that cuts off the last message.
+    """A slice of which at most `limit` bytes may be sent, even if that cuts off the last message.
 
     Consumers that use Fetch 0 to 2 have buffers of that size. The slice is longer if the first batch is, because only a
     whole batch can be converted.
@@ -65,7 +65,7 @@ class FetchConversion:
     """The conversion of what one fetch has read.
 
     Args:
-        results: one for each of ``states``; ``records`` are replaced, or an error takes their place.
+        results: one for each of `states`; `records` are replaced, or an error takes their place.
         fail: puts an error into a result.
         send: sends the response.
     """

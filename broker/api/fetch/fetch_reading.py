@@ -39,7 +39,7 @@ from kafkalog.protocol.messages.fetch import (
 )
 
 REPLICA_STATE_SINCE = 15
-"""From this version on a follower names itself in ``replica_state``."""
+"""From this version on a follower names itself in `replica_state`."""
 HARD_LIMIT_VERSION = 2
 """Up to this version a response never exceeds the limits, not even for one batch."""
 ZSTD_SINCE = 10
@@ -71,7 +71,7 @@ Told = dict[str | uuid.UUID, FetchableTopicResponse]
 
 
 def read_in(work: Iterable[Callable[[], None]]) -> None:
-    """Read the ``missing`` pages in. It blocks: call it on a worker."""
+    """Read the `missing` pages in. It blocks: call it on a worker."""
     for step in work:
         step()
 
@@ -128,7 +128,7 @@ class FetchReading:
 
     @property
     def has_enough(self) -> bool:
-        """True if enough was read to answer before ``fetch.max.wait.ms`` has passed."""
+        """True if enough was read to answer before `fetch.max.wait.ms` has passed."""
         return self._diverged or self.nbytes >= self.min_bytes
 
     def is_behind(self, states: Iterable[FetchPartitionState]) -> bool:
@@ -144,7 +144,7 @@ class FetchReading:
         return False
 
     def missing(self, states: Iterable[FetchPartitionState]) -> list[Callable[[], None]]:
-        """Return the work for a worker before ``read`` needs no disk; none for a consumer at the tail."""
+        """Return the work for a worker before `read` needs no disk; none for a consumer at the tail."""
         found: list[Callable[[], None]] = []
         get = self.request.broker.replicas.get
         left = min(self.max_bytes - self.nbytes, READ_IN_BYTES)

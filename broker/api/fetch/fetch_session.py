@@ -63,7 +63,7 @@ class FetchPartitionState:
         self.sent_error = False
 
     def update(self, wanted: Any) -> None:
-        """Take the position of a ``FetchPartition`` of the request."""
+        """Take the position of a `FetchPartition` of the request."""
         self.fetch_offset = wanted.fetch_offset
         self.leader_epoch = wanted.current_leader_epoch
         self.fetched_epoch = wanted.last_fetched_epoch
@@ -117,7 +117,7 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """All sessions of a broker, at most ``slots`` of them with at most ``max_partitions`` in total.
+    """All sessions of a broker, at most `slots` of them with at most `max_partitions` in total.
 
     Args:
         free: gets the partitions of large sessions that have ended, to free them without delaying requests.
@@ -141,9 +141,9 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def context(self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float) -> FetchContext | None:
-        """Return the context of a FetchRequest ``message``; ``names`` resolves topic ids (v13+). ``now`` is in seconds.
+        """Return the context of a FetchRequest `message`; `names` resolves topic ids (v13+). `now` is in seconds.
 
-        None where the session has many partitions: ask for ``steps``.
+        None where the session has many partitions: ask for `steps`.
         """
         by_id = version >= TOPIC_ID_VERSION
         if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -169,7 +169,7 @@ class FetchSessionCache:
     def steps(
         self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float
     ) -> Generator[None, None, FetchContext]:
-        """Make the context that ``context`` makes, and pause wherever others may have their turn.
+        """Make the context that `context` makes, and pause wherever others may have their turn.
 
         No request can find a new session before it is complete. A session that continues gets an epoch that no other
         request can have, so none finds it half changed; if the request ends early, the session ends. Other requests may
@@ -226,7 +226,7 @@ class FetchSessionCache:
         return session
 
     def _go_on(self, session: FetchSession, epoch: int, size: int, now: float) -> FetchContext:
-        """Return the context of a session that had ``size`` partitions before its request, which came in ``epoch``."""
+        """Return the context of a session that had `size` partitions before its request, which came in `epoch`."""
         if len(session.partitions) > size and self._partitions() > self._max_partitions:
             self._end(session)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
@@ -245,7 +245,7 @@ class FetchSessionCache:
         states: list[FetchPartitionState],
         now: float,
     ) -> FetchContext:
-        """Return the context of a full request; a new session keeps ``partitions`` if wanted and there is room."""
+        """Return the context of a full request; a new session keeps `partitions` if wanted and there is room."""
         context = FetchContext(ErrorCode.NONE, states)
         if message.session_epoch == INITIAL_EPOCH and partitions and self._make_room(len(partitions), now):
             session = FetchSession(self._new_id(), by_id, now)
@@ -304,7 +304,7 @@ class FetchSessionCache:
 
 
 def partition_key(state: FetchPartitionState, by_id: bool) -> PartitionKey:
-    """Return the key of ``state`` in its session."""
+    """Return the key of `state` in its session."""
     return (state.topic_id if by_id else state.name, state.partition)
 
 

@@ -77,7 +77,7 @@ async def _find_owned(
     topics: Sequence[consumer_group_heartbeat.TopicPartitions],
     owned: dict[UUID, frozenset[int]],
 ) -> None:
-    """Put the partitions that a member owns into ``owned``; topics that appear twice are joined.
+    """Put the partitions that a member owns into `owned`; topics that appear twice are joined.
 
     Raises:
         InvalidRequestError: there are more than `MOST_OWNED`.

@@ -152,7 +152,7 @@ async def handle_txn_offset_commit(request: Request) -> None:
 
 
 def _admission(request: Request) -> Admit:
-    """Return a check that the producer's transaction covers the group's partition of ``__consumer_offsets``."""
+    """Return a check that the producer's transaction covers the group's partition of `__consumer_offsets`."""
     message: txn_offset_commit.TxnOffsetCommitRequest = request.message
 
     def admit(partition: Partition) -> None:

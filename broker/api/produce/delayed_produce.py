@@ -42,7 +42,7 @@ class Pending:
 
 
 class DelayedProduce(DelayedOperation):
-    """A produce that waits for its high watermarks (acks=all) or for an fsync (``flush.messages``)."""
+    """A produce that waits for its high watermarks (acks=all) or for an fsync (`flush.messages`)."""
 
     __slots__ = ("_request", "_respond", "_waiting")
 

@@ -2,7 +2,7 @@
 
 Checks in Kafka's order: acks, then for each partition that it exists, is led here, and that its batch is valid. With
 acks=1 the response follows the append; with acks=all it waits until the high watermark has passed the batch, for at
-most ``timeout_ms``; with acks=0 there is none, and an error closes the connection so that the producer refreshes its
+most `timeout_ms`; with acks=0 there is none, and an error closes the connection so that the producer refreshes its
 metadata.
 
 Since version 3 records are one batch of message format v2; earlier versions have message sets of v0 (0 and 1) or v1
@@ -356,7 +356,7 @@ class Produce:
             request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
 
     def _wait(self, respond: Callable[[], None]) -> None:
-        """Call ``respond`` once the appended batches are acknowledged, or the request's time-out has passed."""
+        """Call `respond` once the appended batches are acknowledged, or the request's time-out has passed."""
         request = self.request
         operation = DelayedProduce(request, self._waiting, respond)
         if not operation.try_complete():

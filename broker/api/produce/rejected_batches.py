@@ -35,7 +35,7 @@ class _Rejected:
         self.records = records
 
     def find(self, most: int) -> list[RecordError]:
-        """Return the first ``most`` of the records at fault; a worker may call it."""
+        """Return the first `most` of the records at fault; a worker may call it."""
         return self._error.rules.record_errors(self.records, most)
 
     def name(self, found: list[RecordError]) -> None:
@@ -68,7 +68,7 @@ class RejectedBatches:
         *,
         takes_long: bool,
     ) -> None:
-        """Name the records of a batch that are at fault in ``result``, now or when a worker has found them.
+        """Name the records of a batch that are at fault in `result`, now or when a worker has found them.
 
         Args:
             takes_long: the batch is for a worker, however few its records are: they may be large ones.

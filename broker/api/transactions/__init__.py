@@ -1,6 +1,6 @@
 """Idempotent and transactional producers.
 
-- ``producer_ids``       InitProducerId
-- ``transactions``       AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers
-- ``transaction_admin``  DescribeProducers, DescribeTransactions, ListTransactions
+- `producer_ids`       InitProducerId
+- `transactions`       AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers
+- `transaction_admin`  DescribeProducers, DescribeTransactions, ListTransactions
 """

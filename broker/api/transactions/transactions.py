@@ -1,7 +1,7 @@
 """The APIs of transactional producers: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; WriteTxnMarkers of coordinators.
 
-TxnOffsetCommit is the group coordinator's, InitProducerId is in ``producer_ids``, the APIs of administrators are in
-``transaction_admin``.
+TxnOffsetCommit is the group coordinator's, InitProducerId is in `producer_ids`, the APIs of administrators are in
+`transaction_admin`.
 """
 
 from __future__ import annotations

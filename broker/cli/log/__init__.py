@@ -1,14 +1,14 @@
-"""``kafkalog log``: look into log files, check them and repair them.
+"""`kafkalog log`: look into log files, check them and repair them.
 
-There is a module for each command. It parses, calls ``broker.log.tools`` and prints.
+There is a module for each command. It parses, calls `broker.log.tools` and prints.
 
-- ``dump``        `dump`
-- ``verify``      `verify`
-- ``repair``      `repair`
-- ``tail``        `tail`
-- ``stats``       `stats`
-- ``import_0_7``  `import-0.7`
-- ``common``      what these commands share: paths, progress, reporting of errors
+- `dump`        `dump`
+- `verify`      `verify`
+- `repair`      `repair`
+- `tail`        `tail`
+- `stats`       `stats`
+- `import_0_7`  `import-0.7`
+- `common`      what these commands share: paths, progress, reporting of errors
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``log`` and its commands."""
+    """Add `log` and its commands."""
     parser = subparsers.add_parser(
         "log",
         help="look into log files, check and repair them",

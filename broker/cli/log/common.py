@@ -32,12 +32,12 @@ def add_command(
 
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
-    """Add ``--no-progress``."""
+    """Add `--no-progress`."""
     parser.add_argument("--no-progress", action="store_true", help="no line of progress, even on a terminal")
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
-    """Add ``--threads``."""
+    """Add `--threads`."""
     parser.add_argument("--threads", type=positive, metavar="N", help="how many read at once; all processors otherwise")
 
 

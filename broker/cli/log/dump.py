@@ -1,4 +1,4 @@
-"""``kafkalog log dump``: print the contents of a log's files as kafka-dump-log.sh does, or as JSON."""
+"""`kafkalog log dump`: print the contents of a log's files as kafka-dump-log.sh does, or as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ the log beside them. Exit code 1 tells that something in a file does not fit; `k
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``dump``."""
+    """Add `dump`."""
     parser = add_command(
         commands, "dump", "print the content of log, index and checkpoint files",
         "Print the content of a log's files to standard output.", EXAMPLES,

@@ -1,4 +1,4 @@
-"""``kafkalog log import-0.7``: produce what partition directories of Kafka 0.7 hold to topics of today."""
+"""`kafkalog log import-0.7`: produce what partition directories of Kafka 0.7 hold to topics of today."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StoppedError(Exception):
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``import-0.7``."""
+    """Add `import-0.7`."""
     parser = commands.add_parser(
         "import-0.7",
         help="produce what directories of Kafka 0.7 hold to topics of today",
@@ -121,7 +121,7 @@ def _import(producer: Producer, directory: Path, topic: str, partition: int, sta
 
 
 class _Progress:
-    """``done``: the byte behind the last message that was written."""
+    """`done`: the byte behind the last message that was written."""
 
     def __init__(self, begin: int) -> None:
         self.done = begin

@@ -1,4 +1,4 @@
-"""``kafkalog log repair``: put the logs of a stopped broker right."""
+"""`kafkalog log repair`: put the logs of a stopped broker right."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ that something is left that is wrong.
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``repair``."""
+    """Add `repair`."""
     parser = add_command(
         commands, "repair", "put the logs of a stopped broker right", "Repair log directories, offline.", EXAMPLES
     )

@@ -1,4 +1,4 @@
-"""``kafkalog log stats``: what is in partitions, in numbers."""
+"""`kafkalog log stats`: what is in partitions, in numbers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ tells that a segment could not be read to its end (`kafkalog log verify` says mo
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``stats``."""
+    """Add `stats`."""
     parser = add_command(
         commands, "stats", "what is in partitions, in numbers", "Count what is in log directories.", EXAMPLES
     )

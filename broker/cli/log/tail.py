@@ -1,4 +1,4 @@
-"""``kafkalog log tail``: the last records of a partition's files, and those that come."""
+"""`kafkalog log tail`: the last records of a partition's files, and those that come."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAUSE_S = 0.1
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``tail``."""
+    """Add `tail`."""
     parser = add_command(
         commands, "tail", "print the last records, and those that come", "Print the end of a partition's log.", EXAMPLES
     )

@@ -1,4 +1,4 @@
-"""``kafkalog log verify``: read everything, and say what is wrong."""
+"""`kafkalog log verify`: read everything, and say what is wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ something is wrong; a note is not. `kafkalog log repair` puts right what can be.
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``verify``."""
+    """Add `verify`."""
     parser = add_command(
         commands, "verify", "read everything and say what is wrong", "Check log directories.", EXAMPLES
     )

@@ -19,10 +19,10 @@ from kafkalog.protocol.errors import (
 def assign_replicas(
     brokers: Sequence[int], partitions: int, replication_factor: int, start: int, first_partition: int = 0
 ) -> list[tuple[int, ...]]:
-    """Assign the replicas of ``partitions`` new partitions, preferred leader first.
+    """Assign the replicas of `partitions` new partitions, preferred leader first.
 
     Raises:
-        InvalidPartitionsError: ``partitions`` is not positive.
+        InvalidPartitionsError: `partitions` is not positive.
         InvalidReplicationFactorError: the factor is not positive or larger than the number of brokers.
     """
     if partitions <= 0:

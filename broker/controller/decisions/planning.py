@@ -1,6 +1,6 @@
 """Plans new topics and new partitions: checks names and assigns partitions to brokers. Pure.
 
-The checks have the order of Apache Kafka's ``AdminZkClient`` and ``ZkAdminManager``.
+The checks have the order of Apache Kafka's `AdminZkClient` and `ZkAdminManager`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 is the broker's default, and ``assignments`` (partition to brokers) excludes both."""
+    """A topic to create; -1 is the broker's default, and `assignments` (partition to brokers) excludes both."""
 
     name: str
     partitions: int = UNSET
@@ -70,7 +70,7 @@ def check_topic_name(name: str) -> None:
     """Refuse names that cannot be part of a directory's name (KIP-4's rules).
 
     Raises:
-        InvalidTopicError: the name is empty, ``.`` or ``..``, too long, or has characters other than a-zA-Z0-9._-
+        InvalidTopicError: the name is empty, `.` or `..`, too long, or has characters other than a-zA-Z0-9._-
     """
     if not name:
         raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
@@ -131,7 +131,7 @@ class TopicPlan:
             self._folded[_fold(topic.name)] = topic.name
 
     def check_vacant(self, name: str) -> None:
-        """Refuse a name that exists, or collides with an existing one in metrics, where ``.`` and ``_`` are equal.
+        """Refuse a name that exists, or collides with an existing one in metrics, where `.` and `_` are equal.
 
         Raises:
             TopicAlreadyExistsError: a topic of that name exists.
@@ -186,12 +186,12 @@ def deletions(state: ClusterState, wanted: Mapping[str, uuid.UUID]) -> list[Dele
 def growth(
     topic: TopicState, count: int, assignments: Sequence[Sequence[int]] | None, placement: Placement
 ) -> AddPartitions:
-    """Raise the number of a topic's partitions to ``count``.
+    """Raise the number of a topic's partitions to `count`.
 
     Raises:
-        InvalidPartitionsError: ``count`` is not above the present number.
+        InvalidPartitionsError: `count` is not above the present number.
         PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created.
-        InvalidReplicaAssignmentError: ``assignments`` is invalid.
+        InvalidReplicaAssignmentError: `assignments` is invalid.
     """
     present = len(topic.partitions)
     if count < present:

@@ -23,9 +23,9 @@ TopicPartition = tuple[str, int]
 def judge_reassignment(
     state: ClusterState, key: TopicPartition, replicas: Sequence[int] | None, brokers: Sequence[int]
 ) -> KafkaError | None:
-    """Return the error of a requested reassignment; None if the partition is assigned to ``replicas``.
+    """Return the error of a requested reassignment; None if the partition is assigned to `replicas`.
 
-    ``replicas`` of None cancels a reassignment in progress. The checks have the order of Kafka's controller: an invalid
+    `replicas` of None cancels a reassignment in progress. The checks have the order of Kafka's controller: an invalid
     list of replicas is reported before an unknown partition.
 
     Args:

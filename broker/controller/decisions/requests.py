@@ -24,7 +24,7 @@ class ControlRequests:
 
 
 def requests_for(before: ClusterState, operations: Iterable[Operation]) -> dict[int, ControlRequests]:
-    """Return the requests to each broker for ``operations``, which were decided on the state ``before``."""
+    """Return the requests to each broker for `operations`, which were decided on the state `before`."""
     found: dict[int, ControlRequests] = {}
 
     def of(broker_id: int) -> ControlRequests:

@@ -67,8 +67,8 @@ class GroupKind:
     """How to load groups of a kind other than the classic one.
 
     Attributes:
-        types: the types of its records in ``__consumer_offsets``.
-        value: the class of the objects that ``read`` stores in `Replay.others`.
+        types: the types of its records in `__consumer_offsets`.
+        value: the class of the objects that `read` stores in `Replay.others`.
         read: reads such a record while a partition is loaded.
         load: makes a membership of such an object.
     """
@@ -104,6 +104,6 @@ class CoordinatorParts:
         return {number: kind.read for kind in self.kinds for number in kind.types}
 
     def load_membership(self, group_id: str, loaded: object, now: Moment) -> Membership:
-        """Return the membership of a group of another kind, for which its reader stored ``loaded``."""
+        """Return the membership of a group of another kind, for which its reader stored `loaded`."""
         load = next(kind.load for kind in self.kinds if isinstance(loaded, kind.value))
         return load(group_id, loaded, now)

@@ -1,6 +1,6 @@
 """The interface of a group to the coordinator, for either protocol.
 
-A partition of ``__consumer_offsets`` holds groups of either kind: classic ones (`classic.classic_group`) and those of
+A partition of `__consumer_offsets` holds groups of either kind: classic ones (`classic.classic_group`) and those of
 the consumer protocol (`kip848.consumer_membership`). The committed offsets of a group are separate
 (`offsets.GroupOffsets`) and the same for both. A kind of group is a class with these methods; a
 `coordinator_parts.GroupKind` says how to load it.
@@ -34,7 +34,7 @@ Token: TypeAlias = object
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a request. ``token`` is the waiting request: in a broker, a future of the service."""
+    """The result of a request. `token` is the waiting request: in a broker, a future of the service."""
 
     token: Token
     result: Any
@@ -42,10 +42,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Records to be stored in one batch. ``done`` is called with the error, or None, once they are replicated.
+    """Records to be stored in one batch. `done` is called with the error, or None, once they are replicated.
 
     An error other than REQUEST_TIMED_OUT comes before anything else happens, and then the log has nothing of the batch.
-    After REQUEST_TIMED_OUT it has all of it. If records are lost after they were appended, ``done`` is not called: the
+    After REQUEST_TIMED_OUT it has all of it. If records are lost after they were appended, `done` is not called: the
     groups of the partition are unloaded.
     """
 
@@ -112,11 +112,11 @@ class Membership(Protocol):
 
     @property
     def kind(self) -> str:
-        """``classic`` or ``consumer``, as ListGroups names it."""
+        """`classic` or `consumer`, as ListGroups names it."""
 
     @property
     def state_name(self) -> str:
-        """The name of the state in ListGroups, such as ``Stable``."""
+        """The name of the state in ListGroups, such as `Stable`."""
 
     @property
     def protocol_type(self) -> str | None:
@@ -128,7 +128,7 @@ class Membership(Protocol):
 
     @property
     def wake_at(self) -> int | None:
-        """The time to call `wake`, on the clock of ``Moment.ms``; it may be too early, but never too late."""
+        """The time to call `wake`, on the clock of `Moment.ms`; it may be too early, but never too late."""
 
     def wake(self, now: Moment) -> None:
         """Do everything that is due by now, such as ending sessions."""

@@ -6,7 +6,7 @@ OffsetFetch with require_stable gets UNSTABLE_OFFSET_COMMIT (KIP-447). Replicati
 after the request has timed out. A transaction's offset may have been stored before a plain one and decided after it, so
 each offset knows its position in the log: the later one wins, as it would after a compaction.
 
-Offsets expire ``offsets.retention.minutes`` after their group became empty. Offsets of a group that never had a member,
+Offsets expire `offsets.retention.minutes` after their group became empty. Offsets of a group that never had a member,
 or of topics that its members no longer consume, expire that long after they were committed (KIP-211).
 """
 
@@ -42,7 +42,7 @@ class Committed:
     stored_at: int = -1
 
     def at(self, stored_at: int) -> Committed:
-        """Return this offset with ``stored_at`` set."""
+        """Return this offset with `stored_at` set."""
         return Committed(self.offset, self.leader_epoch, self.metadata, self.timestamp, self.expires, stored_at)
 
     def record(self, group: str, partition: TopicPartition) -> StateRecord:
@@ -58,7 +58,7 @@ class Committed:
 
     @classmethod
     def of(cls, value: records.OffsetCommitValue, stored_at: int) -> Committed:
-        """Return the offset of a record, which was read at ``stored_at``."""
+        """Return the offset of a record, which was read at `stored_at`."""
         return cls(
             value.offset,
             value.leader_epoch,
@@ -111,7 +111,7 @@ class GroupOffsets:
     # -- what was appended
 
     def appended(self, offsets: Mapping[TopicPartition, Committed], last_offset: int) -> None:
-        """Take over plain commits that are in the log up to ``last_offset``; they hold as soon as it is replicated."""
+        """Take over plain commits that are in the log up to `last_offset`; they hold as soon as it is replicated."""
         for partition, offset in offsets.items():
             self._pending.setdefault(partition, {})[last_offset] = offset
 
@@ -128,7 +128,7 @@ class GroupOffsets:
             self._pending.setdefault(partition, {})[marked_at] = offset if committed else None
 
     def replicated(self, last_offset: int) -> None:
-        """Commit the offsets appended, or decided by a marker, at ``last_offset``, which is replicated now."""
+        """Commit the offsets appended, or decided by a marker, at `last_offset`, which is replicated now."""
         for partition, pending in list(self._pending.items()):
             if last_offset not in pending:
                 continue
@@ -157,7 +157,7 @@ class GroupOffsets:
     def expired(
         self, retention: Retention, retention_ms: int, now_ms: int, among: Iterable[TopicPartition]
     ) -> list[TopicPartition]:
-        """Return those of some partitions whose offsets have expired (``now_ms``: since the epoch)."""
+        """Return those of some partitions whose offsets have expired (`now_ms`: since the epoch)."""
         found = []
         for partition in among:
             offset = self.committed.get(partition)
@@ -221,7 +221,7 @@ class OffsetsView:
 
 
 def placed(offsets: Mapping[TopicPartition, Committed], first: int) -> dict[TopicPartition, Committed]:
-    """Return the offsets with the log offsets of their records; the first record is at ``first``."""
+    """Return the offsets with the log offsets of their records; the first record is at `first`."""
     return {partition: offset.at(place) for place, (partition, offset) in enumerate(offsets.items(), first)}
 
 

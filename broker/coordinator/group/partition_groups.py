@@ -1,4 +1,4 @@
-"""The groups of one partition of ``__consumer_offsets``: loaded from it, kept while this broker leads it, stored in it.
+"""The groups of one partition of `__consumer_offsets`: loaded from it, kept while this broker leads it, stored in it.
 
 A group returns its effects as data (`membership.Answer`, `membership.Store`). `PartitionGroups.settle` carries them out
 after each call. Records are appended at once, so that their order in the log is the order of the changes. Requests are
@@ -49,7 +49,7 @@ class PartitionGroups:
     """The groups of one partition. Used on the event loop's thread only.
 
     Attributes:
-        partition: the partition of ``__consumer_offsets``.
+        partition: the partition of `__consumer_offsets`.
         leader_epoch: the leader epoch in which this broker leads it.
         groups: the groups by id.
         removal: deletes groups and offsets, and lets offsets expire.
@@ -73,7 +73,7 @@ class PartitionGroups:
         """Markers of transactions that ended while the groups were being loaded: producer id, committed, marker."""
 
     def is_of(self, partition: Partition | None) -> bool:
-        """Return whether these are the groups of ``partition`` under its present leadership."""
+        """Return whether these are the groups of `partition` under its present leadership."""
         return self.partition is partition and self.leader_epoch == partition.leader_epoch
 
     def is_to_be_loaded_again(self, now_ms: int) -> bool:
@@ -85,7 +85,7 @@ class PartitionGroups:
         return self._parts.settings()
 
     def new_member_id(self, start: str) -> str:
-        """Return an unused member id that begins with ``start``."""
+        """Return an unused member id that begins with `start`."""
         return self._parts.new_member_id(start)
 
     # -- loading and unloading
@@ -171,9 +171,9 @@ class PartitionGroups:
     # -- groups
 
     def classic(self, group_id: str, *, create: bool) -> tuple[Group, ClassicGroup | ConsumerMembership] | None:
-        """Return the group that classic members join, or None if it does not exist and ``create`` is false.
+        """Return the group that classic members join, or None if it does not exist and `create` is false.
 
-        With ``create``, an empty group of the consumer protocol becomes a classic one. A group of the consumer protocol
+        With `create`, an empty group of the consumer protocol becomes a classic one. A group of the consumer protocol
         that has members serves classic members as well (KIP-848, migration).
         """
         group = self.groups.get(group_id)
@@ -202,7 +202,7 @@ class PartitionGroups:
         self.settle(group)
 
     def settle(self, group: Group) -> None:
-        """Carry out the effects in ``membership.out``, and set the group's timer. Call this after every change."""
+        """Carry out the effects in `membership.out`, and set the group's timer. Call this after every change."""
         # A failed store may restore the earlier membership, which has effects of its own.
         while group.membership.out:
             effect = group.membership.out.pop(0)
@@ -296,10 +296,10 @@ class PartitionGroups:
         records: Sequence[StateRecord],
         producer: tuple[int, int] | None = None,
     ) -> None:
-        """Store offsets of a group, in the transaction of ``producer`` (id, epoch) if one is given.
+        """Store offsets of a group, in the transaction of `producer` (id, epoch) if one is given.
 
         Args:
-            records: the records of ``offsets``, in the same order.
+            records: the records of `offsets`, in the same order.
 
         Raises:
             KafkaError: the member may not commit, or the offsets could not be stored.

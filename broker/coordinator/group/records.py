@@ -1,7 +1,7 @@
-"""Records of ``__consumer_offsets``.
+"""Records of `__consumer_offsets`.
 
 A key begins with its type and a value with its version, both int16; the rest is a structure in the protocol's
-encoding, in which ``string`` has an int16 length (compact in flexible versions):
+encoding, in which `string` has an int16 length (compact in flexible versions):
 
 | type | key                                        | value                                                          |
 |------|--------------------------------------------|----------------------------------------------------------------|
@@ -12,7 +12,7 @@ encoding, in which ``string`` has an int16 length (compact in flexible versions)
 
 A value of null is a tombstone: the offset or the group is gone. Apache Kafka writes a group when a generation has its
 assignments, when it has become empty, and when a static member was replaced. Source: Kafka's
-``group-coordinator/src/main/resources/common/message/*.json``, ``GroupMetadataManager``.
+`group-coordinator/src/main/resources/common/message/*.json`, `GroupMetadataManager`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
 
 
 class RecordKey(NamedTuple):
-    """A parsed key. ``topic`` and ``partition`` are set for an offset only; ``group`` is "" if the type is unknown."""
+    """A parsed key. `topic` and `partition` are set for an offset only; `group` is "" if the type is unknown."""
 
     type: int
     group: str
@@ -86,7 +86,7 @@ M = TypeVar("M", bound=Message)
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Encode ``message`` in ``version``, which precedes it."""
+    """Encode `message` in `version`, which precedes it."""
     return _VERSION.pack(version) + encode_message(message, version)
 
 
@@ -94,7 +94,7 @@ def decode_versioned(kind: type[M], data: bytes) -> M:
     """Decode bytes that begin with their version.
 
     Raises:
-        UnreadableRecordError: the bytes are not ``kind`` in a known version.
+        UnreadableRecordError: the bytes are not `kind` in a known version.
     """
     version = version_of(data)
     try:

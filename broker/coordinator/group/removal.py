@@ -1,4 +1,4 @@
-"""Delete the groups of one partition of ``__consumer_offsets`` and their committed offsets, or let offsets expire.
+"""Delete the groups of one partition of `__consumer_offsets` and their committed offsets, or let offsets expire.
 
 Each removal writes a tombstone to the log first. Large groups are removed in pieces, and other requests have their turn
 between two pieces.
@@ -41,7 +41,7 @@ class Owner(Protocol):
 
 
 class Removal:
-    """Removes groups and offsets of one partition, its ``owner``. Used on the event loop's thread only."""
+    """Removes groups and offsets of one partition, its `owner`. Used on the event loop's thread only."""
 
     def __init__(self, owner: Owner, parts: CoordinatorParts) -> None:
         self._owner = owner

@@ -1,4 +1,4 @@
-"""Rebuild the groups of a partition of ``__consumer_offsets`` from its records.
+"""Rebuild the groups of a partition of `__consumer_offsets` from its records.
 
 Later records replace earlier ones with the same key. Offsets of a transaction wait for its marker; offsets of
 transactions that are still open are handed over as pending. Records of types without a reader are counted and left

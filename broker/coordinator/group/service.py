@@ -1,6 +1,6 @@
 """The group coordinator of a broker: the partitions it leads, and what requests ask of the groups in them.
 
-A group belongs to the partition of ``__consumer_offsets`` that its id hashes to, and the leader of that partition
+A group belongs to the partition of `__consumer_offsets` that its id hashes to, and the leader of that partition
 coordinates it. The groups of a partition are loaded when this broker starts or becomes the leader, and forgotten as
 soon as it is the leader no more: requests that wait are answered NOT_COORDINATOR then.
 Requests about groups that are not there (yet) fail with Apache Kafka's errors.
@@ -132,7 +132,7 @@ class GroupCoordinator:
             partition_groups.unload()
 
     async def ready(self) -> int:
-        """Create ``__consumer_offsets`` if it does not exist; return its number of partitions.
+        """Create `__consumer_offsets` if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -143,7 +143,7 @@ class GroupCoordinator:
         return count
 
     def partition_for(self, group_id: str) -> int:
-        """Return the partition of ``__consumer_offsets`` whose leader coordinates a group.
+        """Return the partition of `__consumer_offsets` whose leader coordinates a group.
 
         Raises:
             CoordinatorNotAvailableError: there is no such topic yet; see `ready`.
@@ -253,7 +253,7 @@ class GroupCoordinator:
                 logger.exception("expired offsets could not be removed; retrying later")
 
     async def expire_offsets(self) -> int:
-        """Remove expired offsets (``offsets.retention.minutes``); return how many."""
+        """Remove expired offsets (`offsets.retention.minutes`); return how many."""
         retention_ms = self.config["offsets.retention.minutes"] * 60_000
         count = 0
         for partition_groups in self.all_partition_groups():
@@ -374,10 +374,10 @@ class GroupCoordinator:
         producer: tuple[int, int] | None = None,
         admit: Admit | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
-        """Handle OffsetCommit and, with a ``producer`` (id, epoch), TxnOffsetCommit; return the errors of partitions.
+        """Handle OffsetCommit and, with a `producer` (id, epoch), TxnOffsetCommit; return the errors of partitions.
 
         Args:
-            admit: checks that the producer's transaction covers the partition of ``__consumer_offsets``.
+            admit: checks that the producer's transaction covers the partition of `__consumer_offsets`.
 
         Raises:
             KafkaError: none of it was stored.
@@ -451,7 +451,7 @@ class GroupCoordinator:
         return errors
 
     def on_marker(self, producer_id: int, committed: bool, written: Appended) -> None:
-        """Handle a marker, which ends a producer's transaction, appended to a partition of ``__consumer_offsets``.
+        """Handle a marker, which ends a producer's transaction, appended to a partition of `__consumer_offsets`.
 
         The writer of the marker calls it, before anything else is appended.
         """

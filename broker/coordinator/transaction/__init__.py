@@ -1,12 +1,12 @@
 """Transactions (KIP-98, KIP-360, KIP-447, KIP-664, and the verification of KIP-890).
 
-- ``records``                 the records of ``__transaction_state``, in Kafka's bytes
-- ``machine``                 one transactional id: its states and transitions, and refused requests (pure)
-- ``partition_transactions``  the transactional ids of one partition of ``__transaction_state`` (pure)
-- ``markers``                 control batches that end a transaction in the partitions it wrote to
-- ``completion``              writes the markers of a decided transaction, and stores that they are written
-- ``coordinator``             loads partitions, stores their changes, aborts transactions that time out
-- ``admission``               checks that a transaction covers a transactional append
-- ``service``                 coordinator, markers and checks, put together
-- ``settings``                the coordinator's settings, as values
+- `records`                 the records of `__transaction_state`, in Kafka's bytes
+- `machine`                 one transactional id: its states and transitions, and refused requests (pure)
+- `partition_transactions`  the transactional ids of one partition of `__transaction_state` (pure)
+- `markers`                 control batches that end a transaction in the partitions it wrote to
+- `completion`              writes the markers of a decided transaction, and stores that they are written
+- `coordinator`             loads partitions, stores their changes, aborts transactions that time out
+- `admission`               checks that a transaction covers a transactional append
+- `service`                 coordinator, markers and checks, put together
+- `settings`                the coordinator's settings, as values
 """

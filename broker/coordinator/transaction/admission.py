@@ -19,7 +19,7 @@ class Admission:
     """See the module.
 
     Args:
-        enabled: ``transaction.partition.verification.enable``.
+        enabled: `transaction.partition.verification.enable`.
 
     Attributes:
         failures: batches that were refused.

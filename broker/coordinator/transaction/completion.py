@@ -32,7 +32,7 @@ class Completion:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        append: stores records in a partition of ``__transaction_state``.
+        append: stores records in a partition of `__transaction_state`.
         write_marker: as `markers.MarkerWriter.write`.
         exists: whether the cluster has a partition.
 
@@ -65,9 +65,9 @@ class Completion:
         change: Transaction,
         is_current: Callable[[], bool],
     ) -> None:
-        """Carry out the decision of ``machine``, and store ``change``, its Complete state.
+        """Carry out the decision of `machine`, and store `change`, its Complete state.
 
-        Give up once ``transactions`` are no longer those of the present leadership.
+        Give up once `transactions` are no longer those of the present leadership.
         """
         self.under_way.add(machine)
         try:

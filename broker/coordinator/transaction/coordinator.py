@@ -1,7 +1,7 @@
-"""The transaction coordinator of this broker: partitions loaded from ``__transaction_state``, and their changes stored.
+"""The transaction coordinator of this broker: partitions loaded from `__transaction_state`, and their changes stored.
 
-A request computes a change (``machine``), stores it, and puts it in force. A stored decision is answered at once, and
-carried out after the answer (``completion``). A partition is loaded when this broker begins to lead it, and decided
+A request computes a change (`machine`), stores it, and puts it in force. A stored decision is answered at once, and
+carried out after the answer (`completion`). A partition is loaded when this broker begins to lead it, and decided
 transactions are completed then. Its coordinator epoch is the partition's leader epoch.
 """
 
@@ -135,7 +135,7 @@ class TransactionCoordinator:
                 logger.exception("work of the transaction coordinator failed; retrying")
 
     async def ensure(self) -> int:
-        """Create ``__transaction_state`` if it does not exist; return its number of partitions.
+        """Create `__transaction_state` if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -143,7 +143,7 @@ class TransactionCoordinator:
         return await self._log.ensure()
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of ``__transaction_state`` whose leader coordinates a transactional id.
+        """Return the partition of `__transaction_state` whose leader coordinates a transactional id.
 
         Raises:
             CoordinatorNotAvailableError: there is no such topic yet; see `ensure`.
@@ -264,9 +264,9 @@ class TransactionCoordinator:
 
         Raises:
             InvalidRequestError: the transactional id is empty.
-            InvalidTransactionTimeoutError: not between 1 and ``transaction.max.timeout.ms``.
+            InvalidTransactionTimeoutError: not between 1 and `transaction.max.timeout.ms`.
             ConcurrentTransactionsError: another transaction is being ended; to be asked again.
-            ProducerFencedError: ``expected`` is not the present producer.
+            ProducerFencedError: `expected` is not the present producer.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
             KafkaStorageError: no producer id could be allocated.
         """
@@ -425,7 +425,7 @@ class TransactionCoordinator:
                     logger.warning("transactional id %s could not be aborted: %s", machine.transactional_id, error)
 
     async def remove_expired(self) -> None:
-        """Forget transactional ids that were not used for ``transactional.id.expiration.ms``."""
+        """Forget transactional ids that were not used for `transactional.id.expiration.ms`."""
         expiration_ms = self._settings().expiration_ms
         for transactions in list(self._partitions.values()):
             expired = transactions.expired(self._now_ms(), expiration_ms)

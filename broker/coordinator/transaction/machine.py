@@ -8,11 +8,11 @@
 InitProducerId leads from Empty and both Complete states to Empty with a greater epoch. InitProducerId and a timeout
 abort an Ongoing transaction under a greater epoch, which no producer ever gets: so the old producer is fenced.
 
-A change is computed, then stored by the caller, and only then in force. Until then it is ``pending``, and other
+A change is computed, then stored by the caller, and only then in force. Until then it is `pending`, and other
 requests get CONCURRENT_TRANSACTIONS. A decision, PrepareCommit or PrepareAbort, is final once it is stored. Markers in
 all partitions carry it out, as often as that must be restarted, before the Complete state is stored.
 
-Nothing here does I/O or reads a clock. The reference is Kafka's ``TransactionMetadata`` and ``TransactionCoordinator``.
+Nothing here does I/O or reads a clock. The reference is Kafka's `TransactionMetadata` and `TransactionCoordinator`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TopicPartition = tuple[str, int]
 
 
 class TransactionState(IntEnum):
-    """States by Kafka's numbers; ``title`` is Kafka's name. A pending state may also be one of the last two."""
+    """States by Kafka's numbers; `title` is Kafka's name. A pending state may also be one of the last two."""
 
     EMPTY = 0
     ONGOING = 1
@@ -157,7 +157,7 @@ class TransactionMachine:
         """Begin a producer's session: every other producer of this transactional id is fenced.
 
         Args:
-            timeout_ms: ``transaction.timeout.ms`` of the producer.
+            timeout_ms: `transaction.timeout.ms` of the producer.
             expected: the producer id and epoch that the producer holds and wants raised (KIP-360), or None.
             fresh_id: used if `needs_producer_id` says so.
 
@@ -167,7 +167,7 @@ class TransactionMachine:
 
         Raises:
             ConcurrentTransactionsError: another change is under way.
-            ProducerFencedError: ``expected`` is not this transactional id's producer any more.
+            ProducerFencedError: `expected` is not this transactional id's producer any more.
         """
         current = self.current
         if self.pending is not None:
@@ -334,7 +334,7 @@ class TransactionMachine:
     # -- storing
 
     def stored(self, change: Transaction) -> None:
-        """Put the pending ``change``, which is stored now, in force."""
+        """Put the pending `change`, which is stored now, in force."""
         if self.pending is not change.state:
             raise ValueError(f"{self.transactional_id!r}: {change.state.title} was stored, but is not pending")
         self.pending = None

@@ -1,7 +1,7 @@
 """Transaction markers: the control batches that end a transaction in a partition to which it wrote.
 
 One function writes them, for this broker's coordinator, for WriteTxnMarkers (of another coordinator, or of an
-administrator who ends a hanging transaction), and for partitions of ``__consumer_offsets``, whose groups learn of them.
+administrator who ends a hanging transaction), and for partitions of `__consumer_offsets`, whose groups learn of them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 DEFAULT_TIMEOUT_MS = 30_000
-"""How long a marker waits for the high watermark, as Kafka's ``request.timeout.ms``."""
+"""How long a marker waits for the high watermark, as Kafka's `request.timeout.ms`."""
 
 
 class Marker(NamedTuple):
     """The end of a producer's transaction.
 
     Attributes:
-        coordinator_epoch: leader epoch of the coordinator's partition of ``__transaction_state``; a partition refuses
+        coordinator_epoch: leader epoch of the coordinator's partition of `__transaction_state`; a partition refuses
             markers of older ones.
     """
 
@@ -41,7 +41,7 @@ class MarkerWriter:
     """See the module. Used on the event loop's thread only.
 
     Args:
-        on_offsets: called with the position of a marker that was appended to a partition of ``__consumer_offsets``,
+        on_offsets: called with the position of a marker that was appended to a partition of `__consumer_offsets`,
             before anything else is appended; the marker need not be replicated yet.
     """
 
@@ -56,7 +56,7 @@ class MarkerWriter:
         self._on_offsets = on_offsets
 
     def write(self, topic: str, index: int, marker: Marker) -> asyncio.Future[int]:
-        """Append ``marker`` to a partition led here, now.
+        """Append `marker` to a partition led here, now.
 
         Returns:
             A future, which may be done already, of the marker's offset once it is replicated. Its errors:

@@ -1,4 +1,4 @@
-"""The transactional ids of one partition of ``__transaction_state``, rebuilt from its records."""
+"""The transactional ids of one partition of `__transaction_state`, rebuilt from its records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bounds(Protocol):
 
 
 class Owner(Protocol):
-    """A partition of ``__transaction_state`` that is led here, such as `broker.replica.partition.Partition`."""
+    """A partition of `__transaction_state` that is led here, such as `broker.replica.partition.Partition`."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -59,7 +59,7 @@ class PartitionTransactions:
         return iter(self.machines.values())
 
     def is_of(self, owner: Owner | None) -> bool:
-        """Return whether these are the transactions of ``owner`` under its present leadership."""
+        """Return whether these are the transactions of `owner` under its present leadership."""
         return owner is not None and self.owner is owner and self.epoch == owner.leader_epoch
 
     def replay(self, batches: Sequence[StateBatch]) -> None:
@@ -105,12 +105,12 @@ class PartitionTransactions:
         return [machine for machine in self if machine.has_timed_out(now_ms)]
 
     def expired(self, now_ms: int, expiration_ms: int) -> list[TransactionMachine]:
-        """Return the transactions that were unused for ``expiration_ms`` and have nothing open."""
+        """Return the transactions that were unused for `expiration_ms` and have nothing open."""
         return [machine for machine in self if machine.has_expired(now_ms, expiration_ms)]
 
 
 def largest_producer_id_in(index: int, log: Log, piece_bytes: int) -> int:
-    """Return the largest producer id that a partition of ``__transaction_state`` names, -1 for none. It blocks.
+    """Return the largest producer id that a partition of `__transaction_state` names, -1 for none. It blocks.
 
     An unreadable rest is skipped, with an error in this broker's log.
     """

@@ -1,11 +1,11 @@
-"""The records of ``__transaction_state``: one for each transactional id, compacted.
+"""The records of `__transaction_state`: one for each transactional id, compacted.
 
 The key is version 0: int16 0, then the transactional id (int16 length, UTF-8). The value is the state of the id, int16
 version first; null is a tombstone: the id was forgotten. Version 0 is written, as Kafka 3.9 does. Version 1 (Kafka 4,
-``transaction.version`` 1) is the same in the flexible encoding; its tagged fields, which ``transaction.version`` 2
+`transaction.version` 1) is the same in the flexible encoding; its tagged fields, which `transaction.version` 2
 adds, are not needed to finish open transactions.
 
-From Kafka's ``TransactionLogKey.json`` and ``TransactionLogValue.json``.
+From Kafka's `TransactionLogKey.json` and `TransactionLogValue.json`.
 """
 
 from __future__ import annotations

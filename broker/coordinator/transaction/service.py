@@ -18,7 +18,7 @@ from kafkalog.storage.topics import TRANSACTION_STATE
 
 
 class Transactions:
-    """See the module. ``start`` once partitions are hosted, ``stop`` before their logs are closed.
+    """See the module. `start` once partitions are hosted, `stop` before their logs are closed.
 
     Attributes:
         coordinator: for the requests of producers.
@@ -73,7 +73,7 @@ class Transactions:
         await self.coordinator.stop()
 
     async def ready(self) -> int:
-        """Create ``__transaction_state`` if it does not exist; return its number of partitions.
+        """Create `__transaction_state` if it does not exist; return its number of partitions.
 
         Raises:
             CoordinatorNotAvailableError: it cannot be made.
@@ -81,7 +81,7 @@ class Transactions:
         return await self.coordinator.ensure()
 
     def partition_for(self, transactional_id: str) -> int:
-        """Return the partition of ``__transaction_state`` whose leader coordinates a transactional id.
+        """Return the partition of `__transaction_state` whose leader coordinates a transactional id.
 
         Raises:
             CoordinatorNotAvailableError: there is no such topic yet; see `ready`.

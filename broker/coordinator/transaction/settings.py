@@ -18,7 +18,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionSettings:
-        """Return the settings of ``config``."""
+        """Return the settings of `config`."""
         return cls(
             config["transaction.max.timeout.ms"],
             config["transactional.id.expiration.ms"],

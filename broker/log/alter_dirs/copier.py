@@ -20,7 +20,7 @@ SYNC_BYTES = 64 << 20
 
 _KEPT = frozenset({names.PARTITION_METADATA, names.LEADER_EPOCH_CHECKPOINT})
 _INDEXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-"""Files that may be missing: ``.txnindex`` if no transaction was aborted, and the others because they are rebuilt."""
+"""Files that may be missing: `.txnindex` if no transaction was aborted, and the others because they are rebuilt."""
 
 
 class SourceError(OSError):
@@ -40,7 +40,7 @@ class Copier:
 
     Attributes:
         have: the files that were copied, for `plan.plan`.
-        size: bytes of the ``.log`` files that were copied.
+        size: bytes of the `.log` files that were copied.
         epochs: the leader epochs that are on the device with the copy; None until `settle`.
     """
 
@@ -61,7 +61,7 @@ class Copier:
     def take_over(self, source: Path, wanted: Mapping[str, Extent]) -> None:
         """Keep the complete segments that an earlier attempt has copied, and remove everything else.
 
-        A ``.log`` file has the size and the time of change of its original only after its indexes and then itself were
+        A `.log` file has the size and the time of change of its original only after its indexes and then itself were
         forced to the device (`sync`).
         """
         forget_moved_from(str(self.directory), self._ops)
@@ -91,11 +91,11 @@ class Copier:
     # -- copying -----------------------------------------------------------------------------------------------------
 
     def lacks(self, wanted: Mapping[str, Extent]) -> Round:
-        """Return what is still to be copied of the ``wanted`` files."""
+        """Return what is still to be copied of the `wanted` files."""
         return plan(wanted, self.have)
 
     def apply(self, source: Path, wanted: Mapping[str, Extent], round_: Round) -> None:
-        """Copy the files of a round from the directory ``source``.
+        """Copy the files of a round from the directory `source`.
 
         Raises:
             StaleError: a file does not exist any more, or is shorter.

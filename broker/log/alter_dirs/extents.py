@@ -12,7 +12,7 @@ from kafkalog.storage import names
 
 
 def log_files(segments: Sequence[Segment], snapshots: Iterable[int], truncations: int) -> dict[str, Extent]:
-    """Return the files that make a log, by name; of each segment the ``.log`` file last.
+    """Return the files that make a log, by name; of each segment the `.log` file last.
 
     Args:
         segments: all segments of the log.

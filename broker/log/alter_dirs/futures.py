@@ -74,7 +74,7 @@ class Futures:
                 self._end(future)
 
     def discard(self, key: TopicPartition, path: Path, kind: str = names.DELETE_DIR) -> None:
-        """Rename a future directory, to be removed or, with ``names.STRAY_DIR``, to be kept. Errors are logged."""
+        """Rename a future directory, to be removed or, with `names.STRAY_DIR`, to be kept. Errors are logged."""
         doomed = path.parent / names.delete_dir(*key, kind)
         try:
             self._ops.rename(str(path), str(doomed))

@@ -1,4 +1,4 @@
-"""Reading and writing the file ``kafkalog.moved-from``; `kafkalog.storage.properties` describes the format."""
+"""Reading and writing the file `kafkalog.moved-from`; `kafkalog.storage.properties` describes the format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.storage import names, properties
 
 
 def read_moved_from(directory: str) -> str | None:
-    """Read from which log directory the partition in ``directory`` was moved; None if there is no such file.
+    """Read from which log directory the partition in `directory` was moved; None if there is no such file.
 
     Raises:
         OSError: the file cannot be read.
@@ -23,7 +23,7 @@ def read_moved_from(directory: str) -> str | None:
 
 
 def write_moved_from(directory: str, log_dir: Path, ops: FileOps = OS) -> None:
-    """Mark the copy in ``directory`` as complete and on the device.
+    """Mark the copy in `directory` as complete and on the device.
 
     Raises:
         OSError: the file cannot be written.

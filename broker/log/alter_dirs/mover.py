@@ -1,6 +1,6 @@
 """Moves of logs to other log directories, from their beginning to their end.
 
-Threads of the mover's own copy the files, at most ``num.replica.alter.log.dirs.threads`` at once. The event loop's
+Threads of the mover's own copy the files, at most `num.replica.alter.log.dirs.threads` at once. The event loop's
 thread lists the files of a log for them, and lets the copy take the log's place (`plan` has the steps).
 
 A move ends when it is complete, when it is cancelled (by a request that names another directory, or by the deletion of
@@ -87,7 +87,7 @@ class LogMover:
     # -- beginning and ending ----------------------------------------------------------------------------------------
 
     def begin(self, log: Log, target: LogDir) -> FutureLog:
-        """Begin to move ``log``, which is not being moved, to another log directory.
+        """Begin to move `log`, which is not being moved, to another log directory.
 
         Raises:
             KafkaStorageError: the copy's directory cannot be made.
@@ -104,7 +104,7 @@ class LogMover:
         return self.resume(log, path)
 
     def resume(self, log: Log, path: Path) -> FutureLog:
-        """Move ``log`` to ``path``, a future directory that exists."""
+        """Move `log` to `path`, a future directory that exists."""
         future = FutureLog(log, path)
         self._logs.futures.add(future)
         logger.info("Moving %s-%d from %s to %s", log.topic, log.partition, log.log_dir, future.log_dir)
@@ -201,7 +201,7 @@ class LogMover:
                 self._pool.sleep(_PAUSE)
 
     def _wait(self, future: FutureLog, size: int) -> None:
-        """Wait as long as the rate requires after ``size`` more bytes, unless the rate changes or the move ends."""
+        """Wait as long as the rate requires after `size` more bytes, unless the rate changes or the move ends."""
         rate = self._throttle.rate = self._rate()
         end = self._seconds() + self._throttle.delay(size)
         while (left := end - self._seconds()) > 0 and self._rate() == rate and not self._is_over(future):

@@ -13,8 +13,8 @@ from kafkalog.storage import names
 class Extent(NamedTuple):
     """Describe a file of the log as it is now.
 
-    ``length`` is how many of its bytes count; None means all bytes of a file that is no longer written. ``stamp`` stays
-    the same as long as the existing bytes do not change. A file with ``reserve`` is preallocated to so many bytes.
+    `length` is how many of its bytes count; None means all bytes of a file that is no longer written. `stamp` stays
+    the same as long as the existing bytes do not change. A file with `reserve` is preallocated to so many bytes.
     """
 
     length: int | None
@@ -25,7 +25,7 @@ class Extent(NamedTuple):
 class Copied(NamedTuple):
     """Describe a file of the copy.
 
-    It has ``length`` bytes of the file that had this ``stamp``, and is ``complete`` if that was all of it. ``reserve``
+    It has `length` bytes of the file that had this `stamp`, and is `complete` if that was all of it. `reserve`
     is the size to which it is preallocated.
     """
 
@@ -36,7 +36,7 @@ class Copied(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Name bytes to copy, from ``start`` up to ``end`` (None: the file's end). 0 begins the file anew."""
+    """Name bytes to copy, from `start` up to `end` (None: the file's end). 0 begins the file anew."""
 
     name: str
     start: int
@@ -60,7 +60,7 @@ class Round:
         return sum(copy.end - copy.start for copy in self.copies if copy.end is not None)
 
     def is_tail(self, limit: int) -> bool:
-        """Return whether at most ``limit`` bytes of a few files are left.
+        """Return whether at most `limit` bytes of a few files are left.
 
         Files of unknown length are small: producer snapshots and transaction indexes.
         """
@@ -68,7 +68,7 @@ class Round:
 
 
 def plan(wanted: Mapping[str, Extent], have: Mapping[str, Copied]) -> Round:
-    """Return the round that turns the files in ``have`` into the ``wanted`` files, in their order."""
+    """Return the round that turns the files in `have` into the `wanted` files, in their order."""
     copies = []
     for name, extent in wanted.items():
         copied = have.get(name)
@@ -106,7 +106,7 @@ NEARLY_THERE_FILES = 32
 
 
 def next_step(round_: Round, *, begun: bool = True, settled: bool = False) -> Step:
-    """Return what to do when the copy lacks ``round_``.
+    """Return what to do when the copy lacks `round_`.
 
     Args:
         begun: whether a round was copied before. The first round is copied at the rate that moves are allowed.
@@ -152,7 +152,7 @@ class Settlement:
 def settle(found: Sequence[Found], offline: Collection[str]) -> Settlement:
     """Decide which of one partition's directories is its log.
 
-    No move leaves more than one directory in ``serve``; the caller must refuse that.
+    No move leaves more than one directory in `serve`; the caller must refuse that.
 
     Args:
         offline: log directories that cannot be read now.
@@ -183,7 +183,7 @@ def settle(found: Sequence[Found], offline: Collection[str]) -> Settlement:
 
 
 def reached(wanted: Mapping[str, Extent], have: Mapping[str, Copied], end: int) -> int:
-    """Return the offset before which the copy has everything; ``end`` if it has all segments.
+    """Return the offset before which the copy has everything; `end` if it has all segments.
 
     Args:
         wanted: the log's files, oldest segment first.

@@ -69,7 +69,7 @@ def settle_moves(
 
 
 def forget_moves(directories: Iterable[str], ops: FileOps, fail: Callable[[Path, str], None]) -> None:
-    """Remove the file ``kafkalog.moved-from`` of these partitions, which are served.
+    """Remove the file `kafkalog.moved-from` of these partitions, which are served.
 
     Every log directory was read and forced to the device, so their old directories are gone.
     """

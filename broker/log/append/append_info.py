@@ -7,7 +7,7 @@ class AppendInfo:
     """Hold the offsets and times of appended records.
 
     Attributes:
-        first_offset, last_offset: of the records; those of the first append if this is a ``duplicate``.
+        first_offset, last_offset: of the records; those of the first append if this is a `duplicate`.
         max_timestamp: the largest of their timestamps, in ms.
         log_append_time: in ms if the topic's timestamp type is LogAppendTime, else -1.
         log_start_offset: of the log at that moment.

@@ -67,7 +67,7 @@ class LogAppender:
         self.config = config
 
     def assign_epoch(self, epoch: int) -> None:
-        """Note that the leader of ``epoch`` begins at the log end offset.
+        """Note that the leader of `epoch` begins at the log end offset.
 
         Do nothing for the current epoch, or for a topic that stores v0 or v1, whose messages carry no epoch.
         """

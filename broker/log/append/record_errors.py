@@ -30,5 +30,5 @@ def code_of(error: RecordsError) -> ErrorCode:
 
 
 def as_protocol_error(error: RecordsError, label: str) -> KafkaError:
-    """Return Kafka's error for an error of `kafkalog.records` in the partition called ``label``."""
+    """Return Kafka's error for an error of `kafkalog.records` in the partition called `label`."""
     return error_for(code_of(error), f"{error} in topic partition {label}")

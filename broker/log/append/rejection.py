@@ -41,7 +41,7 @@ class RecordRules:
         require_keys: whether each record must have a key.
         earliest, latest: bounds of a timestamp in ms; None if any timestamp is accepted.
         label: the partition's name, for messages.
-        stored_codec: the ``compression.type`` of a topic that stores v2, else None.
+        stored_codec: the `compression.type` of a topic that stores v2, else None.
     """
 
     require_keys: bool
@@ -52,7 +52,7 @@ class RecordRules:
 
     @classmethod
     def of(cls, config: LogConfig, now_ms: int, label: str, *, from_client: bool) -> RecordRules:
-        """Return the rules of a topic with ``config`` at the time ``now_ms``."""
+        """Return the rules of a topic with `config` at the time `now_ms`."""
         by_producer = config.message_timestamp_type != LOG_APPEND_TIME
         return cls(
             config.compact and from_client,
@@ -63,16 +63,16 @@ class RecordRules:
         )
 
     def takes_timestamp(self, timestamp: int, *, is_append_time: bool = False) -> bool:
-        """Return whether a record may have ``timestamp``.
+        """Return whether a record may have `timestamp`.
 
-        A record without a timestamp is accepted, unless its batch claims that a broker set it (``is_append_time``).
+        A record without a timestamp is accepted, unless its batch claims that a broker set it (`is_append_time`).
         """
         if self.earliest is None or self.latest is None or timestamp == NO_TIMESTAMP:
             return not is_append_time
         return self.earliest <= timestamp <= self.latest
 
     def takes_all_between(self, least: int, most: int, *, is_append_time: bool = False) -> bool:
-        """Return whether all records with timestamps from ``least`` to ``most`` are accepted."""
+        """Return whether all records with timestamps from `least` to `most` are accepted."""
         if is_append_time:
             # All records have the timestamp of the batch.
             return self.takes_timestamp(most, is_append_time=True)
@@ -94,7 +94,7 @@ class RecordRules:
         return RejectedRecordsError(self) if lacks_key else None
 
     def record_errors(self, batch: memoryview, most: int) -> list[RecordError]:
-        """Return the first ``most`` records of a whole and valid v2 ``batch`` that break a rule."""
+        """Return the first `most` records of a whole and valid v2 `batch` that break a rule."""
         found: list[RecordError] = []
         header = read_header(batch)
         is_append_time = header.is_log_append_time

@@ -78,7 +78,7 @@ def prepare(
         in_transaction: the caller knows that the producer has a transaction open that covers this partition.
 
     Returns:
-        The batch to append and its header. The batch is ``records``, or a new one if it was recompressed.
+        The batch to append and its header. The batch is `records`, or a new one if it was recompressed.
 
     Raises:
         KafkaError: the batch is refused; the subclass is the error that the client gets.
@@ -189,7 +189,7 @@ def _without_keys(records: memoryview, rules: RecordRules) -> Exception:
 def _to_codec(
     records: memoryview, header: BatchHeader, config: LogConfig, label: str
 ) -> tuple[memoryview, BatchHeader]:
-    """Return the batch in the topic's codec: the same batch, unless ``compression.type`` names another codec."""
+    """Return the batch in the topic's codec: the same batch, unless `compression.type` names another codec."""
     if config.compression_type == "producer" or header.attributes & CONTROL_FLAG:
         return records, header
     target = TARGET_CODECS[config.compression_type]
@@ -213,7 +213,7 @@ def recompress(records: memoryview, header: BatchHeader, target: Codec, level: i
 
 @dataclass(frozen=True, slots=True)
 class CheckedBatch:
-    """Hold a batch that ``prepare`` has checked, and its header, for a later append.
+    """Hold a batch that `prepare` has checked, and its header, for a later append.
 
     The append still checks whether the batch's transaction, if it has one, covers the partition.
     """
@@ -223,7 +223,7 @@ class CheckedBatch:
 
 
 def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> CheckedBatch:
-    """Do the work of ``prepare`` on a worker's thread. It changes nothing but ``records``.
+    """Do the work of `prepare` on a worker's thread. It changes nothing but `records`.
 
     Raises:
         KafkaError: the batch is refused.

@@ -2,7 +2,7 @@
 
 First the keys of the dirty part are put into the offset map, as many as it holds. Then the segments from the log's
 first on are written anew, group by group, without the records that the map shows to be obsolete. Segments are only
-read: the callback ``swap`` replaces them on the event loop's thread.
+read: the callback `swap` replaces them on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class DedupeBufferTooSmallError(Exception):
 class LogCleaning:
     """Clean one log once.
 
-    Raises (from ``run``):
-        CleaningAbortedError: the job's ``check`` ended the cleaning.
+    Raises (from `run`):
+        CleaningAbortedError: the job's `check` ended the cleaning.
         KafkaStorageError: the log went offline.
         RecordsError: a segment does not read as batches, or a checksum is wrong.
         OSError: the disk failed.
-        DedupeBufferTooSmallError: ``log.cleaner.dedupe.buffer.size`` is too small for one batch.
+        DedupeBufferTooSmallError: `log.cleaner.dedupe.buffer.size` is too small for one batch.
     """
 
     def __init__(
@@ -175,16 +175,16 @@ class LogCleaning:
             raise
 
     def old_tombstones_stay(self, segment: Segment) -> bool:
-        """Return whether tombstones of message formats v0 and v1 stay in ``segment``."""
+        """Return whether tombstones of message formats v0 and v1 stay in `segment`."""
         return _modified_ms(segment) > self._old_horizon
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def _walk(self, segment: Segment, position: int, take: Callable[[memoryview, bool], int]) -> None:
-        """Pass the segment's batches from ``position`` on to ``take``, one buffer at a time.
+        """Pass the segment's batches from `position` on to `take`, one buffer at a time.
 
-        ``take(data, whole)`` returns how many bytes of whole batches it has processed, or STOP. ``whole`` says that the
-        segment ends with ``data``.
+        `take(data, whole)` returns how many bytes of whole batches it has processed, or STOP. `whole` says that the
+        segment ends with `data`.
         """
         file, end = segment.file, segment.size
         while position < end:
@@ -233,7 +233,7 @@ def _size_of(segment: Segment) -> SegmentSize:
 
 
 def _header_at(data: memoryview, pos: int) -> BatchHeader | None:
-    """Return the header of the batch, or message of an older format, at ``pos``; None if ``data`` has only a part."""
+    """Return the header of the batch, or message of an older format, at `pos`; None if `data` has only a part."""
     if len(data) - pos <= MAGIC_AT:
         return None
     if stated_size(data[pos:]) > len(data) - pos:
@@ -362,7 +362,7 @@ class _SegmentFilter:
     def _old_format(self, data: memoryview, pos: int, header: BatchHeader) -> cleaning.Written | None:
         """Filter a message of v0 or v1, compressed or not, which keeps its format.
 
-        Tombstones of these formats have no delete horizon. As in Kafka, they are removed ``delete.retention.ms`` after
+        Tombstones of these formats have no delete horizon. As in Kafka, they are removed `delete.retention.ms` after
         the last change of the segment before the dirty part.
         """
         verify_any_crc(data, pos, header)

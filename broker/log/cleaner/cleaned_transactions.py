@@ -50,7 +50,7 @@ class CleanedTransactions:
     def on_marker(self, header: BatchHeader, aborted: bool | None) -> bool:
         """Return whether this marker may be removed as far as its transaction is concerned.
 
-        ``aborted`` is None for a control record of another kind. A batch without a record once held a marker, and may
+        `aborted` is None for a control record of another kind. A batch without a record once held a marker, and may
         be removed.
         """
         self._advance(header.last_offset)

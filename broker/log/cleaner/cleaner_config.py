@@ -1,4 +1,4 @@
-"""The settings of the log cleaner, for all its threads. Names and defaults are those of Kafka's ``log.cleaner.*``."""
+"""The settings of the log cleaner, for all its threads. Names and defaults are those of Kafka's `log.cleaner.*`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CleanerConfig:
         return None
 
     def fault_of_change(self, new: CleanerConfig) -> str | None:
-        """Return why these settings cannot be changed to ``new`` while the broker runs, or None."""
+        """Return why these settings cannot be changed to `new` while the broker runs, or None."""
         if new.threads != self.threads:
             if new.threads < 1:
                 return "Log cleaner threads should be at least 1"

@@ -29,9 +29,9 @@ class SegmentSize(NamedTuple):
 def group(
     segments: Sequence[SegmentSize], *, max_log_bytes: int, max_index_bytes: int, first_uncleanable_offset: int
 ) -> list[range]:
-    """Return the ranges of indexes into ``segments``, in order, each of which becomes one segment.
+    """Return the ranges of indexes into `segments`, in order, each of which becomes one segment.
 
-    A segment ends where the next one begins; ``first_uncleanable_offset`` ends the last one.
+    A segment ends where the next one begins; `first_uncleanable_offset` ends the last one.
     """
     groups: list[range] = []
     start = 0

@@ -57,7 +57,7 @@ class CleaningJob:
 
 @dataclass(slots=True)
 class CleaningStats:
-    """Count what one cleaning did. The ``map`` counts are of the dirty part, which is read twice."""
+    """Count what one cleaning did. The `map` counts are of the dirty part, which is read twice."""
 
     map_bytes_read: int = 0
     map_records_read: int = 0

@@ -48,34 +48,34 @@ class CleanerMetrics:
     last: dict[int, CleaningStats] = field(default_factory=dict)
     delays_ms: dict[int, int] = field(default_factory=dict)
     dead_thread_count: int = 0
-    """The metric ``kafka.log:type=LogCleaner,name=DeadThreadCount``."""
+    """The metric `kafka.log:type=LogCleaner,name=DeadThreadCount`."""
     dirtiest_ratio: float = 0.0
     last_run_ms: int = 0
 
     @property
     def max_buffer_utilization_percent(self) -> int:
-        """The metric ``kafka.log:type=LogCleaner,name=max-buffer-utilization-percent``."""
+        """The metric `kafka.log:type=LogCleaner,name=max-buffer-utilization-percent`."""
         return int(100 * max((stats.buffer_utilization for stats in self.last.values()), default=0))
 
     @property
     def cleaner_recopy_percent(self) -> int:
-        """The metric ``kafka.log:type=LogCleaner,name=cleaner-recopy-percent``."""
+        """The metric `kafka.log:type=LogCleaner,name=cleaner-recopy-percent`."""
         read = sum(stats.bytes_read for stats in self.last.values())
         return int(100 * sum(stats.bytes_written for stats in self.last.values()) / max(read, 1))
 
     @property
     def max_clean_time_secs(self) -> int:
-        """The metric ``kafka.log:type=LogCleaner,name=max-clean-time-secs``."""
+        """The metric `kafka.log:type=LogCleaner,name=max-clean-time-secs`."""
         return int(max((stats.seconds for stats in self.last.values()), default=0))
 
     @property
     def max_compaction_delay_secs(self) -> int:
-        """The metric ``kafka.log:type=LogCleaner,name=max-compaction-delay-secs``."""
+        """The metric `kafka.log:type=LogCleaner,name=max-compaction-delay-secs`."""
         return max(self.delays_ms.values(), default=0) // 1000
 
     @property
     def max_dirty_percent(self) -> int:
-        """The metric ``kafka.log:type=LogCleanerManager,name=max-dirty-percent``."""
+        """The metric `kafka.log:type=LogCleanerManager,name=max-dirty-percent`."""
         return int(100 * self.dirtiest_ratio)
 
 
@@ -113,7 +113,7 @@ class LogCleaner:
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the cleaner, unless ``log.cleaner.enable`` is off."""
+        """Start the cleaner, unless `log.cleaner.enable` is off."""
         if self._config().enabled:
             self._supervisor = self._loop.create_task(self._supervise())
 
@@ -159,11 +159,11 @@ class LogCleaner:
         return log in self._uncleanable
 
     def uncleanable_partitions_count(self, directory: Path) -> int:
-        """Return the metric ``uncleanable-partitions-count`` of Kafka's LogCleanerManager for a log directory."""
+        """Return the metric `uncleanable-partitions-count` of Kafka's LogCleanerManager for a log directory."""
         return sum(log.log_dir == directory for log in list(self._uncleanable))
 
     def uncleanable_bytes(self, directory: Path) -> int:
-        """Return the metric ``uncleanable-bytes`` of Kafka's LogCleanerManager for a log directory; on any thread."""
+        """Return the metric `uncleanable-bytes` of Kafka's LogCleanerManager for a log directory; on any thread."""
         now_ms = self._clock()
         total = 0
         for log in list(self._uncleanable):
@@ -177,7 +177,7 @@ class LogCleaner:
         return total
 
     def time_since_last_run_ms(self) -> int:
-        """Return the metric ``kafka.log:type=LogCleanerManager,name=time-since-last-run-ms``."""
+        """Return the metric `kafka.log:type=LogCleanerManager,name=time-since-last-run-ms`."""
         return self._clock() - self.metrics.last_run_ms
 
     def _may_be_cleaned(self, log: Log) -> bool:

@@ -1,4 +1,4 @@
-"""Writing the segment that replaces others; the names of its files end with ``.cleaned``."""
+"""Writing the segment that replaces others; the names of its files end with `.cleaned`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Replacement:
     def finish(self, modified_ns: int) -> Segment:
         """Force everything to the device and return the segment.
 
-        The ``.log`` file's time of change becomes ``modified_ns``, because retention may go by it.
+        The `.log` file's time of change becomes `modified_ns`, because retention may go by it.
         """
         self.take_output()
         self.before_filter()

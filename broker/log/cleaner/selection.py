@@ -1,10 +1,10 @@
 """Which part of a log may be cleaned, how dirty it is, and which log is cleaned next. Pure.
 
-The rules are those of Apache Kafka's ``LogCleanerManager``. Everything before the first dirty offset was cleaned
+The rules are those of Apache Kafka's `LogCleanerManager`. Everything before the first dirty offset was cleaned
 before. The cleanable part reaches from there to the first uncleanable segment. The active segment cannot be cleaned,
-nor can records past the last stable offset, or records younger than ``min.compaction.lag.ms``. A log is cleaned when
-the cleanable part's share of the bytes is above ``min.cleanable.dirty.ratio``, or when something in it is older than
-``max.compaction.lag.ms``.
+nor can records past the last stable offset, or records younger than `min.compaction.lag.ms`. A log is cleaned when
+the cleanable part's share of the bytes is above `min.cleanable.dirty.ratio`, or when something in it is older than
+`max.compaction.lag.ms`.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def examine(log: LogFacts, now_ms: int) -> Cleanable:
 
 
 def _floor(bases: Sequence[int], offset: int) -> int:
-    """Return the index of the segment that holds ``offset``."""
+    """Return the index of the segment that holds `offset`."""
     return max(bisect_right(bases, offset) - 1, 0)
 
 

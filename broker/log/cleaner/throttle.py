@@ -1,4 +1,4 @@
-"""Keeping to a rate of bytes, as ``log.cleaner.io.max.bytes.per.second`` asks for."""
+"""Keeping to a rate of bytes, as `log.cleaner.io.max.bytes.per.second` asks for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Throttle:
         self._bytes = 0
 
     def delay(self, size: int) -> float:
-        """Return how many seconds to wait after ``size`` more bytes; 0 while the rate is kept."""
+        """Return how many seconds to wait after `size` more bytes; 0 while the rate is kept."""
         with self._lock:
             self._bytes += size
             elapsed = self._clock() - self._since

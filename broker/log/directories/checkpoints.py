@@ -1,7 +1,7 @@
 """Reading and writing the small files of a log directory: checkpoints, topic ids, identity, clean-shutdown marker.
 
 `kafkalog.storage.checkpoints` and `kafkalog.storage.properties` describe the formats. Each file is written to
-``<name>.tmp``, synced and renamed, so that a crash leaves the old or the new file.
+`<name>.tmp`, synced and renamed, so that a crash leaves the old or the new file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 def _read(path: str, parse: Callable[[bytes], _T], without: _T) -> _T:
-    """Read the file and return the result of ``parse``; ``without`` if there is no file.
+    """Read the file and return the result of `parse`; `without` if there is no file.
 
     Raises:
         CorruptCheckpointError: the file is damaged; the message begins with its path.
@@ -40,7 +40,7 @@ def _read(path: str, parse: Callable[[bytes], _T], without: _T) -> _T:
 
 
 def read_offsets(path: str) -> dict[tuple[str, int], int]:
-    """Read ``{(topic, partition): offset}`` from an offset checkpoint; empty if there is no file.
+    """Read `{(topic, partition): offset}` from an offset checkpoint; empty if there is no file.
 
     Raises:
         CorruptCheckpointError: the file, or a row of it, is damaged.
@@ -68,7 +68,7 @@ def write_offsets(path: str, offsets: Mapping[tuple[str, int], int], ops: FileOp
 
 
 def read_epochs(path: str) -> list[tuple[int, int]]:
-    """Read the rows ``(leader epoch, start offset)`` of a leader-epoch checkpoint; empty if there is no file.
+    """Read the rows `(leader epoch, start offset)` of a leader-epoch checkpoint; empty if there is no file.
 
     Raises:
         CorruptCheckpointError: the file is damaged.
@@ -77,7 +77,7 @@ def read_epochs(path: str) -> list[tuple[int, int]]:
 
 
 def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS, *, durably: bool = True) -> None:
-    """Write a leader-epoch checkpoint atomically; without ``durably``, overwrite it and force nothing."""
+    """Write a leader-epoch checkpoint atomically; without `durably`, overwrite it and force nothing."""
     data = checkpoints.format_epochs(epochs)
     if durably:
         write_file_atomically(ops, path, data)
@@ -93,7 +93,7 @@ def write_epochs(path: str, epochs: Iterable[tuple[int, int]], ops: FileOps = OS
 
 
 def read_partition_metadata(directory: str) -> uuid.UUID | None:
-    """Read the topic id of the partition in ``directory``; None if no file has it.
+    """Read the topic id of the partition in `directory`; None if no file has it.
 
     An empty file counts as none: a power failure leaves it if the file was not yet forced to the device.
 
@@ -104,7 +104,7 @@ def read_partition_metadata(directory: str) -> uuid.UUID | None:
 
 
 def write_partition_metadata(directory: str, topic_id: uuid.UUID, ops: FileOps = OS) -> None:
-    """Record the topic id of the partition in ``directory``.
+    """Record the topic id of the partition in `directory`.
 
     The file is not forced to the device here, because that would take seconds for a topic of a thousand partitions. The
     log's first flush does it (`sync_partition_metadata`), as in Kafka.
@@ -145,11 +145,11 @@ def write_clean_shutdown(directory: str, broker_epoch: int = -1, ops: FileOps = 
 
 
 def read_meta_properties(directory: str) -> dict[str, str]:
-    """Read the keys of ``meta.properties`` (``cluster.id``, ``broker.id``, …); empty if there is no file."""
+    """Read the keys of `meta.properties` (`cluster.id`, `broker.id`, …); empty if there is no file."""
     return _read(os.path.join(directory, names.META_PROPERTIES), properties.parse_meta_properties, {})
 
 
 def write_meta_properties(directory: str, values: Mapping[str, str], ops: FileOps = OS) -> None:
-    """Write ``meta.properties`` atomically."""
+    """Write `meta.properties` atomically."""
     path = os.path.join(directory, names.META_PROPERTIES)
     write_file_atomically(ops, path, properties.format_meta_properties(values))

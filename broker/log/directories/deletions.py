@@ -31,11 +31,11 @@ class Deletions:
         self._doomed.append((when_ms, path))
 
     def renamed(self, key: TopicPartition, path: Path) -> None:
-        """Note that the partition's directory was renamed to ``path``, which is not on the device yet."""
+        """Note that the partition's directory was renamed to `path`, which is not on the device yet."""
         self._renamed.setdefault(path.parent, {})[key] = path
 
     def settle(self, key: TopicPartition, besides: Path) -> None:
-        """Force the renames of a deleted partition in all log directories but ``besides``, where it is made anew.
+        """Force the renames of a deleted partition in all log directories but `besides`, where it is made anew.
 
         If a power failure undid such a rename, the partition would lie in two directories.
 

@@ -44,7 +44,7 @@ class DirectoryMove:
     def rename_for_delete(self, kind: str = names.DELETE_DIR, *, sync: bool = True) -> Path:
         """Give the directory a name that marks it for removal, close the log to appends, and return the new path.
 
-        With ``kind`` ``names.STRAY_DIR`` the name marks the log of an unknown topic, which is kept. Without ``sync``
+        With `kind` `names.STRAY_DIR` the name marks the log of an unknown topic, which is kept. Without `sync`
         the new name is safe once the caller has forced the parent directory to the device.
 
         Raises:
@@ -75,9 +75,9 @@ class DirectoryMove:
         return target
 
     def relocate(self, future: Path, epochs: list[tuple[int, int]]) -> Path:
-        """Let the copy in ``future``, which is in another log directory, be the log; return the old directory's path.
+        """Let the copy in `future`, which is in another log directory, be the log; return the old directory's path.
 
-        ``future`` has copies of `Log.files`, which are on the device up to the recovery point, and these leader epochs.
+        `future` has copies of `Log.files`, which are on the device up to the recovery point, and these leader epochs.
         The caller holds `Log.flushes`, and forces both parent directories to the device afterwards.
 
         Raises:

@@ -54,7 +54,7 @@ class LogDirLockedError(Exception):
 
 
 class LogDirUnusableError(Exception):
-    """The log directory cannot be made, read or written to, or its ``meta.properties`` cannot be read."""
+    """The log directory cannot be made, read or written to, or its `meta.properties` cannot be read."""
 
 
 class InconsistentClusterIdError(Exception):
@@ -128,7 +128,7 @@ class LogDir:
     # -- identity --------------------------------------------------------------------------------------------
 
     def identity(self) -> dict[str, str]:
-        """Return the keys of ``meta.properties``; empty for a directory that was never used."""
+        """Return the keys of `meta.properties`; empty for a directory that was never used."""
         return self._identity
 
     def claim(self, cluster_id: str, broker_id: int) -> None:
@@ -136,7 +136,7 @@ class LogDir:
 
         Raises:
             InconsistentClusterIdError: it belongs to another cluster or broker.
-            OSError: ``meta.properties`` could not be written.
+            OSError: `meta.properties` could not be written.
         """
         found = self._identity
         wanted = {"version": "0", "broker.id": str(broker_id), "cluster.id": cluster_id}

@@ -1,4 +1,4 @@
-"""The log directories of a broker, which ``log.dirs`` names: they are locked together, and one must be usable."""
+"""The log directories of a broker, which `log.dirs` names: they are locked together, and one must be usable."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class PartitionDirectory:
         log_dir: its parent when the log was opened or moved. It is kept because thousands of logs are asked for it at
             once, and making a path takes a while.
         topic, partition: the partition whose log it holds.
-        label: ``topic-partition``, for messages.
+        label: `topic-partition`, for messages.
         topic_id: the id of the topic, or None if it is not known.
     """
 
@@ -66,5 +66,5 @@ class PartitionDirectory:
         return self.path.parent / names.delete_dir(self.topic, self.partition, kind)
 
     def moved_to(self, path: Path) -> None:
-        """Use ``path``, which is in another log directory, from now on."""
+        """Use `path`, which is in another log directory, from now on."""
         self.path, self.log_dir = path, path.parent

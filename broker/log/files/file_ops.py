@@ -2,7 +2,7 @@
 
 Everything in `broker.log` that writes, cuts, syncs, renames or removes goes through a `FileOps`. So a test can pass a
 subclass that fails a chosen call (ENOSPC in the third write, EIO in the next fsync), or that loses what was not synced,
-and run the real log with it. Reads call ``os.pread`` directly.
+and run the real log with it. Reads call `os.pread` directly.
 
 The callers keep these rules of durability:
 
@@ -30,12 +30,12 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class FileOps:
-    """Make the calls of the operating system. All of them may raise ``OSError``."""
+    """Make the calls of the operating system. All of them may raise `OSError`."""
 
     __slots__ = ()
 
     def open(self, path: str, flags: int, mode: int = 0o644) -> int:
-        """Open ``path`` and return its descriptor, which child processes do not inherit."""
+        """Open `path` and return its descriptor, which child processes do not inherit."""
         return os.open(path, flags | os.O_CLOEXEC, mode)
 
     if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class FileOps:
         pwrite = staticmethod(os.pwrite)
 
     def ftruncate(self, fd: int, size: int) -> None:
-        """Cut or extend the file to ``size`` bytes; an extension is a hole that reads as zeros."""
+        """Cut or extend the file to `size` bytes; an extension is a hole that reads as zeros."""
         os.ftruncate(fd, size)
 
     def fsync(self, fd: int) -> None:
@@ -57,7 +57,7 @@ class FileOps:
         os.fsync(fd)
 
     def fsync_dir(self, path: str) -> None:
-        """Force the names in the directory ``path`` to the device."""
+        """Force the names in the directory `path` to the device."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -68,7 +68,7 @@ class FileOps:
             os.close(fd)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing ``target``."""
+        """Rename atomically, replacing `target`."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
@@ -91,7 +91,7 @@ OS = FileOps()
 
 
 def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
-    """Write every byte of ``data`` at ``position``; go on after short writes."""
+    """Write every byte of `data` at `position`; go on after short writes."""
     written = ops.pwrite(fd, data, position)
     if written == len(data):
         return
@@ -104,7 +104,7 @@ def write_all(ops: FileOps, fd: int, data: Buffer, position: int) -> None:
 
 
 def make_directories(ops: FileOps, path: str) -> None:
-    """Make the directory ``path`` and its missing parents, and force each name to the device."""
+    """Make the directory `path` and its missing parents, and force each name to the device."""
     missing = []
     while not os.path.exists(path):
         missing.append(path)
@@ -115,10 +115,10 @@ def make_directories(ops: FileOps, path: str) -> None:
 
 
 def write_file_atomically(ops: FileOps, path: str, data: bytes, *, sync_dir: bool = True, sync: bool = True) -> None:
-    """Replace the content of the file at ``path``; a crash leaves the old or the new content and never a mixture.
+    """Replace the content of the file at `path`; a crash leaves the old or the new content and never a mixture.
 
-    The data is written to ``path + ".tmp"``, synced and renamed; with ``sync_dir`` the directory is synced, too.
-    Without ``sync`` nothing is synced: a crash of the process leaves the old or the new content, but a power failure
+    The data is written to `path + ".tmp"`, synced and renamed; with `sync_dir` the directory is synced, too.
+    Without `sync` nothing is synced: a crash of the process leaves the old or the new content, but a power failure
     may leave an empty file.
     """
     temporary = path + ".tmp"

@@ -9,7 +9,7 @@ system bounds maps, too.
 Each broker has one budget (`resources`). Any thread may admit: every step is one atomic operation of a dictionary, and
 a lost race costs a descriptor too many or too few for a moment.
 
-A descriptor that is closed here may be in use elsewhere. So hold the ``SegmentFile`` while you use ``segment.file.fd``.
+A descriptor that is closed here may be in use elsewhere. So hold the `SegmentFile` while you use `segment.file.fd`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OpenFiles:
         return len(self._entries)
 
     def admit(self, holder: FileHolder) -> None:
-        """Admit ``holder``, which has opened a descriptor; beyond the limit another holder closes one."""
+        """Admit `holder`, which has opened a descriptor; beyond the limit another holder closes one."""
         holder.used = True
         entries = self._entries
         entry = _Entry(holder, self._gone)

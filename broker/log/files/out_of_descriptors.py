@@ -22,10 +22,10 @@ Ts = TypeVarTuple("Ts")
 
 
 def with_room(open_files: OpenFiles, act: Callable[[*Ts], T], *args: *Ts) -> T:
-    """Call ``act``; close files of ``open_files`` and call it again while it finds no descriptor left.
+    """Call `act`; close files of `open_files` and call it again while it finds no descriptor left.
 
     Raises:
-        OSError: ``act`` failed for another reason, or there is nothing more to close.
+        OSError: `act` failed for another reason, or there is nothing more to close.
     """
     while True:
         try:
@@ -36,7 +36,7 @@ def with_room(open_files: OpenFiles, act: Callable[[*Ts], T], *args: *Ts) -> T:
 
 
 def check_descriptors(ops: FileOps, directory: str, count: int) -> None:
-    """Check that ``count`` more files can be open at once, before work that must not stop half way.
+    """Check that `count` more files can be open at once, before work that must not stop half way.
 
     Another thread may take them meanwhile. That is unlikely: connections leave more than that to the log.
 
@@ -53,7 +53,7 @@ def check_descriptors(ops: FileOps, directory: str, count: int) -> None:
 
 
 class RoomMakingOps(FileOps):
-    """Pass every call on to ``ops``; close files of ``open_files`` when an open finds no descriptor left."""
+    """Pass every call on to `ops`; close files of `open_files` when an open finds no descriptor left."""
 
     __slots__ = ("_open_files", "_ops", "fsync", "ftruncate", "mkdir", "pwrite", "rename", "rmtree", "unlink")
 

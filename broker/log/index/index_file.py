@@ -1,12 +1,12 @@
 """A sparse index file of sorted entries of one size: what the offset index and the time index have in common.
 
-While its segment is active, an index file is preallocated to ``segment.index.bytes`` (rounded down to whole entries),
+While its segment is active, an index file is preallocated to `segment.index.bytes` (rounded down to whole entries),
 and its tail reads as zeros. When the segment is rolled or closed, the file is trimmed to its entries. An index is a
 cache of the log: after an unclean stop the indexes of every segment past the recovery point are rebuilt from the log.
 
 Entries gather in memory and are written in blocks, and always before the segment is flushed, rolled or closed. They
-are written with ``pwrite`` and never through a memory map: on a full disk, a store into a hole of a mapped file kills
-the process with SIGBUS, while a ``pwrite`` raises ENOSPC. Look-ups map the written part read-only on first use, and the
+are written with `pwrite` and never through a memory map: on a full disk, a store into a hole of a mapped file kills
+the process with SIGBUS, while a `pwrite` raises ENOSPC. Look-ups map the written part read-only on first use, and the
 map may be dropped at any time (`open_files`).
 
 Everything runs on the event loop's thread, except that a worker may call :meth:`IndexFile.sync` at the same time: it
@@ -44,12 +44,12 @@ class CorruptIndexError(Exception):
 
 
 class IndexFile:
-    """Hold entries of ``ENTRY_SIZE`` bytes: the written ones in the file, the newest ones in memory.
+    """Hold entries of `ENTRY_SIZE` bytes: the written ones in the file, the newest ones in memory.
 
     Args:
         path: the file, which :meth:`create` makes or :meth:`load` reads.
         base_offset: the base offset of the segment.
-        max_bytes: the size to which the file is preallocated, ``segment.index.bytes``.
+        max_bytes: the size to which the file is preallocated, `segment.index.bytes`.
         resources: of the broker: file operations, a clock, and the budget to which maps of the file count.
     """
 
@@ -94,7 +94,7 @@ class IndexFile:
         return self._tail[0]
 
     def relocate(self, path: str) -> None:
-        """Use the copy of the file at ``path``, which has all entries written so far, from now on."""
+        """Use the copy of the file at `path`, which has all entries written so far, from now on."""
         self.path = path
         self._map = None
         self._unsynced = True
@@ -214,7 +214,7 @@ class IndexFile:
             os.close(fd)
 
     def truncate_entries(self, count: int) -> None:
-        """Keep the first ``count`` entries. Afterwards the file is preallocated, and its tail reads as zeros."""
+        """Keep the first `count` entries. Afterwards the file is preallocated, and its tail reads as zeros."""
         keep = count * self.ENTRY_SIZE
         written, pending = self._tail
         with self._cutting:
@@ -224,7 +224,7 @@ class IndexFile:
         self.resize_to_max()
 
     def _view(self) -> tuple[Any, int, bytearray]:
-        """Return ``(map of the file, bytes of entries in the file, entries in memory)``."""
+        """Return `(map of the file, bytes of entries in the file, entries in memory)`."""
         written, pending = self._tail
         view = self._map
         if written and (view is None or len(view) < written):

@@ -1,4 +1,4 @@
-"""The offset index of a segment, ``.index``; `kafkalog.storage.index_entries` describes the format."""
+"""The offset index of a segment, `.index`; `kafkalog.storage.index_entries` describes the format."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class OffsetIndex(IndexFile):
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({relative}, {position})")
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry: the batch at ``position`` ends with ``offset``.
+        """Add an entry: the batch at `position` ends with `offset`.
 
         Raises:
-            CorruptIndexError: ``offset`` lies outside of the segment's range.
+            CorruptIndexError: `offset` lies outside of the segment's range.
         """
         relative = offset - self.base_offset
         if not 0 <= relative <= MAX_RELATIVE_OFFSET:
@@ -39,7 +39,7 @@ class OffsetIndex(IndexFile):
             self._spill()
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """Return ``(offset, position)`` of the last entry at or before ``offset``; ``(base offset, 0)`` if none is."""
+        """Return `(offset, position)` of the last entry at or before `offset`; `(base offset, 0)` if none is."""
         view, written, pending = self._view()
         target = offset - self.base_offset
         if pending and RELATIVE_OFFSET.unpack_from(pending, 0)[0] <= target:
@@ -53,7 +53,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def lookup_position_after(self, position: int) -> int | None:
-        """Return the offset of the first entry whose batch begins at or after ``position``; None if none does."""
+        """Return the offset of the first entry whose batch begins at or after `position`; None if none does."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -64,7 +64,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + self._entry(low)[0] if low < self.entries else None
 
     def last(self) -> tuple[int, int]:
-        """Return ``(offset, position)`` of the last entry, or ``(base offset, 0)`` if there is none."""
+        """Return `(offset, position)` of the last entry, or `(base offset, 0)` if there is none."""
         count = self.entries
         if count == 0:
             return self.base_offset, 0
@@ -72,7 +72,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries at or after ``offset``."""
+        """Remove the entries at or after `offset`."""
         low, high = 0, self.entries
         target = offset - self.base_offset
         while low < high:
@@ -84,7 +84,7 @@ class OffsetIndex(IndexFile):
         self.truncate_entries(low)
 
     def items(self) -> list[tuple[int, int]]:
-        """Return every ``(offset, position)``, in order."""
+        """Return every `(offset, position)`, in order."""
         base = self.base_offset
         return [(base + relative, position) for relative, position in map(self._entry, range(self.entries))]
 
@@ -98,7 +98,7 @@ class OffsetIndex(IndexFile):
 
 
 def _floor(entries: bytearray, size: int, target: int) -> int:
-    """Return the byte position of the last entry in ``entries[:size]`` with a relative offset up to ``target``.
+    """Return the byte position of the last entry in `entries[:size]` with a relative offset up to `target`.
 
     Return a negative number if there is none.
     """

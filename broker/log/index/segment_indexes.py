@@ -34,7 +34,7 @@ class SegmentIndexes:
         self.builds = 0
 
     def load_offset(self, max_bytes: int, log_size: int) -> OffsetIndex:
-        """Load the offset index of a ``.log`` file of ``log_size`` bytes.
+        """Load the offset index of a `.log` file of `log_size` bytes.
 
         Raises:
             CorruptIndexError: it is damaged, or its last entry points past the end of the log.
@@ -60,7 +60,7 @@ class SegmentIndexes:
         return index
 
     def create(self, max_bytes: int) -> tuple[OffsetIndex, TimeIndex]:
-        """Make both files anew, empty and preallocated to ``max_bytes``.
+        """Make both files anew, empty and preallocated to `max_bytes`.
 
         Raises:
             OSError: a file could not be made.
@@ -107,7 +107,7 @@ class SegmentIndexes:
                 index.sync()
 
     def on_disk(self, *kinds: str) -> str | None:
-        """Return the path of the first of these files (``names.INDEX``, ``TIME_INDEX``) that is not in memory."""
+        """Return the path of the first of these files (`names.INDEX`, `TIME_INDEX`) that is not in memory."""
         for kind in kinds:
             index: IndexFile | None = self.offset if kind == names.INDEX else self.time
             path = self._files.path(kind)

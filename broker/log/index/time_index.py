@@ -1,4 +1,4 @@
-"""The time index of a segment, ``.timeindex``; `kafkalog.storage.index_entries` describes the format."""
+"""The time index of a segment, `.timeindex`; `kafkalog.storage.index_entries` describes the format."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class TimeIndex(IndexFile):
         return self.entries >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if ``timestamp`` is later than the last one.
+        """Add an entry if `timestamp` is later than the last one.
 
         Raises:
-            CorruptIndexError: ``offset`` lies outside of the segment's range.
+            CorruptIndexError: `offset` lies outside of the segment's range.
         """
         if timestamp <= self.last()[0]:
             return
@@ -73,9 +73,9 @@ class TimeIndex(IndexFile):
             self._spill()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """Return ``(timestamp, offset)`` of the last entry at or before ``timestamp``.
+        """Return `(timestamp, offset)` of the last entry at or before `timestamp`.
 
-        Return ``(NO_TIMESTAMP, base offset)`` if there is none.
+        Return `(NO_TIMESTAMP, base offset)` if there is none.
         """
         low, high = 0, self.entries
         while low < high:
@@ -90,7 +90,7 @@ class TimeIndex(IndexFile):
         return found, self.base_offset + relative
 
     def last(self) -> tuple[int, int]:
-        """Return ``(timestamp, offset)`` of the last entry, or ``(NO_TIMESTAMP, base offset)`` if there is none."""
+        """Return `(timestamp, offset)` of the last entry, or `(NO_TIMESTAMP, base offset)` if there is none."""
         last = self._last
         if last is None:
             last = NO_TIMESTAMP, self.base_offset
@@ -101,7 +101,7 @@ class TimeIndex(IndexFile):
         return last
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries for ``offset`` and later ones."""
+        """Remove the entries for `offset` and later ones."""
         low, high = 0, self.entries
         target = offset - self.base_offset
         while low < high:
@@ -113,7 +113,7 @@ class TimeIndex(IndexFile):
         self.truncate_entries(low)
 
     def items(self) -> list[tuple[int, int]]:
-        """Return every ``(timestamp, offset)``, in order."""
+        """Return every `(timestamp, offset)`, in order."""
         base = self.base_offset
         return [(timestamp, base + relative) for timestamp, relative in map(self._entry, range(self.entries))]
 

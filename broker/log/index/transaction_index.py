@@ -1,4 +1,4 @@
-"""The transaction index of a segment, ``.txnindex``; `kafkalog.storage.transaction_entries` describes the format."""
+"""The transaction index of a segment, `.txnindex`; `kafkalog.storage.transaction_entries` describes the format."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TransactionIndex:
         return found, False
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the rows of transactions that ended at or after ``offset``."""
+        """Remove the rows of transactions that ended at or after `offset`."""
         rows = self.items()
         keep = sum(row.last_offset < offset for row in rows)
         if keep < len(rows):

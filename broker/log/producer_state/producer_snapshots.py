@@ -1,4 +1,4 @@
-"""Reading and writing producer snapshots, ``.snapshot``; `kafkalog.storage.snapshots` describes the format."""
+"""Reading and writing producer snapshots, `.snapshot`; `kafkalog.storage.snapshots` describes the format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.storage.snapshots import SnapshotEntry, decode, encode
 
 
 def read(path: str) -> list[SnapshotEntry]:
-    """Read the rows of the snapshot file at ``path``.
+    """Read the rows of the snapshot file at `path`.
 
     Raises:
         CorruptSnapshotError: it is no valid snapshot.
@@ -21,7 +21,7 @@ def read(path: str) -> list[SnapshotEntry]:
 
 
 def write(path: str, entries: Iterable[SnapshotEntry], *, sync: bool, ops: FileOps = OS) -> None:
-    """Write a snapshot file; with ``sync`` force it to the device. Its CRC reveals a torn file.
+    """Write a snapshot file; with `sync` force it to the device. Its CRC reveals a torn file.
 
     Raises:
         OSError: it could not be written. It is removed, because a full disk needs its blocks.

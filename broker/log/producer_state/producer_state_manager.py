@@ -45,7 +45,7 @@ class ProducerStateManager:
 
     Args:
         directory: the partition's directory.
-        expiration_ms: ``producer.id.expiration.ms``; a producer that is silent for so long is forgotten.
+        expiration_ms: `producer.id.expiration.ms`; a producer that is silent for so long is forgotten.
         snapshots: offsets of the snapshot files that exist.
 
     Attributes:
@@ -196,7 +196,7 @@ class ProducerStateManager:
         *,
         aborted: bool,
     ) -> AbortedTransaction | None:
-        """Take over a transaction marker that was appended at ``offset``.
+        """Take over a transaction marker that was appended at `offset`.
 
         Return the row for the transaction index if the marker aborts an open transaction, else None.
         """
@@ -226,12 +226,12 @@ class ProducerStateManager:
         return min((*self.ongoing, *self._unreplicated))
 
     def on_high_watermark(self, offset: int) -> None:
-        """Forget decided transactions whose marker lies below the high watermark ``offset``: they are stable."""
+        """Forget decided transactions whose marker lies below the high watermark `offset`: they are stable."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def on_log_start_offset(self, offset: int) -> None:
-        """Remember that the records before ``offset`` are gone."""
+        """Remember that the records before `offset` are gone."""
         self.on_high_watermark(offset)
         self.end_offset = max(self.end_offset, offset)
 
@@ -254,7 +254,7 @@ class ProducerStateManager:
         return self._snapshots
 
     def take_snapshot(self, *, sync: bool) -> None:
-        """Write ``<end offset>.snapshot``, unless a snapshot of that offset or a later one was written before."""
+        """Write `<end offset>.snapshot`, unless a snapshot of that offset or a later one was written before."""
         offset = self.end_offset
         if offset <= self._snapshot_offset:
             return
@@ -267,7 +267,7 @@ class ProducerStateManager:
             insort(self._snapshots, offset)
 
     def sync_snapshots(self) -> None:
-        """Force the snapshots that were written without ``sync`` to the device. May run on a worker's thread."""
+        """Force the snapshots that were written without `sync` to the device. May run on a worker's thread."""
         while self._unsynced:
             path = self._unsynced.pop(0)
             try:
@@ -296,9 +296,9 @@ class ProducerStateManager:
         return rows
 
     def reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Load the newest valid snapshot at or before ``log_end_offset``.
+        """Load the newest valid snapshot at or before `log_end_offset`.
 
-        Afterwards the state covers the log up to ``end_offset``, and the caller replays the batches from there.
+        Afterwards the state covers the log up to `end_offset`, and the caller replays the batches from there.
         Snapshots past the end of the log, at or before its start, and damaged ones are removed.
         """
         for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
@@ -322,7 +322,7 @@ class ProducerStateManager:
         self._snapshot_offset = self.end_offset = log_start_offset
 
     def start_at(self, offset: int) -> None:
-        """Forget everything and remove the snapshots, because the log begins anew at ``offset``."""
+        """Forget everything and remove the snapshots, because the log begins anew at `offset`."""
         self._clear()
         for snapshot in list(self._snapshots):
             self.remove_snapshot(snapshot)
@@ -356,7 +356,7 @@ class ProducerStateManager:
                 self.remove_snapshot(offset)
 
     def relocate(self, directory: str) -> None:
-        """Use the copies of all snapshots in ``directory`` from now on.
+        """Use the copies of all snapshots in `directory` from now on.
 
         A copy is on the device if its original is.
         """

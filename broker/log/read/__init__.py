@@ -1,7 +1,7 @@
 """Reading a log.
 
-- ``log_reader``   slices by offset; offsets by timestamp and by leader epoch; aborted transactions
-- ``time_search``  from a timestamp to the first record that is not older
-- ``cold_reads``   what a worker has to read from the disk before the event loop can look something up
-- ``read_ahead``   what to read into the page cache ahead of a sequential reader
+- `log_reader`   slices by offset; offsets by timestamp and by leader epoch; aborted transactions
+- `time_search`  from a timestamp to the first record that is not older
+- `cold_reads`   what a worker has to read from the disk before the event loop can look something up
+- `read_ahead`   what to read into the page cache ahead of a sequential reader
 """

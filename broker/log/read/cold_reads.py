@@ -26,7 +26,7 @@ Step = Callable[[], None]
 
 
 def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
-    """Return the next step before ``segment.read(offset, max_bytes, ...)``; None if nothing is missing.
+    """Return the next step before `segment.read(offset, max_bytes, ...)`; None if nothing is missing.
 
     Raises:
         CorruptIndexError, RecordsError, OSError: as the read would.
@@ -60,7 +60,7 @@ def missing(segment: Segment, offset: int, max_bytes: int) -> Step | None:
 
 
 def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Step | None:
-    """Return the next step before ``time_search.find_in_segment``; None if nothing is missing.
+    """Return the next step before `time_search.find_in_segment`; None if nothing is missing.
 
     Raises:
         CorruptIndexError, RecordsError, OSError: as the search would.

@@ -53,16 +53,16 @@ class LogReader:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, max_offset: int, min_one: bool) -> ReadResult:
-        """Return slices of the log from the batch that holds ``offset`` on.
+        """Return slices of the log from the batch that holds `offset` on.
 
         Args:
             max_bytes: the most bytes to return; the last batch may be cut off by it.
             max_offset: nothing at or after it is returned: the high watermark, last stable offset or log end
                 offset.
-            min_one: return the first batch whole even if it is larger than ``max_bytes``.
+            min_one: return the first batch whole even if it is larger than `max_bytes`.
 
         Raises:
-            OffsetOutOfRangeError: ``offset`` lies before the log start offset or after the log end offset.
+            OffsetOutOfRangeError: `offset` lies before the log start offset or after the log end offset.
             CorruptMessageError: the log does not read as batches there.
             KafkaStorageError: the disk failed.
         """
@@ -90,16 +90,16 @@ class LogReader:
             raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
 
     def is_in_older_segment(self, offset: int, end: int) -> bool:
-        """Return whether ``offset`` lies in an older segment than ``end``, the offset up to which one may read."""
+        """Return whether `offset` lies in an older segment than `end`, the offset up to which one may read."""
         segments = self._segments
         if offset >= segments.active.base_offset or offset >= end:
             return False
         return bisect_right(segments.bases, offset) < bisect_right(segments.bases, end)
 
     def missing(self, offset: int, max_bytes: int) -> Callable[[], None] | None:
-        """Return what a worker must read before ``read`` can do without the disk; None when nothing is missing.
+        """Return what a worker must read before `read` can do without the disk; None when nothing is missing.
 
-        It is one step: call this again afterwards. Errors are left for ``read`` to report.
+        It is one step: call this again afterwards. Errors are left for `read` to report.
         """
         if not self._offsets.start <= offset < self._offsets.end:
             return None
@@ -156,7 +156,7 @@ class LogReader:
         return found
 
     def aborted_within(self, start: int, result: ReadResult, max_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that touch what ``read(start, ..., max_offset=max_offset)`` returned.
+        """Return the aborted transactions that touch what `read(start, ..., max_offset=max_offset)` returned.
 
         The slices are not read: the index tells roughly where they end. So a few of the transactions may begin after
         the slices.
@@ -206,7 +206,7 @@ class LogReader:
         return [segment for segment in self._segments.all if segment.max_timestamp == UNKNOWN_TIMESTAMP]
 
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
-        """Return what a worker must read before a search for ``timestamp`` can do without the disk; None if nothing.
+        """Return what a worker must read before a search for `timestamp` can do without the disk; None if nothing.
 
         The search is `offset_for_timestamp`, or `max_timestamp_offset` for a negative timestamp. It is one step: call
         this again afterwards. Errors are left for the search to report.
@@ -232,7 +232,7 @@ class LogReader:
         return None if largest < 0 else self._timestamp_search(segment, largest, segment.base_offset)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record at or after ``timestamp``; None when there is none.
+        """Return the first record at or after `timestamp`; None when there is none.
 
         Raises:
             CorruptMessageError: the log does not read as batches there.
@@ -254,7 +254,7 @@ class LogReader:
             raise KafkaStorageError(f"Cannot read {self._directory.label}: {error}") from error
 
     def legacy_offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
-        """Return base offsets of segments last changed at or before ``timestamp``, newest first (ListOffsets v0)."""
+        """Return base offsets of segments last changed at or before `timestamp`, newest first (ListOffsets v0)."""
         rows = [
             (
                 max(segment.base_offset, self._offsets.start),
@@ -273,5 +273,5 @@ class LogReader:
         return sorted((offset for offset, _ in rows[max(last + 1 - max_count, 0) : last + 1]), reverse=True)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return ``(epoch found, end offset)`` of the largest epoch up to ``epoch``; ``(-1, -1)`` when unknown."""
+        """Return `(epoch found, end offset)` of the largest epoch up to `epoch`; `(-1, -1)` when unknown."""
         return self._epochs.end_offset_for(epoch, self._offsets.end)

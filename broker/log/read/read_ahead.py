@@ -17,7 +17,7 @@ _NEAR = AHEAD_BYTES + STRETCH_BYTES
 
 
 class Stretch:
-    """Hold a range ``[position, position + length)`` for a worker to read; call `done` afterwards."""
+    """Hold a range `[position, position + length)` for a worker to read; call `done` afterwards."""
 
     __slots__ = ("__weakref__", "_stream", "length", "position")
 

@@ -23,7 +23,7 @@ class TimestampOffset(NamedTuple):
 
 
 def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record of ``segment`` at or after both ``timestamp`` and ``start_offset``; None if none is.
+    """Return the first record of `segment` at or after both `timestamp` and `start_offset`; None if none is.
 
     The time index gives an offset before which no record is that late, and the offset index a position near it. From
     there the search walks over batch headers, and decodes the batch that can hold the record.
@@ -50,7 +50,7 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
 def first_with_timestamp(
     header: BatchHeader, batch: bytes, timestamp: int, start_offset: int
 ) -> TimestampOffset | None:
-    """Return the first record in ``batch`` at or after both ``timestamp`` and ``start_offset``; None if none is."""
+    """Return the first record in `batch` at or after both `timestamp` and `start_offset`; None if none is."""
     if header.magic < MAGIC:
         return _first_in_message(header, batch, timestamp, start_offset)
     epoch = header.partition_leader_epoch

@@ -1,7 +1,7 @@
 """Listing the files in a partition's directory, and removing what a crash has left over.
 
-``.deleted`` and ``.cleaned`` files are removed. ``.swap`` files are a finished compaction and replace the segments that
-they cover, unless a ``.cleaned`` file shows that they were never all in place.
+`.deleted` and `.cleaned` files are removed. `.swap` files are a finished compaction and replace the segments that
+they cover, unless a `.cleaned` file shows that they were never all in place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INDEX_FILES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
 def list_segments(directory: str, ops: FileOps) -> tuple[dict[int, int], list[int]]:
-    """Return ``{base offset: size}`` of the ``.log`` files and the offsets of the snapshots.
+    """Return `{base offset: size}` of the `.log` files and the offsets of the snapshots.
 
     Files that a crash has left over are removed or renamed first.
 
@@ -66,7 +66,7 @@ def _clear_leftovers(directory: str, ops: FileOps) -> None:
             ops.unlink(os.path.join(directory, name))
         else:
             swaps.append(name)
-    # After the ``.swap`` files: if a crash comes in between, these files show again that the swap was incomplete.
+    # After the `.swap` files: if a crash comes in between, these files show again that the swap was incomplete.
     for name in found:
         if name.endswith((names.DELETED, names.CLEANED)):
             ops.unlink(os.path.join(directory, name))
@@ -88,7 +88,7 @@ def _clear_leftovers(directory: str, ops: FileOps) -> None:
 
 
 def _end_of_file(path: str) -> int:
-    """Return the offset after the last whole batch of a ``.log`` file; its base offset if it has none."""
+    """Return the offset after the last whole batch of a `.log` file; its base offset if it has none."""
     end = names.offset_of(os.path.basename(path)) or 0
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -110,7 +110,7 @@ class LogLoader:
         self._fail = fail
 
     def load(self, directories: Sequence[LogDir], logs: dict[TopicPartition, Log]) -> None:
-        """Open every partition in the log directories, and add the logs to ``logs``, one directory after the other.
+        """Open every partition in the log directories, and add the logs to `logs`, one directory after the other.
 
         Raises:
             DuplicateLogError: a partition lies in two directories.

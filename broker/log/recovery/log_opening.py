@@ -25,7 +25,7 @@ def open_parts(
     topic_id: UUID | None,
     resources: LogResources,
 ) -> LogParts:
-    """Open the log in ``path`` for `Log.open`, which describes the arguments and the errors."""
+    """Open the log in `path` for `Log.open`, which describes the arguments and the errors."""
     ops = resources.ops
     created = not path.exists()
     if created:

@@ -1,6 +1,6 @@
 """Recovery of one log: what of its directory is trusted, what is checked, and what is repaired.
 
-After a clean stop as little as possible is read. The segments are the ``.log`` files in the directory. The log end
+After a clean stop as little as possible is read. The segments are the `.log` files in the directory. The log end
 offset comes from the last entry of the offset index and the few batch headers after it, and the producer state from the
 newest snapshot.
 
@@ -57,10 +57,10 @@ def load(
     now_ms: int,
     resources: LogResources,
 ) -> LoadedLog:
-    """Open the log in ``directory``, which exists.
+    """Open the log in `directory`, which exists.
 
     Args:
-        clean: the last stop was clean; otherwise everything from ``recovery_point`` on is checked.
+        clean: the last stop was clean; otherwise everything from `recovery_point` on is checked.
         log_start_offset: from the checkpoint. The log starts at the first segment's base offset if that is later.
 
     Raises:
@@ -208,7 +208,7 @@ class _Loader:
             logger.warning("No producer snapshot of %s at %d: %s", self.directory, self.producers.end_offset, error)
 
     def _breaks_off(self, before: Segment, segment: Segment, end: int) -> bool:
-        """Return whether ``segment`` does not begin where ``before`` ended, at ``end``.
+        """Return whether `segment` does not begin where `before` ended, at `end`.
 
         Then records between them, or the names of whole segments, were lost. Zeros behind the last batch are no loss,
         and neither is a gap that compaction made.
@@ -219,7 +219,7 @@ class _Loader:
         return gap and (before.base_offset in self.cut_short or not self.config.compact)
 
     def _before_cut(self, at: int, end: int) -> None:
-        """Remove the segments after one that is about to be cut at ``end``, if they do not begin there.
+        """Remove the segments after one that is about to be cut at `end`, if they do not begin there.
 
         They are removed before the cut, so that a crash in between leaves the damage to be found again. After the cut,
         the gap could be mistaken for one that compaction made.

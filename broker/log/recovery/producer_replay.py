@@ -18,13 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 def replay(segments: list[Segment], producers: ProducerStateManager, end: int, *, strict: bool = False) -> None:
-    """Bring the producer state from ``producers.end_offset`` up to ``end`` by the batch headers of the log.
+    """Bring the producer state from `producers.end_offset` up to `end` by the batch headers of the log.
 
-    Unless ``strict``, a damaged segment is logged and the replay goes on with the next one: the records and their
+    Unless `strict`, a damaged segment is logged and the replay goes on with the next one: the records and their
     producers' state are lost there, but the log can still be used.
 
     Raises:
-        RecordsError: with ``strict``, a segment does not read as batches.
+        RecordsError: with `strict`, a segment does not read as batches.
         OSError: a segment cannot be read.
     """
     start = producers.end_offset
@@ -61,7 +61,7 @@ def _replay_segment(segment: Segment, producers: ProducerStateManager, start: in
 def note_producer(
     producers: ProducerStateManager, header: BatchHeader, batch: memoryview, segment: Segment | None
 ) -> bool:
-    """Take a batch of the log into the producer state; with ``segment``, index the transaction that it aborts.
+    """Take a batch of the log into the producer state; with `segment`, index the transaction that it aborts.
 
     Return whether that row was the first of the segment's transaction index, so that its file may be new.
     """

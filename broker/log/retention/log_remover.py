@@ -1,6 +1,6 @@
 """Removing records from the beginning and the middle of a log: by offset, by retention, and by compaction.
 
-The files of removed segments are deleted ``file.delete.delay.ms`` later, because somebody may still be reading them.
+The files of removed segments are deleted `file.delete.delay.ms` later, because somebody may still be reading them.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class LogRemover:
         self._deletions: deque[tuple[int, list[str]]] = deque()
 
     def delete_records(self, before_offset: int) -> int:
-        """Move the log start offset up to ``before_offset`` (-1: the high watermark) and return the log start offset.
+        """Move the log start offset up to `before_offset` (-1: the high watermark) and return the log start offset.
 
         Raises:
-            OffsetOutOfRangeError: ``before_offset`` is larger than the high watermark, or negative.
+            OffsetOutOfRangeError: `before_offset` is larger than the high watermark, or negative.
         """
         offset = self._offsets.high_watermark if before_offset == -1 else before_offset
         if offset > self._offsets.high_watermark or offset < 0:
@@ -89,9 +89,9 @@ class LogRemover:
         self._epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
-        """Remove the segments that ``policy`` does not keep, and return them.
+        """Remove the segments that `policy` does not keep, and return them.
 
-        Their files are deleted ``file.delete.delay.ms`` later.
+        Their files are deleted `file.delete.delay.ms` later.
 
         Raises:
             KafkaStorageError: the disk failed.
@@ -125,14 +125,14 @@ class LogRemover:
         return gone
 
     def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
-        """Replace ``old`` segments by ``new``, whose files end with ``.cleaned`` and are on the device.
+        """Replace `old` segments by `new`, whose files end with `.cleaned` and are on the device.
 
-        Readers of the old segments go on; the files are deleted ``file.delete.delay.ms`` later. The names are safe once
+        Readers of the old segments go on; the files are deleted `file.delete.delay.ms` later. The names are safe once
         the caller has forced the directory to the device. Before that, a crash leaves either the old or the new
         segments; see `recovery.directory_scan`.
 
         Returns:
-            Whether they were replaced. They are not if ``old`` are no longer neighbours in the log, or if the log is
+            Whether they were replaced. They are not if `old` are no longer neighbours in the log, or if the log is
             offline.
 
         Raises:

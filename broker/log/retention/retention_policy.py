@@ -1,9 +1,9 @@
 """Which segments retention deletes. Pure: segments in, a number out.
 
 Segments are deleted oldest first, without gaps, and never past the high watermark. Segments before the log start offset
-are always deleted. With ``cleanup.policy=delete``, the retention policy decides how many more. The default policy is
-Apache Kafka's: it deletes segments whose largest timestamp is older than ``retention.ms``, and segments without which
-the log still holds ``retention.bytes``. ``kafkalog.log.retention.policy.class`` names another policy; see
+are always deleted. With `cleanup.policy=delete`, the retention policy decides how many more. The default policy is
+Apache Kafka's: it deletes segments whose largest timestamp is older than `retention.ms`, and segments without which
+the log still holds `retention.bytes`. `kafkalog.log.retention.policy.class` names another policy; see
 `RetentionPolicy`.
 """
 
@@ -49,12 +49,12 @@ class RetentionPolicy(Protocol):
     """Decide how long segments are kept.
 
     The broker makes an instance of the configured class, without arguments, when it starts. It calls `deletable` every
-    ``log.retention.check.interval.ms`` for each log with ``cleanup.policy=delete``. The call is made on the event loop,
+    `log.retention.check.interval.ms` for each log with `cleanup.policy=delete`. The call is made on the event loop,
     so it must not block. Exceptions are logged, and nothing of that log is deleted.
     """
 
     def deletable(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
-        """Return how many of ``segments``, from the oldest on, are to be deleted.
+        """Return how many of `segments`, from the oldest on, are to be deleted.
 
         Segments past the high watermark stay in any case.
 
@@ -67,7 +67,7 @@ class RetentionPolicy(Protocol):
 
 
 class TimeAndSize:
-    """Apply ``retention.ms`` and ``retention.bytes``, as Apache Kafka does."""
+    """Apply `retention.ms` and `retention.bytes`, as Apache Kafka does."""
 
     def deletable(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
         """See `RetentionPolicy`."""
@@ -92,7 +92,7 @@ class RetentionPolicyError(Exception):
 
 
 def load_policy(name: str | None) -> RetentionPolicy:
-    """Make the policy that ``module:Class`` names; the default policy for None.
+    """Make the policy that `module:Class` names; the default policy for None.
 
     Raises:
         RetentionPolicyError: there is no such class, it cannot be made, or it is no policy.
@@ -117,7 +117,7 @@ def deletable(
     segments: Sequence[Segment], config: LogConfig, *, log_start_offset: int, log_end_offset: int, high_watermark: int,
     now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE,
 ) -> int:  # fmt: skip
-    """Return how many of ``segments``, from the first on, are to be deleted.
+    """Return how many of `segments`, from the first on, are to be deleted.
 
     The active segment, which is the last one, may be among them, unless it is empty.
     """

@@ -34,7 +34,7 @@ class BatchPositions:
         return base_offset in self._recent or base_offset in self._older
 
     def get(self, offset: int) -> int | None:
-        """Return the position of the batch that begins at ``offset`` or was last found to hold it; None if unknown."""
+        """Return the position of the batch that begins at `offset` or was last found to hold it; None if unknown."""
         position = self._recent.get(offset)
         if position is None:
             position = self._older.get(offset)
@@ -43,13 +43,13 @@ class BatchPositions:
         return position
 
     def note_found(self, offset: int, position: int) -> None:
-        """Remember the position at which a look-up has found the batch that holds ``offset``."""
+        """Remember the position at which a look-up has found the batch that holds `offset`."""
         self._found_offset, self._found_position = offset, position
 
     def limit(self, offset: int) -> int | None:
-        """Return the position that the last `note_limit` gave for ``offset``; None if that was for another offset."""
+        """Return the position that the last `note_limit` gave for `offset`; None if that was for another offset."""
         return self._limit_position if offset == self._limit_offset else None
 
     def note_limit(self, offset: int, position: int) -> None:
-        """Remember the position of ``offset`` as the limit of readers, who ask for it again and again."""
+        """Remember the position of `offset` as the limit of readers, who ask for it again and again."""
         self._limit_offset, self._limit_position = offset, position

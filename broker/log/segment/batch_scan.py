@@ -1,4 +1,4 @@
-"""Walk over the batches of an open ``.log`` file by positioned reads; `kafkalog.storage.batch_walk` has the walks."""
+"""Walk over the batches of an open `.log` file by positioned reads; `kafkalog.storage.batch_walk` has the walks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from kafkalog.storage import batch_walk
 def find_batch(
     fd: int, position: int, end: int, offset: int, *, pread: Callable[[int, int, int], bytes] = os.pread
 ) -> tuple[int, int, int] | None:
-    """Call `batch_walk.find_batch`; ``pread`` reads as ``os.pread`` does, and its exceptions are passed on."""
+    """Call `batch_walk.find_batch`; `pread` reads as `os.pread` does, and its exceptions are passed on."""
     return batch_walk.find_batch(partial(pread, fd), position, end, offset)
 
 
 def may_be_found(
     fd: int, base_offset: int, size: int, offset: int, start: int, found: tuple[int, int, int] | None
 ) -> bool:
-    """Return whether a look-up of ``offset`` that an index led to position ``start`` may end with ``found``.
+    """Return whether a look-up of `offset` that an index led to position `start` may end with `found`.
 
     An index entry is never later than the offset, so the batch that it leads to cannot begin after the offset. If it
-    does, or if there is no batch at ``start``, the index does not fit the log.
+    does, or if there is no batch at `start`, the index does not fit the log.
 
     Args:
         base_offset: of the segment.
@@ -54,7 +54,7 @@ def headers(fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader
 
 
 def last_end(fd: int, position: int, end: int, base_offset: int) -> tuple[int, int]:
-    """Return position and offset after the last whole batch; ``position`` and ``base_offset`` if there is none."""
+    """Return position and offset after the last whole batch; `position` and `base_offset` if there is none."""
     following = base_offset
     for at, header in headers(fd, position, end):
         position, following = at + header.size, header.next_offset
@@ -62,7 +62,7 @@ def last_end(fd: int, position: int, end: int, base_offset: int) -> tuple[int, i
 
 
 def latest_timestamp(fd: int, position: int, end: int, known: tuple[int, int]) -> tuple[int, int]:
-    """Return the largest timestamp and its batch's last offset, of ``known`` and the batches from ``position`` on."""
+    """Return the largest timestamp and its batch's last offset, of `known` and the batches from `position` on."""
     timestamp, offset = known
     for _, header in headers(fd, position, end):
         if header.max_timestamp > timestamp:

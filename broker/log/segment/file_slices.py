@@ -1,7 +1,7 @@
 """Open segment files and the slices of them that readers hold.
 
-A ``SegmentFile`` owns one descriptor and closes it when the last reference to it is gone. The segment drops its
-reference when it is deleted; a ``FileSlice`` that is being sent keeps one. So a segment can be unlinked while it is
+A `SegmentFile` owns one descriptor and closes it when the last reference to it is gone. The segment drops its
+reference when it is deleted; a `FileSlice` that is being sent keeps one. So a segment can be unlinked while it is
 read, and the reader still gets every byte of its slice.
 """
 
@@ -14,9 +14,9 @@ from broker.log.read.read_ahead import ReadAhead, Stretch
 
 
 class SegmentFile:
-    """Hold an open ``.log`` file, which is closed when nothing refers to this object any more.
+    """Hold an open `.log` file, which is closed when nothing refers to this object any more.
 
-    Keep a reference to this object while you use ``fd``. The segment may drop its own reference at any moment, and the
+    Keep a reference to this object while you use `fd`. The segment may drop its own reference at any moment, and the
     same number may then belong to another file.
     """
 
@@ -29,7 +29,7 @@ class SegmentFile:
         open_files.opened(fd)
 
     def missed(self, position: int, length: int) -> None:
-        """Note that ``length`` bytes at ``position`` are being read from the disk for a reader that waits for them."""
+        """Note that `length` bytes at `position` are being read from the disk for a reader that waits for them."""
         if self._read_ahead is None:
             self._read_ahead = ReadAhead()
         self._read_ahead.missed(position, position + length)
@@ -44,9 +44,9 @@ class SegmentFile:
 
 
 class FileSlice:
-    """Hold bytes ``[position, position + length)`` of an open segment file, which ``os.sendfile`` sends.
+    """Hold bytes `[position, position + length)` of an open segment file, which `os.sendfile` sends.
 
-    ``len()`` is the length, so that an encoder can count a slice in the same way as bytes.
+    `len()` is the length, so that an encoder can count a slice in the same way as bytes.
     """
 
     __slots__ = ("file", "length", "position")
@@ -68,7 +68,7 @@ class FileSlice:
         return f"FileSlice(fd={self.file.fd}, position={self.position}, length={self.length})"
 
     def read(self) -> bytes:
-        """Read the bytes into memory. There are fewer than ``length`` if the file was cut meanwhile."""
+        """Read the bytes into memory. There are fewer than `length` if the file was cut meanwhile."""
         parts = []
         position, left = self.position, self.length
         while left:

@@ -1,4 +1,4 @@
-"""One segment of a log: a ``.log`` file of record batches and its indexes.
+"""One segment of a log: a `.log` file of record batches and its indexes.
 
 A segment holds the batches from its base offset, which is its name, up to the base offset of the next segment. Only the
 last segment, the active one, takes appends. Files are opened and indexes are loaded on first use, so opening a
@@ -47,7 +47,7 @@ class Segment:
         size: bytes of the batches.
         config: the log's settings; only the log replaces them.
         created_ms: when this object was made, in milliseconds since the epoch.
-        jitter_ms: what this segment subtracts from ``segment.ms``.
+        jitter_ms: what this segment subtracts from `segment.ms`.
         bytes_since_index: bytes appended since the last index entry.
         max_timestamp: the largest timestamp in ms, or `UNKNOWN_TIMESTAMP`.
         aborted: the aborted transactions whose markers the segment holds.
@@ -137,7 +137,7 @@ class Segment:
 
     @property
     def file(self) -> SegmentFile:
-        """The open ``.log`` file. Hold it while you use its descriptor; see `open_files`."""
+        """The open `.log` file. Hold it while you use its descriptor; see `open_files`."""
         return self._files.log
 
     def path(self, kind: str) -> str:
@@ -163,7 +163,7 @@ class Segment:
         self.indexes.follow_rename()
 
     def relocate(self, directory: str) -> None:
-        """Use the copies of the files in ``directory`` from now on; slices in flight keep the old files.
+        """Use the copies of the files in `directory` from now on; slices in flight keep the old files.
 
         Index entries that are in memory stay there.
         """
@@ -172,7 +172,7 @@ class Segment:
         self.indexes.relocate()
 
     def rename_to(self, suffix: str) -> None:
-        """Give the files names that end with ``suffix``, the ``.log`` file first; drop the loaded indexes.
+        """Give the files names that end with `suffix`, the `.log` file first; drop the loaded indexes.
 
         Raises:
             OSError: a file could not be renamed; the files before it have their new names.
@@ -261,7 +261,7 @@ class Segment:
     # -- appending -------------------------------------------------------------------------------------------
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Return whether a batch of ``size`` bytes up to ``last_offset`` must begin a new segment."""
+        """Return whether a batch of `size` bytes up to `last_offset` must begin a new segment."""
         if self.size + size > self.config.segment_bytes:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
@@ -321,7 +321,7 @@ class Segment:
         self.size = position + len(data)
 
     def note_batch(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Note a batch at ``position``: index it, and update timestamps and positions of recent batches."""
+        """Note a batch at `position`: index it, and update timestamps and positions of recent batches."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -337,7 +337,7 @@ class Segment:
     # -- finding and reading ---------------------------------------------------------------------------------
 
     def position_of(self, offset: int) -> int | None:
-        """Return the position of the batch that holds ``offset``, or of the next one; None past the last batch.
+        """Return the position of the batch that holds `offset`, or of the next one; None past the last batch.
 
         Raises:
             CorruptRecordError: the log does not read as batches.
@@ -368,12 +368,12 @@ class Segment:
         return found[1] if found else None
 
     def fits(self, offset: int, start: int, found: tuple[int, int, int] | None) -> bool:
-        """Return whether the index fits the log, which it led to ``start`` for ``offset``; see `may_be_found`."""
+        """Return whether the index fits the log, which it led to `start` for `offset`; see `may_be_found`."""
         file = self.file
         return may_be_found(file.fd, self.base_offset, self.size, offset, start, found)
 
     def limit_for(self, offset: int) -> int:
-        """Return the position before which every batch lies before ``offset``."""
+        """Return the position before which every batch lies before `offset`."""
         limit = self.positions.limit(offset)
         if limit is not None:
             return limit
@@ -384,9 +384,9 @@ class Segment:
         return position
 
     def read(self, offset: int, max_bytes: int, limit: int, *, min_one: bool) -> FileSlice | None:
-        """Return a slice from the batch that holds ``offset`` on, before position ``limit``; None if there is none.
+        """Return a slice from the batch that holds `offset` on, before position `limit`; None if there is none.
 
-        The slice has at most ``max_bytes``. If the first batch is larger, the slice is that batch with ``min_one``, and
+        The slice has at most `max_bytes`. If the first batch is larger, the slice is that batch with `min_one`, and
         empty without it.
         """
         position = self.position_of(offset)
@@ -436,7 +436,7 @@ class Segment:
     # -- cutting, syncing, closing ---------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds ``offset`` and everything after it.
+        """Remove the batch that holds `offset` and everything after it.
 
         Raises:
             OSError: the file could not be cut.
@@ -458,7 +458,7 @@ class Segment:
         self.max_timestamp, self.max_timestamp_offset = latest_timestamp(file.fd, start, self.size, known)
 
     def cut(self, position: int) -> None:
-        """Cut the ``.log`` file at ``position``, on the device too; the caller cuts the indexes.
+        """Cut the `.log` file at `position`, on the device too; the caller cuts the indexes.
 
         The cut is forced at once, because the bytes must not come back after what is appended next.
         """

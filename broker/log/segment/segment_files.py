@@ -1,7 +1,7 @@
-"""The names of a segment's files, and its open ``.log`` file.
+"""The names of a segment's files, and its open `.log` file.
 
 The files have several names during their life. While compaction replaces segments, the names of the new files end with
-``.cleaned`` and then with ``.swap``. The names of a deleted segment's files end with ``.deleted`` until the files are
+`.cleaned` and then with `.swap`. The names of a deleted segment's files end with `.deleted` until the files are
 removed. The directory changes when the partition is deleted or moved to another log directory.
 """
 
@@ -47,14 +47,14 @@ class SegmentFiles:
         return os.path.join(self.directory, names.segment_name(self.base_offset, kind) + self.suffix)
 
     def paths(self) -> list[str]:
-        """Return the paths of the files that exist or may exist, the ``.log`` file first."""
+        """Return the paths of the files that exist or may exist, the `.log` file first."""
         return [self.path(kind) for kind in KINDS]
 
     # -- the open file ---------------------------------------------------------------------------------------
 
     @property
     def log(self) -> SegmentFile:
-        """The open ``.log`` file. Hold it while you use its descriptor; see `open_files`."""
+        """The open `.log` file. Hold it while you use its descriptor; see `open_files`."""
         file = self._open
         if file is None:
             # A slice that is being sent may still hold it.
@@ -68,7 +68,7 @@ class SegmentFiles:
         return file
 
     def create(self) -> SegmentFile:
-        """Make the ``.log`` file, empty, and return it.
+        """Make the `.log` file, empty, and return it.
 
         Raises:
             OSError: the file could not be made.
@@ -100,7 +100,7 @@ class SegmentFiles:
     # -- renaming and removing -------------------------------------------------------------------------------
 
     def rename_to(self, suffix: str) -> None:
-        """Give the files names that end with ``suffix``, the ``.log`` file first.
+        """Give the files names that end with `suffix`, the `.log` file first.
 
         Raises:
             OSError: a file could not be renamed; the files before it have their new names.

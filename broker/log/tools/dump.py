@@ -1,6 +1,6 @@
-"""The content of a log's files as text, as Apache Kafka's ``kafka-dump-log`` prints it.
+"""The content of a log's files as text, as Apache Kafka's `kafka-dump-log` prints it.
 
-This handles ``.log``, ``.index``, ``.timeindex``, ``.txnindex`` and ``.snapshot`` files and the checkpoint files, and
+This handles `.log`, `.index`, `.timeindex`, `.txnindex` and `.snapshot` files and the checkpoint files, and
 only reads them. Index entries are compared with the log beside them; mismatches are reported in the words of Kafka's
 tool.
 """
@@ -38,15 +38,15 @@ def dump_file(
     max_bytes: int = (1 << 31) - 1,
     problems: list[str] | None = None,
 ) -> Iterator[str]:
-    """Yield lines that describe the file at ``path``.
+    """Yield lines that describe the file at `path`.
 
     Args:
-        deep_iteration: of a ``.log`` file, print every record of every batch.
-        print_data_log: print keys and values, too; implies ``deep_iteration``.
-        skip_record_metadata: with ``print_data_log``, leave out offsets, timestamps and sizes.
+        deep_iteration: of a `.log` file, print every record of every batch.
+        print_data_log: print keys and values, too; implies `deep_iteration`.
+        skip_record_metadata: with `print_data_log`, leave out offsets, timestamps and sizes.
         verify_index_only: compare an index with its log, and print mismatches only.
         index_sanity_check: only say whether an index file looks valid.
-        max_bytes: stop after so many bytes of a ``.log`` file.
+        max_bytes: stop after so many bytes of a `.log` file.
         problems: gets the lines about mismatches, which are otherwise yielded last.
 
     Raises:
@@ -211,12 +211,12 @@ def _read(file: str) -> bytes:
 
 
 def offset_index_entries(file: str) -> list[tuple[int, int]]:
-    """Return (relative offset, position) of each entry of a ``.index`` file."""
+    """Return (relative offset, position) of each entry of a `.index` file."""
     return offset_rows(_read(file))
 
 
 def time_index_entries(file: str) -> list[tuple[int, int]]:
-    """Return (timestamp, relative offset) of each entry of a ``.timeindex`` file."""
+    """Return (timestamp, relative offset) of each entry of a `.timeindex` file."""
     return time_rows(_read(file))
 
 
@@ -302,7 +302,7 @@ def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: 
 
 
 def _batch_reaching(fd: int, position: int, offset: int) -> tuple[int, int] | None:
-    """Return ``(last offset, largest record timestamp)`` of the first batch that reaches ``offset``."""
+    """Return `(last offset, largest record timestamp)` of the first batch that reaches `offset`."""
     try:
         for at, header in headers(fd, position, os.fstat(fd).st_size):
             if header.last_offset >= offset:

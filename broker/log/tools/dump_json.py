@@ -27,11 +27,11 @@ _TIMESTAMP_TYPES = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
 
 def dump_rows(path: str, *, deep: bool = False, contents: bool = False) -> Iterator[dict[str, Any]]:
-    """Yield an object for each batch or row; ``deep`` adds the batch's records, ``contents`` their keys and values.
+    """Yield an object for each batch or row; `deep` adds the batch's records, `contents` their keys and values.
 
-    Each object has ``file`` and ``type``: batch, offset, timestamp, aborted_transaction, producer, leader_epoch,
+    Each object has `file` and `type`: batch, offset, timestamp, aborted_transaction, producer, leader_epoch,
     checkpoint, partition_metadata, meta_properties, or problem. Keys and values that are not UTF-8 are given in base64,
-    under ``key_base64`` and the like.
+    under `key_base64` and the like.
 
     Raises:
         OSError: the file cannot be read.
@@ -135,7 +135,7 @@ def _batch(header: BatchHeader, batch: bytes, position: int, deep: bool, content
 
 
 def record_row(record: Record, contents: bool = True) -> dict[str, Any]:
-    """Return a record as an object; with ``contents`` its key, value and headers, else their sizes."""
+    """Return a record as an object; with `contents` its key, value and headers, else their sizes."""
     row: dict[str, Any] = {"offset": record.offset, "timestamp": record.timestamp}
     if not contents:
         sizes = {"key_size": record.key, "value_size": record.value}

@@ -1,6 +1,6 @@
 """Repairing the logs of a stopped broker.
 
-Removed files and bytes are kept in ``.repair-<time>`` within the partition's directory, where neither this broker nor
+Removed files and bytes are kept in `.repair-<time>` within the partition's directory, where neither this broker nor
 Apache Kafka's looks at directories. For files at the top of a log directory they are kept beside the file.
 """
 
@@ -75,7 +75,7 @@ def time_stamp() -> str:
 
 
 class Repairer:
-    """Carry out plans. ``say`` is called with each act before it is done.
+    """Carry out plans. `say` is called with each act before it is done.
 
     Every method raises OSError if the disk fails; what was done until then stays, and so does its backup.
     """
@@ -129,7 +129,7 @@ class Repairer:
     def apply_directory(self, log_dir: str, plans: list[Plan], ends: dict[tuple[str, int], int]) -> None:
         """Remove from the checkpoints what no longer exists, and lower them so that a broker checks what was changed.
 
-        ``ends`` are the log end offsets of the partitions after the repair.
+        `ends` are the log end offsets of the partitions after the repair.
         """
         for text, act in self._directory(log_dir, plans, ends):
             self._say(text)
@@ -168,7 +168,7 @@ class Repairer:
 
 
 def _segments(log: str, upto: int) -> list[Segment]:
-    """Return the segments of the partition to which ``log`` belongs, up to the one at ``upto``."""
+    """Return the segments of the partition to which `log` belongs, up to the one at `upto`."""
     directory = os.path.dirname(log)
     config = LogConfig()
     found = []

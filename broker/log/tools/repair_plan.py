@@ -40,7 +40,7 @@ class Action(ABC):
 
 @dataclass(frozen=True)
 class CutLog(Action):
-    """End a ``.log`` file at ``position``."""
+    """End a `.log` file at `position`."""
 
     position: int
     size: int
@@ -52,7 +52,7 @@ class CutLog(Action):
 
 @dataclass(frozen=True)
 class ReplaceRanges(Action):
-    """Replace damaged ranges of a ``.log`` file by batches without records."""
+    """Replace damaged ranges of a `.log` file by batches without records."""
 
     ranges: tuple[tuple[int, int], ...]
     following: int
@@ -78,7 +78,7 @@ class MoveAway(Action):
 
 @dataclass(frozen=True)
 class RebuildIndexes(Action):
-    """Write offset and time index of a segment anew. ``path`` is its ``.log`` file."""
+    """Write offset and time index of a segment anew. `path` is its `.log` file."""
 
     base: int
 
@@ -89,7 +89,7 @@ class RebuildIndexes(Action):
 
 @dataclass(frozen=True)
 class RebuildTransactions(Action):
-    """Write the transaction index of a segment anew. ``path`` is its ``.log`` file."""
+    """Write the transaction index of a segment anew. `path` is its `.log` file."""
 
     base: int
 
@@ -100,7 +100,7 @@ class RebuildTransactions(Action):
 
 @dataclass(frozen=True)
 class RewriteEpochs(Action):
-    """Write ``leader-epoch-checkpoint`` anew."""
+    """Write `leader-epoch-checkpoint` anew."""
 
     rows: tuple[tuple[int, int], ...]
 
@@ -120,7 +120,7 @@ class Plan:
     end: int
     """The log end offset afterwards."""
     recover_from: int | None
-    """Base offset of the first segment whose ``.log`` file is changed, or None."""
+    """Base offset of the first segment whose `.log` file is changed, or None."""
 
 
 def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
@@ -157,7 +157,7 @@ def plan_repair(report: PartitionReport, choice: Choice = Choice.ASK) -> Plan:
 
 
 def _plan_logs(report: PartitionReport, choice: Choice, plan: Plan) -> list[SegmentReport]:
-    """Plan the changes of ``.log`` files; return the segments that remain."""
+    """Plan the changes of `.log` files; return the segments that remain."""
     partition, segments = report.partition, report.segments
     for at, segment in enumerate(segments):
         path = partition.file(segment.base, names.LOG)

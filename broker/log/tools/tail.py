@@ -41,7 +41,7 @@ class Tail:
     """Read a log from the place on that `start_last` finds.
 
     Args:
-        path: a partition's directory, or a ``.log`` file, which is then the only one to be read.
+        path: a partition's directory, or a `.log` file, which is then the only one to be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -70,7 +70,7 @@ class Tail:
             self._fd = -1
 
     def start_last(self, count: int) -> None:
-        """Go to the batch in which the last ``count`` records begin.
+        """Go to the batch in which the last `count` records begin.
 
         Raises:
             OSError: a file cannot be read.
@@ -198,7 +198,7 @@ class Tail:
 
 
 def last_records(batches: Iterator[Batch], count: int) -> list[tuple[Batch, Record]]:
-    """Return the last ``count`` records, each with its batch, leaving out transaction markers."""
+    """Return the last `count` records, each with its batch, leaving out transaction markers."""
     kept: deque[tuple[Batch, Record]] = deque(maxlen=count)
     for batch in batches:
         if not (batch.header.magic == MAGIC and batch.header.is_control):
@@ -207,7 +207,7 @@ def last_records(batches: Iterator[Batch], count: int) -> list[tuple[Batch, Reco
 
 
 def follow(tail: Tail, wait: Callable[[], None]) -> Iterator[Batch]:
-    """Yield batches for ever; call ``wait`` whenever there is nothing to read."""
+    """Yield batches for ever; call `wait` whenever there is nothing to read."""
     while True:
         yield from tail.read()
         wait()

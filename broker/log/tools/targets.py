@@ -56,7 +56,7 @@ class Targets:
 
 
 def find(paths: Iterable[str]) -> Targets:
-    """Find the files of logs at ``paths``; trees are searched for log directories.
+    """Find the files of logs at `paths`; trees are searched for log directories.
 
     Raises:
         NotALogError: there are no files of a log at one of the paths.
@@ -97,12 +97,12 @@ def _partition(path: str, files: list[str]) -> PartitionDir:
 
 
 def partition_at(path: str) -> PartitionDir:
-    """List the partition's directory at ``path`` as it is now."""
+    """List the partition's directory at `path` as it is now."""
     return _partition(path, [entry.name for entry in os.scandir(path) if not entry.is_dir()])
 
 
 def is_segment_file(name: str) -> bool:
-    """Return whether ``name`` is that of a segment's file or of a leftover of one."""
+    """Return whether `name` is that of a segment's file or of a leftover of one."""
     return names.parse_segment_name(name) is not None
 
 
@@ -134,7 +134,7 @@ def _posix(fd: int, operation: int) -> None:
 def dump_files(found: Targets, *, with_identity: bool) -> Iterator[str]:
     """Return the files of partitions, of log directories and the files named, each in the order of the names.
 
-    ``with_identity`` includes partition.metadata and meta.properties of directories.
+    `with_identity` includes partition.metadata and meta.properties of directories.
     """
     wanted = PARTITION_FILES if with_identity else (names.LEADER_EPOCH_CHECKPOINT,)
     for partition in found.partitions:

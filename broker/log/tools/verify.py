@@ -44,7 +44,7 @@ class Report:
 
 
 def total_bytes(found: Targets) -> int:
-    """Return the size of the ``.log`` files, which a check reads."""
+    """Return the size of the `.log` files, which a check reads."""
     total = 0
     for partition in found.partitions:
         for base in partition.bases:
@@ -64,7 +64,7 @@ def verify(
     progress: Callable[[int], None] = lambda size: None,
     done: Callable[[PartitionReport], None] = lambda report: None,
 ) -> Report:
-    """Check the targets; ``done`` is called with each partition as soon as it is checked.
+    """Check the targets; `done` is called with each partition as soon as it is checked.
 
     Args:
         threads: the number of threads; by default that of the processors.

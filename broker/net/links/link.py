@@ -1,9 +1,9 @@
 """A broker's link to another broker, on the event loop: requests go out, and futures get their responses.
 
 A `Link` belongs to one address. It connects when there is something to send, negotiates versions, authenticates where
-that is configured, and keeps a bounded number of requests in flight, in the order of ``send`` calls. After a failure it
-reconnects, with a growing pause between attempts. Where a response has a ``throttle_time_ms``, nothing is sent on the
-connection for so long (KIP-219). The protocol is implemented by ``kafkalog.protocol.wire``. Each response is received
+that is configured, and keeps a bounded number of requests in flight, in the order of `send` calls. After a failure it
+reconnects, with a growing pause between attempts. Where a response has a `throttle_time_ms`, nothing is sent on the
+connection for so long (KIP-219). The protocol is implemented by `kafkalog.protocol.wire`. Each response is received
 directly into its own buffer, and the records in it are views of that buffer.
 
 A link never sends a request twice. When a connection fails, all requests that wait for it fail too, and the caller
@@ -54,7 +54,7 @@ class LinkSettings:
     Attributes:
         client_id: The client id in each request's header.
         connect_timeout: For opening a connection, negotiation and authentication together.
-        request_timeout: From the call of ``send`` to the response, unless the call names another time.
+        request_timeout: From the call of `send` to the response, unless the call names another time.
         max_response_bytes: A longer response closes the connection before memory is taken for it.
         max_in_flight: The number of requests that may await their responses; further ones are queued.
         max_waiting: The number of requests that may be queued; further ones are refused.
@@ -74,7 +74,7 @@ class LinkSettings:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request that is queued and not sent yet. Without a message, it is a call of ``connect``."""
+    """A request that is queued and not sent yet. Without a message, it is a call of `connect`."""
 
     message: Request | None
     max_version: int | None
@@ -87,7 +87,7 @@ class _Waiting:
 
 
 class Link:
-    """Send requests to the broker at ``host``:``port``.
+    """Send requests to the broker at `host`:`port`.
 
     Args:
         host: The peer's host.
@@ -145,7 +145,7 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that are not sent yet; ``max_waiting`` bounds it."""
+        """The number of requests that are not sent yet; `max_waiting` bounds it."""
         return len(self._waiting)
 
     def version_of(self, request_class: type[Request], max_version: int | None = None, min_version: int = 0) -> int:
@@ -179,17 +179,17 @@ class Link:
 
         Args:
             message: The request; it must not change until the response has come.
-            timeout: Seconds from now to the response; the link's ``request_timeout`` unless given.
+            timeout: Seconds from now to the response; the link's `request_timeout` unless given.
             max_version: The newest version to speak.
             min_version: The oldest version to speak.
 
         Returns:
-            A future of the response. Its exception is a `LinkError`, an ``UnsupportedVersionError`` if the two sides
-            share no version, or an ``EncodeError`` for a value that does not fit its field.
+            A future of the response. Its exception is a `LinkError`, an `UnsupportedVersionError` if the two sides
+            share no version, or an `EncodeError` for a value that does not fit its field.
 
         Raises:
             LinkClosedError: The link was closed before.
-            LinkFullError: ``max_waiting`` requests wait to be sent already.
+            LinkFullError: `max_waiting` requests wait to be sent already.
         """
         return self._give(_Waiting(message, max_version, min_version, self._loop.create_future()), timeout)
 

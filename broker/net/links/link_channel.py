@@ -119,7 +119,7 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def send(self, message: Request, version: int, response: asyncio.Future[Any]) -> None:
-        """Send a request; ``response`` gets its response or the error that prevented it."""
+        """Send a request; `response` gets its response or the error that prevented it."""
         chunks = self._wire.send(message, version)
         self._in_flight.append(response)
         self._write(chunks)
@@ -129,7 +129,7 @@ class Channel(asyncio.BufferedProtocol):
         return response in self._in_flight
 
     def fail(self, failure: LinkError) -> None:
-        """Close the connection at once; the requests in flight fail with ``failure``. Later calls do nothing."""
+        """Close the connection at once; the requests in flight fail with `failure`. Later calls do nothing."""
         if self.failure is not None:
             return
         self.failure = failure

@@ -1,7 +1,7 @@
 """What connections and links take from the system.
 
-- ``network``      opens connections and binds listeners
-- ``listener``     a listening socket and the connections it accepts
-- ``host_lookup``  finds the addresses of hosts
-- ``event_loop``   what connections need of an event loop
+- `network`      opens connections and binds listeners
+- `listener`     a listening socket and the connections it accepts
+- `host_lookup`  finds the addresses of hosts
+- `event_loop`   what connections need of an event loop
 """

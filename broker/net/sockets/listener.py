@@ -29,8 +29,8 @@ class IncomingConnection(Protocol):
         """Return a transport to serve the connection by.
 
         Args:
-            send_buffer_bytes: ``SO_SNDBUF``; not positive leaves it to the system.
-            receive_buffer_bytes: ``SO_RCVBUF``; not positive leaves it to the system.
+            send_buffer_bytes: `SO_SNDBUF`; not positive leaves it to the system.
+            receive_buffer_bytes: `SO_RCVBUF`; not positive leaves it to the system.
 
         Raises:
             OSError: the peer has already disconnected. The connection is closed.
@@ -51,7 +51,7 @@ class Listener(Protocol):
         """Call back in each round of the loop while connections wait to be accepted."""
 
     def unwatch(self) -> None:
-        """End ``watch``."""
+        """End `watch`."""
 
     def accept(self) -> IncomingConnection:
         """Accept a connection.

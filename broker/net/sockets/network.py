@@ -19,9 +19,9 @@ class Dialer(Protocol):
     """Opens connections. A simulator has its own implementation, and so has a transport that puts TLS below."""
 
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
-        """Open a connection to ``host``:``port`` with the protocol that ``make_protocol`` makes.
+        """Open a connection to `host`:`port` with the protocol that `make_protocol` makes.
 
-        The caller limits the time. The transport reads into the buffers of a ``BufferedProtocol``.
+        The caller limits the time. The transport reads into the buffers of a `BufferedProtocol`.
 
         Raises:
             ConnectionRefusedError: Each address of the host refused the connection.
@@ -49,8 +49,8 @@ class LoopNetwork:
 
     Args:
         loop: The event loop.
-        send_buffer_bytes: ``SO_SNDBUF``; -1 leaves it to the system.
-        receive_buffer_bytes: ``SO_RCVBUF``; -1 leaves it to the system.
+        send_buffer_bytes: `SO_SNDBUF`; -1 leaves it to the system.
+        receive_buffer_bytes: `SO_RCVBUF`; -1 leaves it to the system.
     """
 
     def __init__(

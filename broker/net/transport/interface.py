@@ -8,7 +8,7 @@ from typing import Protocol
 from broker.net.chunks import Bytes
 
 MAX_GATHERED = 1024
-"""The largest number of chunks in one call of ``send_many``. Kernels refuse more (IOV_MAX)."""
+"""The largest number of chunks in one call of `send_many`. Kernels refuse more (IOV_MAX)."""
 
 
 class Transport(Protocol):
@@ -17,7 +17,7 @@ class Transport(Protocol):
     The methods that receive or send raise `BlockingIOError` when they can do nothing now. They raise another `OSError`
     when the connection is broken.
 
-    A transport may encrypt. It then accepts plain bytes, and ``has_unsent`` is True until the kernel has taken all of
+    A transport may encrypt. It then accepts plain bytes, and `has_unsent` is True until the kernel has taken all of
     them in encrypted form. Until then it accepts no more, so that a peer that does not read cannot fill memory. It
     performs its handshake when it is first watched, before it calls back.
     """
@@ -31,22 +31,22 @@ class Transport(Protocol):
         """Whether bytes that were accepted wait for the kernel to take them."""
 
     def watch_readable(self, callback: Callable[[], None], /) -> None:
-        """Call back in each round of the loop while ``recv_into`` would return or raise something, even the end.
+        """Call back in each round of the loop while `recv_into` would return or raise something, even the end.
 
         That includes bytes that the transport has already received from the kernel and decrypted.
         """
 
     def unwatch_readable(self) -> None:
-        """End ``watch_readable``."""
+        """End `watch_readable`."""
 
     def watch_writable(self, callback: Callable[[], None], /) -> None:
         """Call back while the transport accepts bytes and has sent all earlier ones, or is broken."""
 
     def unwatch_writable(self) -> None:
-        """End ``watch_writable``."""
+        """End `watch_writable`."""
 
     def recv_into(self, window: memoryview, /) -> int:
-        """Receive bytes into ``window``, which is not empty; return their number, 0 at the end of the stream."""
+        """Receive bytes into `window`, which is not empty; return their number, 0 at the end of the stream."""
 
     def send(self, data: Bytes, /) -> int:
         """Accept bytes for sending; return how many, at least one."""
@@ -54,7 +54,7 @@ class Transport(Protocol):
     def send_many(self, chunks: Sequence[Bytes], more: bool, /) -> int:
         """Accept bytes of at most `MAX_GATHERED` chunks, in their order; return how many, at least one.
 
-        ``more`` says that a slice of a file follows at once, so that a packet need not end here.
+        `more` says that a slice of a file follows at once, so that a packet need not end here.
         """
 
     def send_file(self, fd: int, position: int, count: int, /) -> int:

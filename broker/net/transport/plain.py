@@ -1,4 +1,4 @@
-"""A plaintext connection: a non-blocking TCP socket, and slices of files by ``sendfile``."""
+"""A plaintext connection: a non-blocking TCP socket, and slices of files by `sendfile`."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""``kafkalog groups``: list, describe and alter consumer groups, as kafka-consumer-groups.sh does.
+"""`kafkalog groups`: list, describe and alter consumer groups, as kafka-consumer-groups.sh does.
 
-There is a module for each command. It parses, calls ``kafkalog.client.admin`` and prints.
+There is a module for each command. It parses, calls `kafkalog.client.admin` and prints.
 
-- ``listing``         `list`
-- ``describe``        `describe`
-- ``reset_offsets``   `reset-offsets`
-- ``delete``          `delete`
-- ``delete_offsets``  `delete-offsets`
-- ``remove_members``  `remove-members`
-- ``plan_files``      the CSV files of reset-offsets: which offset each partition gets
-- ``times``           points in time and durations (ISO 8601)
-- ``common``          what these commands share: choosing groups and partitions, printing tables
+- `listing`         `list`
+- `describe`        `describe`
+- `reset_offsets`   `reset-offsets`
+- `delete`          `delete`
+- `delete_offsets`  `delete-offsets`
+- `remove_members`  `remove-members`
+- `plan_files`      the CSV files of reset-offsets: which offset each partition gets
+- `times`           points in time and durations (ISO 8601)
+- `common`          what these commands share: choosing groups and partitions, printing tables
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ examples:
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``groups`` and its commands."""
+    """Add `groups` and its commands."""
     parser = subparsers.add_parser(
         "groups",
         help="list, describe and delete consumer groups, reset their offsets",

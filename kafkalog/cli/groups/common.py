@@ -22,14 +22,14 @@ MISSING = "-"
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
-    """Add ``--group`` and ``--all-groups``, one of which must be given."""
+    """Add `--group` and `--all-groups`, one of which must be given."""
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--group", action="append", metavar="GROUP", help="a consumer group; may be repeated")
     which.add_argument("--all-groups", action="store_true", help="all consumer groups")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
+    """Add `--json`."""
     parser.add_argument("--json", action="store_true", help="one object a line, in place of the table")
 
 
@@ -41,7 +41,7 @@ def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
 
 
 def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
-    """Return the groups that ``--group`` or ``--all-groups`` names."""
+    """Return the groups that `--group` or `--all-groups` names."""
     from kafkalog.client.admin.group_descriptions import is_of_consumers
 
     if arguments.group:
@@ -73,7 +73,7 @@ def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[
 
 
 def parse_topic(word: str) -> tuple[str, list[int]]:
-    """Parse ``topic[:partitions]``, such as ``words:0,2``; no partitions mean all. Raises UsageError."""
+    """Parse `topic[:partitions]`, such as `words:0,2`; no partitions mean all. Raises UsageError."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, []
@@ -112,7 +112,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> Iterator[
 
 
 def _text(value: Any) -> str:
-    """Return a value in a table; an assignment as Kafka writes it: ``words:0,1;pages:2``."""
+    """Return a value in a table; an assignment as Kafka writes it: `words:0,1;pages:2`."""
     if isinstance(value, Mapping):
         return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in value.items()) or MISSING
     return MISSING if value is None or value == "" else str(value)

@@ -1,4 +1,4 @@
-"""``kafkalog groups delete``: delete consumer groups that have no members."""
+"""`kafkalog groups delete`: delete consumer groups that have no members."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ With a group goes all that it has committed. Exit code 1 where a group is not th
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``delete``."""
+    """Add `delete`."""
     parser = add_action(commands, "delete", "delete consumer groups that have no members", EXAMPLES)
     add_groups(parser)
     parser.set_defaults(run=run_delete)

@@ -1,4 +1,4 @@
-"""``kafkalog groups delete-offsets``: delete committed offsets of a group."""
+"""`kafkalog groups delete-offsets`: delete committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (Column("TOPIC", 30, "topic"), Column("PARTITION", 15, "partition"), C
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``delete-offsets``."""
+    """Add `delete-offsets`."""
     parser = add_action(commands, "delete-offsets", "delete committed offsets of a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``kafkalog groups describe``: offsets and lag, members, or states of consumer groups."""
+"""`kafkalog groups describe`: offsets and lag, members, or states of consumer groups."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconc
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``describe``."""
+    """Add `describe`."""
     parser = add_action(commands, "describe", "describe consumer groups", EXAMPLES)
     add_groups(parser)
     what = parser.add_mutually_exclusive_group()

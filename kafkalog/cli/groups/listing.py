@@ -1,4 +1,4 @@
-"""``kafkalog groups list``: the consumer groups of a cluster."""
+"""`kafkalog groups list`: the consumer groups of a cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES = ("Classic", "Consumer")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``list``."""
+    """Add `list`."""
     parser = add_action(commands, "list", "list consumer groups", EXAMPLES)
     parser.add_argument(
         "--state", nargs="?", const="", metavar="STATE,…", help="show states; with a list, only groups in one of them"

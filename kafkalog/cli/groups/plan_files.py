@@ -1,6 +1,6 @@
-"""Plans of reset-offsets as CSV, the format of ``--export`` and ``--from-file``. Pure.
+"""Plans of reset-offsets as CSV, the format of `--export` and `--from-file`. Pure.
 
-A line is ``topic,partition,offset`` for the one group of the command, or ``group,topic,partition,offset``; no heading.
+A line is `topic,partition,offset` for the one group of the command, or `group,topic,partition,offset`; no heading.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def write_plans(plans: Plans, *, with_group: bool) -> str:
 
 
 def read_plans(lines: Iterable[str], groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
-    """Parse plans from lines; lines without a group belong to the only one of ``groups``.
+    """Parse plans from lines; lines without a group belong to the only one of `groups`.
 
     Raises ValueError, with the line's number, for an invalid line.
     """

@@ -1,4 +1,4 @@
-"""``kafkalog groups remove-members``: have members leave a group of the classic protocol."""
+"""`kafkalog groups remove-members`: have members leave a group of the classic protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ after session.timeout.ms. A member that lives finds out and joins again. Exit co
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``remove-members``."""
+    """Add `remove-members`."""
     parser = add_action(commands, "remove-members", "have members leave a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""``kafkalog groups reset-offsets``: set the committed offsets of a group, by a rule."""
+"""`kafkalog groups reset-offsets`: set the committed offsets of a group, by a rule."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COLUMNS = (
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``reset-offsets``."""
+    """Add `reset-offsets`."""
     parser = add_action(commands, "reset-offsets", "reset the offsets of consumer groups without members", EXAMPLES)
     add_groups(parser)
     scope = parser.add_mutually_exclusive_group()

@@ -27,7 +27,7 @@ class _Complaints(logging.Handler):
 
 @contextmanager
 def client_log(complain: Callable[[object], None]) -> Iterator[None]:
-    """Pass the client's warnings, and messages that brokers answer again, to ``complain`` until the block ends."""
+    """Pass the client's warnings, and messages that brokers answer again, to `complain` until the block ends."""
     client, outages = logging.getLogger(CLIENT), logging.getLogger(OUTAGES)
     handler = _Complaints(complain)
     before = outages.level

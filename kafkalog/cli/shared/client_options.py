@@ -23,7 +23,7 @@ class UsageError(ValueError):
 
 
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
-    """Add ``--bootstrap-server``."""
+    """Add `--bootstrap-server`."""
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to learn the cluster from"
     )
@@ -32,7 +32,7 @@ def add_bootstrap(parser: argparse.ArgumentParser) -> None:
 def add_action(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, epilog: str
 ) -> argparse.ArgumentParser:
-    """Add an administrator's command, with the options that name the cluster; ``epilog`` is printed unchanged."""
+    """Add an administrator's command, with the options that name the cluster; `epilog` is printed unchanged."""
     parser = commands.add_parser(
         name,
         help=purpose,
@@ -49,12 +49,12 @@ def add_action(
 
 
 def examples_of(examples: str, command: str) -> str:
-    """Return the lines of ``examples`` that use a command, under a heading."""
+    """Return the lines of `examples` that use a command, under a heading."""
     return "\n".join(["examples:", *(line for line in examples.splitlines() if f" {command} " in line)])
 
 
 def aligned(rows: Sequence[Sequence[str]], least: Sequence[int], gap: str) -> Iterator[str]:
-    """Yield the lines of a table: each column has the width of its longest value, and at least ``least``.
+    """Yield the lines of a table: each column has the width of its longest value, and at least `least`.
 
     The last column is not padded.
     """
@@ -64,7 +64,7 @@ def aligned(rows: Sequence[Sequence[str]], least: Sequence[int], gap: str) -> It
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """Parse the properties of KEY=VALUE words. UsageError names the ``option`` that they belong to."""
+    """Parse the properties of KEY=VALUE words. UsageError names the `option` that they belong to."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -77,7 +77,7 @@ def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
 def client_properties(
     arguments: argparse.Namespace, file: str | None, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Return client properties: those of ``file``, then ``more``, then ``--bootstrap-server``.
+    """Return client properties: those of `file`, then `more`, then `--bootstrap-server`.
 
     UsageError if the file cannot be read.
     """

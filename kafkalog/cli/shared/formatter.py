@@ -40,7 +40,7 @@ class Formatter:
         return formatter
 
     def write(self, records: list[ConsumerRecord], output: BinaryIO, *, skip_errors: bool = False) -> None:
-        """Write records; with ``skip_errors`` continue after one that cannot be written."""
+        """Write records; with `skip_errors` continue after one that cannot be written."""
         end = self.line_separator
         columns = self._columns()
         if not columns:

@@ -25,7 +25,7 @@ class Admin(Closing):
 
     Each part has the calls of one subject: `topics`, `configs`, `groups`, `quotas`, `replicas` and `transactions`. All
     of them use the same connections. The calls about topics and configurations may also be made on this object itself.
-    A call waits up to ``default.api.timeout.ms`` and then raises ClientTimeoutError.
+    A call waits up to `default.api.timeout.ms` and then raises ClientTimeoutError.
 
         with Admin(ClientConfig.from_dict({"bootstrap.servers": "localhost:9092"})) as admin:
             admin.create_topics([NewTopic("words", num_partitions=3)])

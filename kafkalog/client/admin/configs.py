@@ -54,7 +54,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic or a group by its name, or a broker by its id (``""``: the default of all brokers)."""
+    """A topic or a group by its name, or a broker by its id (`""`: the default of all brokers)."""
 
     type: ResourceType
     name: str
@@ -77,9 +77,9 @@ class ConfigSynonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One configuration; ``value`` is None where it is unset or secret.
+    """One configuration; `value` is None where it is unset or secret.
 
-    ``synonyms`` lists the places of the value in their order of precedence, where they were asked for.
+    `synonyms` lists the places of the value in their order of precedence, where they were asked for.
     """
 
     name: str
@@ -95,7 +95,7 @@ class ConfigEntry(NamedTuple):
 
 
 class ConfigChange(NamedTuple):
-    """A change of one configuration; DELETE needs no ``value``."""
+    """A change of one configuration; DELETE needs no `value`."""
 
     name: str
     value: str | None = None
@@ -103,7 +103,7 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigAdmin:
-    """The part of `Admin` that administers configurations, over the connections of ``cluster``."""
+    """The part of `Admin` that administers configurations, over the connections of `cluster`."""
 
     def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
         self._cluster = cluster
@@ -112,9 +112,9 @@ class ConfigAdmin:
     def describe_configs(
         self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Read the configurations of topics, brokers and groups; only those in ``names``, where given.
+        """Read the configurations of topics, brokers and groups; only those in `names`, where given.
 
-        ``synonyms`` adds to each entry the places that its value may come from.
+        `synonyms` adds to each entry the places that its value may come from.
         """
         described = {}
         for resource in resources:

@@ -16,7 +16,7 @@ EMPTY, DEAD = "Empty", "Dead"
 
 
 class GroupListing(NamedTuple):
-    """A group in a list; ``state`` and ``type`` are empty where the broker is too old to report them."""
+    """A group in a list; `state` and `type` are empty where the broker is too old to report them."""
 
     group: str
     protocol_type: str
@@ -28,7 +28,7 @@ class GroupMember(NamedTuple):
     """A member of a group.
 
     Attributes:
-        instance_id: Its ``group.instance.id``; None for a dynamic member.
+        instance_id: Its `group.instance.id`; None for a dynamic member.
         assignment: Its partitions, sorted.
         target: The partitions that the coordinator wants it to have (KIP-848); None in the classic protocol.
         epoch: Its member epoch (KIP-848); -1 in the classic protocol.
@@ -44,7 +44,7 @@ class GroupMember(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group as its coordinator sees it; ``state`` is `DEAD` where no group has that name.
+    """A group as its coordinator sees it; `state` is `DEAD` where no group has that name.
 
     Attributes:
         assignor: The name of the assignor. The coordinator of a classic group knows it only while the group is stable.
@@ -66,7 +66,7 @@ class GroupDescription(NamedTuple):
 class CommittedOffset(NamedTuple):
     """A committed position: the next offset to read, and the note committed with it.
 
-    ``leader_epoch`` is that of the last record read, -1 where it is unknown.
+    `leader_epoch` is that of the last record read, -1 where it is unknown.
     """
 
     offset: int
@@ -75,7 +75,7 @@ class CommittedOffset(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove: by its member id, or a static member by its ``group.instance.id``."""
+    """A member to remove: by its member id, or a static member by its `group.instance.id`."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -92,7 +92,7 @@ def is_of_consumers(protocol_type: str) -> bool:
 def of_classic(group: classic.DescribedGroup, coordinator: Broker) -> GroupDescription:
     """Describe a group of the classic protocol.
 
-    Assignments are decoded where the members are consumers; other protocols (``connect``) have formats of their own.
+    Assignments are decoded where the members are consumers; other protocols (`connect`) have formats of their own.
     Raises MalformedMemberDataError where a member's assignment cannot be decoded.
     """
     consumers = group.protocol_type == PROTOCOL_TYPE

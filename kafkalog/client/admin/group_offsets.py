@@ -48,7 +48,7 @@ class GroupOffsets:
     ) -> None:
         """Commit positions (the next offsets to read), with a note that the group's description shows.
 
-        Retriable errors are retried until ``deadline`` (``time.monotonic``; ``default.api.timeout.ms`` from now unless
+        Retriable errors are retried until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless
         given), which then raises ClientTimeoutError. Other errors are raised at once: UnknownMemberIdError where the
         group has members, GroupAuthorizationFailedError and others. The first error of a partition is raised once the
         other partitions have been committed.

@@ -5,7 +5,7 @@ moved. Groups of both protocols are described alike: the classic one (JoinGroup,
 (ConsumerGroupHeartbeat).
 
 Where a call names several groups, partitions or members, each has an outcome of its own: None, or the error that the
-coordinator reports. Retriable errors are retried until ``default.api.timeout.ms`` is over; then the call raises
+coordinator reports. Retriable errors are retried until `default.api.timeout.ms` is over; then the call raises
 ClientTimeoutError.
 """
 
@@ -86,7 +86,7 @@ class GroupAdmin(Closing):
     # Reading
 
     def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """List the groups of all brokers, sorted by name; only those in ``states`` and of ``types``, where given.
+        """List the groups of all brokers, sorted by name; only those in `states` and of `types`, where given.
 
         Raises:
             UnsupportedVersionError: A broker is too old to filter.
@@ -125,7 +125,7 @@ class GroupAdmin(Closing):
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Read what each group has committed, sorted by partition; an empty dict for a group that does not exist.
 
-        ``require_stable`` waits for the end of transactions that commit offsets (KIP-447). Raises the first error of a
+        `require_stable` waits for the end of transactions that commit offsets (KIP-447). Raises the first error of a
         partition, GroupAuthorizationFailedError, and other errors of the broker.
         """
 
@@ -187,7 +187,7 @@ class GroupAdmin(Closing):
         """Remove members from a group (None: all members), so that the others get their partitions at once.
 
         Use it for static members that will not come back; a member that is alive notices, and joins again. An outcome
-        may be UnknownMemberIdError. ``reason`` is for the broker's log (KIP-800).
+        may be UnknownMemberIdError. `reason` is for the broker's log (KIP-800).
 
         Raises InvalidRequestError for a group of KIP-848, whose members can only leave by themselves;
         GroupAuthorizationFailedError and other errors of the broker.
@@ -293,9 +293,9 @@ class GroupAdmin(Closing):
         return outcomes
 
     def _outcomes(self, groups: Iterable[str], ask: Ask) -> dict[str, Any]:
-        """Call ``ask`` for all groups; return, in their order, its values and errors that are not retriable.
+        """Call `ask` for all groups; return, in their order, its values and errors that are not retriable.
 
-        ``ask`` gets a coordinator, the groups that belong to it, and a timeout in seconds. Groups whose outcome is a
+        `ask` gets a coordinator, the groups that belong to it, and a timeout in seconds. Groups whose outcome is a
         retriable error are asked for again, perhaps from another coordinator.
         """
         names = list(dict.fromkeys(groups))

@@ -47,7 +47,7 @@ class ClientQuota(NamedTuple):
 class QuotaAdmin(Closing):
     """The part of `Admin` that administers client quotas; also usable by itself.
 
-    Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError.
+    Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
@@ -60,7 +60,7 @@ class QuotaAdmin(Closing):
             self.cluster.close()
 
     def describe(self, entity: Mapping[str, Name] | None = None, *, strict: bool = False) -> list[ClientQuota]:
-        """Read the quotas of the entities that have these types and names; of all entities, where ``entity`` is None.
+        """Read the quotas of the entities that have these types and names; of all entities, where `entity` is None.
 
         Args:
             entity: A name for each type.
@@ -85,7 +85,7 @@ class QuotaAdmin(Closing):
     def alter(
         self, entity: Mapping[str, str | None], values: Mapping[str, float | None], *, validate_only: bool = False
     ) -> None:
-        """Set ``values`` of an entity, and remove those that are None; its other values stay as they are.
+        """Set `values` of an entity, and remove those that are None; its other values stay as they are.
 
         Raises:
             InvalidRequestError: There is no such type of entity or key, or the key cannot have that value.
@@ -109,7 +109,7 @@ class QuotaAdmin(Closing):
 
 
 def entity_text(entity: Mapping[str, str | None]) -> str:
-    """Name an entity as Kafka's tools do, for example ``user-principal 'ann', the default client-id``."""
+    """Name an entity as Kafka's tools do, for example `user-principal 'ann', the default client-id`."""
     kinds = {USER: "user-principal", CLIENT_ID: "client-id", IP: "ip"}
     return ", ".join(
         f"the default {text}" if entity[kind] is None else f"{text} '{entity[kind]}'"

@@ -69,7 +69,7 @@ class ReplicaInfo(NamedTuple):
 
     Attributes:
         size: In bytes.
-        offset_lag: How many offsets it is behind the high watermark. For the copy that a move makes (``is_future``):
+        offset_lag: How many offsets it is behind the high watermark. For the copy that a move makes (`is_future`):
             behind the replica that it will replace. -1 where it is unknown.
         is_future: Whether it is the copy that a move to this directory makes.
     """
@@ -80,9 +80,9 @@ class ReplicaInfo(NamedTuple):
 
 
 class LogDirInfo(NamedTuple):
-    """A log directory of a broker: its ``error``, or the replicas in it.
+    """A log directory of a broker: its `error`, or the replicas in it.
 
-    ``total_bytes`` and ``usable_bytes`` are those of its volume, -1 where the broker does not report them.
+    `total_bytes` and `usable_bytes` are those of its volume, -1 where the broker does not report them.
     """
 
     error: KafkaError | None
@@ -94,7 +94,7 @@ class LogDirInfo(NamedTuple):
 class ReplicaAdmin(Closing):
     """The part of `Admin` that administers replicas; also usable by itself.
 
-    Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError.
+    Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:

@@ -40,7 +40,7 @@ from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, Delete
 class NewTopic(NamedTuple):
     """Describe a topic to create; -1 partitions or replicas stands for the broker's default.
 
-    ``assignments`` gives the replicas of each partition, the preferred leader first. It replaces the two numbers.
+    `assignments` gives the replicas of each partition, the preferred leader first. It replaces the two numbers.
     """
 
     name: str
@@ -51,14 +51,14 @@ class NewTopic(NamedTuple):
 
 
 class TopicAdmin:
-    """The part of `Admin` that administers topics, over the connections of ``cluster``."""
+    """The part of `Admin` that administers topics, over the connections of `cluster`."""
 
     def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
         self._cluster = cluster
         self._config = config or cluster.config
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
-        """Create topics; with ``validate_only``, only find out whether they could be created.
+        """Create topics; with `validate_only`, only find out whether they could be created.
 
         Raises:
             TopicAlreadyExistsError, InvalidTopicError, InvalidReplicationFactorError, InvalidConfigError: And other
@@ -105,7 +105,7 @@ class TopicAdmin:
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Give each topic ``counts[name]`` partitions in all.
+        """Give each topic `counts[name]` partitions in all.
 
         Args:
             counts: The new number of partitions by topic.
@@ -134,7 +134,7 @@ class TopicAdmin:
         )
 
     def list_topics(self, *, internal: bool = False) -> list[str]:
-        """List the names of all topics, sorted; with ``internal``, also the cluster's internal topics."""
+        """List the names of all topics, sorted; with `internal`, also the cluster's internal topics."""
         topics = self._cluster.metadata(refresh=True).topics.values()
         return sorted(topic.name for topic in topics if internal or not topic.is_internal)
 

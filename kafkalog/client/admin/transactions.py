@@ -67,7 +67,7 @@ class TransactionState(StrEnum):
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in a list; ``coordinator`` is the id of a broker."""
+    """A transactional id in a list; `coordinator` is the id of a broker."""
 
     transactional_id: str
     coordinator: int
@@ -81,7 +81,7 @@ class TransactionDescription(NamedTuple):
     Attributes:
         partitions: The partitions in the transaction. While it ends, those that do not have their marker yet.
         start_time: In ms; None where no transaction is open.
-        timeout_ms: The producer's ``transaction.timeout.ms``.
+        timeout_ms: The producer's `transaction.timeout.ms`.
     """
 
     transactional_id: str
@@ -121,7 +121,7 @@ class HangingTransaction(NamedTuple):
 class TransactionsAdmin(Closing):
     """The part of `Admin` that administers transactions; also usable by itself.
 
-    Calls wait up to ``default.api.timeout.ms`` and then raise ClientTimeoutError.
+    Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
@@ -141,12 +141,12 @@ class TransactionsAdmin(Closing):
         producer_ids: Iterable[int] = (),
         longer_than_ms: int = -1,
     ) -> list[TransactionListing]:
-        """List the transactional ids of all brokers; only those in ``states`` or of ``producer_ids``, where given.
+        """List the transactional ids of all brokers; only those in `states` or of `producer_ids`, where given.
 
-        ``longer_than_ms`` leaves out transactions that have not been running for longer (KIP-994, Kafka 3.8).
+        `longer_than_ms` leaves out transactions that have not been running for longer (KIP-994, Kafka 3.8).
 
         Raises:
-            UnsupportedVersionError: A broker does not know ``longer_than_ms``.
+            UnsupportedVersionError: A broker does not know `longer_than_ms`.
             ConfigError: A coordinator does not know one of the states.
         """
         request = ListTransactionsRequest(
@@ -174,7 +174,7 @@ class TransactionsAdmin(Closing):
     ) -> dict[TopicPartition, list[ProducerState]]:
         """Describe the producers that have written to these partitions.
 
-        The partitions' leaders describe them; with ``broker_id``, the replicas of that broker. Raises
+        The partitions' leaders describe them; with `broker_id`, the replicas of that broker. Raises
         NotLeaderOrFollowerError where the broker has no replica, and UnknownTopicOrPartitionError.
         """
         left = set(partitions)
@@ -250,7 +250,7 @@ class TransactionsAdmin(Closing):
         max_timeout_ms: int = MAX_TIMEOUT_S * 1000,
         now_ms: int | None = None,
     ) -> list[HangingTransaction]:
-        """Find transactions with no record for ``max_timeout_ms`` that no coordinator knows to be open.
+        """Find transactions with no record for `max_timeout_ms` that no coordinator knows to be open.
 
         Searches one topic, one of its partitions, or the replicas of one broker. Raises ValueError where neither a
         topic nor a broker is given.

@@ -27,7 +27,7 @@ _CLASSIC_ONLY = ("partition.assignment.strategy", "session.timeout.ms", "heartbe
 
 @dataclass(frozen=True)
 class ConsumerConfig:
-    """Settings of a consumer; durations in seconds, sizes in bytes. ``client`` has the settings of fetching."""
+    """Settings of a consumer; durations in seconds, sizes in bytes. `client` has the settings of fetching."""
 
     client: ClientConfig
     group_id: str | None = _option("group.id", None, str)
@@ -43,7 +43,7 @@ class ConsumerConfig:
     exclude_internal_topics: bool = _option("exclude.internal.topics", True, boolean)
     allow_auto_create_topics: bool = _option("allow.auto.create.topics", True, boolean)
     assignors: tuple[Assignor, ...] = ()
-    """``partition.assignment.strategy``, in order of preference."""
+    """`partition.assignment.strategy`, in order of preference."""
     key_deserializer: Deserializer | None = None
     value_deserializer: Deserializer | None = None
     interceptors: tuple[Any, ...] = ()
@@ -54,10 +54,10 @@ class ConsumerConfig:
     def from_dict(cls, properties: Mapping[str, Any]) -> ConsumerConfig:
         """Make settings from properties.
 
-        ``partition.assignment.strategy`` takes names (``range``, ``roundrobin``, ``sticky``, ``cooperative-sticky``, or
-        those of Kafka's classes), `Assignor` classes and objects. ``key.deserializer`` and ``value.deserializer`` take
-        a function of bytes, or an object with ``from_bytes``. ``interceptor.classes`` takes objects with ``on_consume``
-        or ``on_commit``.
+        `partition.assignment.strategy` takes names (`range`, `roundrobin`, `sticky`, `cooperative-sticky`, or
+        those of Kafka's classes), `Assignor` classes and objects. `key.deserializer` and `value.deserializer` take
+        a function of bytes, or an object with `from_bytes`. `interceptor.classes` takes objects with `on_consume`
+        or `on_commit`.
 
         Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
         """

@@ -54,7 +54,7 @@ _CAUSE_S = 0.1
 class Consumer(Closing):
     """Read topics, alone (`assign`) or as a member of a group (`subscribe`).
 
-    ``config`` holds Kafka's consumer properties, or is a ConsumerConfig; a property that cannot be used raises
+    `config` holds Kafka's consumer properties, or is a ConsumerConfig; a property that cannot be used raises
     ConfigError. One thread at a time may use a consumer; only `wakeup` is for other threads. A consumer fetches, sends
     heartbeats and commits in threads of its own, but calls listeners, callbacks and interceptors in the thread that
     polls.
@@ -66,7 +66,7 @@ class Consumer(Closing):
 
     Every call may raise `AuthenticationError`, `WakeupError`, and errors of the broker that are not retriable, such as
     those of authorization. Lost connections, and leaders and coordinators that move, raise nothing. Where another
-    consumer takes this ``group.instance.id``, `poll` and `commit` raise FencedInstanceIdError until `unsubscribe`.
+    consumer takes this `group.instance.id`, `poll` and `commit` raise FencedInstanceIdError until `unsubscribe`.
     """
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Consumer(Closing):
         pattern: str | re.Pattern[str] | TopicFilter | SubscriptionPattern | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read topics as a member of the group ``group.id``, whose members share the partitions.
+        """Read topics as a member of the group `group.id`, whose members share the partitions.
 
         Replaces an earlier subscription, and takes effect in the next `poll`. An empty list of topics means
         `unsubscribe`.
@@ -117,12 +117,12 @@ class Consumer(Closing):
         Args:
             topics: The topics' names.
             pattern: In place of topics: a regular expression that must match whole names, a `Whitelist` or a
-                `Blacklist`; new topics are found within ``metadata.max.age.ms``. Or a `SubscriptionPattern`, which the
-                broker matches (``group.protocol=consumer``).
+                `Blacklist`; new topics are found within `metadata.max.age.ms`. Or a `SubscriptionPattern`, which the
+                broker matches (`group.protocol=consumer`).
             listener: Called when partitions are assigned, revoked or lost.
 
         Raises:
-            ConfigError: There is no ``group.id``.
+            ConfigError: There is no `group.id`.
         """
         with self._use():
             coordinator = self._member()
@@ -187,7 +187,7 @@ class Consumer(Closing):
         return self._subscription.topics
 
     def enforce_rebalance(self, reason: str = "the application asked for it") -> None:
-        """Ask the group to rebalance at the next `poll`; does nothing under ``group.protocol=consumer``."""
+        """Ask the group to rebalance at the next `poll`; does nothing under `group.protocol=consumer`."""
         with self._use():
             self._member().enforce_rebalance(reason)
 
@@ -198,15 +198,15 @@ class Consumer(Closing):
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return at most ``max_records`` records (``max.poll.records``); wait ``timeout`` seconds for the first one.
+        """Return at most `max_records` records (`max.poll.records`); wait `timeout` seconds for the first one.
 
-        Joins the group and takes part in its rebalances: call it again within ``max.poll.interval.ms``. Records that
-        earlier calls returned count as read; with ``enable.auto.commit`` they are committed every
-        ``auto.commit.interval.ms``. Records of a partition are in order. Deserializers have been applied to keys and
+        Joins the group and takes part in its rebalances: call it again within `max.poll.interval.ms`. Records that
+        earlier calls returned count as read; with `enable.auto.commit` they are committed every
+        `auto.commit.interval.ms`. Records of a partition are in order. Deserializers have been applied to keys and
         values.
 
         Raises:
-            NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError: ``auto.offset.reset`` is none.
+            NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError: `auto.offset.reset` is none.
             UnreadableBatchError: The next bytes are not a record batch. The position stays before them.
             Exception: A deserializer has raised it (the position stays before the record), or a listener.
         """
@@ -216,10 +216,10 @@ class Consumer(Closing):
             return self._loop.next(time.monotonic() + timeout, lambda: self._loop.take(limit))
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[ConsumerRecord]:
-        """Return the records that come within ``timeout`` seconds, up to ``num_messages``.
+        """Return the records that come within `timeout` seconds, up to `num_messages`.
 
         Returns early at a rebalance, an error or a wakeup, which the next call handles, and after a third of
-        ``max.poll.interval.ms``. Raises as `poll` does.
+        `max.poll.interval.ms`. Raises as `poll` does.
         """
         deadline = time.monotonic() + timeout
         taken = self.poll(timeout, num_messages)
@@ -249,7 +249,7 @@ class Consumer(Closing):
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """Poll as `poll` does, but return one Arrow record batch: records that one fetch returned of one partition.
 
-        ``columns`` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
+        `columns` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
         of Spark's Kafka source. An unknown one raises ValueError. The next batches are fetched and decoded in the
         background. Deserializers and interceptors are not applied. Needs pyarrow.
         """
@@ -264,7 +264,7 @@ class Consumer(Closing):
     def read_arrow(
         self, columns: Sequence[str] = ARROW_COLUMNS, *, timeout: float | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow record batches, as `poll_arrow` returns them, until none comes for ``timeout`` seconds.
+        """Yield Arrow record batches, as `poll_arrow` returns them, until none comes for `timeout` seconds.
 
         Without a timeout there is no end. The position moves with each batch that is yielded, so a commit after a batch
         covers it. The timeout starts again when the first partitions are assigned.
@@ -294,7 +294,7 @@ class Consumer(Closing):
     # Positions
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at ``offset``. Raises ValueError where it is negative, or the partition is not assigned."""
+        """Continue at `offset`. Raises ValueError where it is negative, or the partition is not assigned."""
         with self._use():
             given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             if given.offset < 0:
@@ -321,7 +321,7 @@ class Consumer(Closing):
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """Return the offset of the next record.
 
-        Raises ClientTimeoutError where it is not known within ``timeout`` seconds.
+        Raises ClientTimeoutError where it is not known within `timeout` seconds.
         """
         with self._use():
             state = self._subscription.state(tp)
@@ -362,7 +362,7 @@ class Consumer(Closing):
         """Commit positions (the next offsets to read), or all that `poll` has returned, and wait until that is done.
 
         Raises:
-            ClientTimeoutError: The commit failed again and again for ``timeout`` seconds (``default.api.timeout.ms``).
+            ClientTimeoutError: The commit failed again and again for `timeout` seconds (`default.api.timeout.ms`).
             CommitFailedError: The group has gone on without this member.
             RebalanceInProgressError: Call `poll` first.
         """
@@ -378,7 +378,7 @@ class Consumer(Closing):
             self._interceptors.on_commit(self._to_commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
-        """Commit as `commit` does, but without waiting, and try only once; a later `poll` calls ``callback``."""
+        """Commit as `commit` does, but without waiting, and try only once; a later `poll` calls `callback`."""
         with self._use():
             copied = self._to_commit(offsets)
 
@@ -426,7 +426,7 @@ class Consumer(Closing):
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Find the high watermarks; with ``isolation.level=read_committed``, the last stable offsets."""
+        """Find the high watermarks; with `isolation.level=read_committed`, the last stable offsets."""
         with self._use():
             return self._queries.offsets(dict.fromkeys(partitions, LATEST), self._deadline(timeout))
 
@@ -456,7 +456,7 @@ class Consumer(Closing):
         self._monitor.wakeup()
 
     def close(self, timeout: float = _CLOSE_S) -> None:
-        """Commit (if that is automatic), leave the group, and end all threads, within ``timeout`` seconds."""
+        """Commit (if that is automatic), leave the group, and end all threads, within `timeout` seconds."""
         if self._single_thread.closed:
             return
         with self._use():

@@ -9,7 +9,7 @@ from kafkalog.client.types import ConsumerRecord
 
 
 class Deserializers:
-    """Apply ``key.deserializer`` and ``value.deserializer`` to records. A null key or value stays None."""
+    """Apply `key.deserializer` and `value.deserializer` to records. A null key or value stays None."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._key, self._value = config.key_deserializer, config.value_deserializer

@@ -16,18 +16,18 @@ class WakeupError(ClientError):
 class CommitFailedError(ClientError):
     """The commit is impossible: the group has gone on without this member, and other members have its partitions now.
 
-    The member did not poll for longer than ``max.poll.interval.ms``, or sent no heartbeat for ``session.timeout.ms``.
+    The member did not poll for longer than `max.poll.interval.ms`, or sent no heartbeat for `session.timeout.ms`.
     """
 
 
 class RetriableCommitFailedError(ClientError):
-    """An asynchronous commit failed with a retriable error, which is ``__cause__``; another commit may succeed."""
+    """An asynchronous commit failed with a retriable error, which is `__cause__`; another commit may succeed."""
 
     retriable = True
 
 
 class NoOffsetForPartitionError(ClientError):
-    """Partitions have no committed offset, and ``auto.offset.reset`` is none."""
+    """Partitions have no committed offset, and `auto.offset.reset` is none."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:
         self.partitions = frozenset(partitions)
@@ -36,7 +36,7 @@ class NoOffsetForPartitionError(ClientError):
 
 
 class LogTruncationError(ClientError):
-    """The log was truncated below the position, and ``auto.offset.reset`` is none (KIP-320).
+    """The log was truncated below the position, and `auto.offset.reset` is none (KIP-320).
 
     It is raised until a `seek`.
 
@@ -54,7 +54,7 @@ class LogTruncationError(ClientError):
 
 
 class UnreadableBatchError(ClientError, RecordsError):
-    """The bytes in the log of ``tp`` at ``offset`` are not a record batch; ``__cause__`` says why.
+    """The bytes in the log of `tp` at `offset` are not a record batch; `__cause__` says why.
 
     All records before them were handed out, and the position stays there: `seek` past it to continue.
     """

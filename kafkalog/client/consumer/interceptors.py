@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class ConsumerInterceptors:
-    """Call the interceptors of ``interceptor.classes``, in their order.
+    """Call the interceptors of `interceptor.classes`, in their order.
 
     An exception that one raises is logged and otherwise ignored, as in Apache Kafka's consumer.
     """
@@ -22,7 +22,7 @@ class ConsumerInterceptors:
 
     @property
     def want_commits(self) -> bool:
-        """Whether some interceptor has ``on_commit``."""
+        """Whether some interceptor has `on_commit`."""
         return bool(self._commit)
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:

@@ -10,12 +10,12 @@ from kafkalog.client.types import TopicPartition
 class RebalanceListener:
     """Base class of listeners that `Consumer.subscribe` takes; override what you need.
 
-    The consumer calls a listener in the thread that calls `Consumer.poll`, ``unsubscribe`` or ``close``. A listener may
+    The consumer calls a listener in the thread that calls `Consumer.poll`, `unsubscribe` or `close`. A listener may
     call the consumer's methods, `Consumer.commit` among them.
 
     An exception that a listener raises does not stop the rebalance. The consumer takes the new partitions, or gives the
     old ones up, all the same. It does the remaining steps of the rebalance in the same call or in the next calls of
-    ``poll``. Then it raises the exception from the call in which it called the listener. Where the listener raises in
+    `poll`. Then it raises the exception from the call in which it called the listener. Where the listener raises in
     several steps of one call, the consumer raises the first exception.
     """
 

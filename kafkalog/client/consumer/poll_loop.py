@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class PollLoop:
-    """The loop of one consumer, in the application's thread. ``coordinator`` is None for a consumer without a group."""
+    """The loop of one consumer, in the application's thread. `coordinator` is None for a consumer without a group."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class PollLoop:
         self._coordinator, self._position_reset = coordinator, position_reset
 
     def next(self, deadline: float, take: Callable[[], T]) -> T:
-        """Return the first result of ``take`` that is not empty, or its result at the deadline."""
+        """Return the first result of `take` that is not empty, or its result at the deadline."""
         if self._subscription.kind is SubscriptionType.NONE:
             raise RuntimeError("nothing to read: subscribe to topics, or assign partitions")
         while True:
@@ -73,7 +73,7 @@ class PollLoop:
     def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
         """Wait for further records without doing other steps.
 
-        A commit or a rebalance would count the records in ``taken`` as read, but the application does not have them
+        A commit or a rebalance would count the records in `taken` as read, but the application does not have them
         yet.
         """
         while taken and len(taken) < limit and time.monotonic() < deadline:
@@ -89,7 +89,7 @@ class PollLoop:
     def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, FetchPosition]) -> None:
         """Move positions back to these records.
 
-        Partitions whose position is not the one in ``after`` any more are left alone.
+        Partitions whose position is not the one in `after` any more are left alone.
         """
         first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
         with self._monitor.lock:

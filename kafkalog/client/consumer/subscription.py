@@ -1,12 +1,12 @@
 """The subscription and the assigned partitions of a consumer, as state that neither sends nor waits.
 
 A newly assigned partition has no position. Unless `seek` gives it one, it gets the group's committed offset; where
-there is none, that of the timestamp for which ``auto.offset.reset`` stands. Before the first fetch at a position whose
+there is none, that of the timestamp for which `auto.offset.reset` stands. Before the first fetch at a position whose
 leader epoch is known, and after every change of leaders, the leader is asked whether its log still has the records
 before the position (KIP-320).
 
 Two threads use the states. The application's thread takes fetched records. The fetcher's thread adds them, and moves
-positions back where a log was truncated. ``version`` changes whenever fetched records are discarded: either thread
+positions back where a log was truncated. `version` changes whenever fetched records are discarded: either thread
 compares it, under the lock, to find out whether the records that it holds are out of date.
 """
 
@@ -55,7 +55,7 @@ class PartitionState:
         self.retry_at = 0.0
 
     def move(self, position: FetchPosition) -> None:
-        """Continue at ``position``."""
+        """Continue at `position`."""
         self._change()
         self.position = self.fetched = position
         self.reset = None
@@ -137,7 +137,7 @@ class SubscriptionState:
         self.matched = False
         """Whether the filter has been applied to the topics of the cluster."""
         self.regex: str | None = None
-        """The regular expression that the coordinator matches. ``topics`` are then those of the assignment."""
+        """The regular expression that the coordinator matches. `topics` are then those of the assignment."""
         self.group_topics: frozenset[str] = frozenset()
         """The topics that all members subscribe to, where this member leads the group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}

@@ -45,9 +45,9 @@ class Monitor:
             self.woken, self._deaf = False, True
 
     def wait(self, deadline: float, done: Callable[[], bool]) -> bool:
-        """Wait until ``done()``, which is called under the lock, or a wakeup.
+        """Wait until `done()`, which is called under the lock, or a wakeup.
 
-        Returns False where ``deadline`` came first.
+        Returns False where `deadline` came first.
         """
         with self.lock:
             while not done():
@@ -101,7 +101,7 @@ class Worker:
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Queue ``call``; its result or exception will be in the future."""
+        """Queue `call`; its result or exception will be in the future."""
         future: Future[T] = Future()
         future.add_done_callback(lambda _: self._notify())
         self._calls.put((call, future))
@@ -111,7 +111,7 @@ class Worker:
         return future
 
     def stop(self, timeout: float) -> None:
-        """End the thread after the queued calls; wait up to ``timeout`` seconds for that."""
+        """End the thread after the queued calls; wait up to `timeout` seconds for that."""
         if self._thread is not None:
             self._calls.put(None)
             self._thread.join(timeout)
@@ -130,7 +130,7 @@ class Worker:
 
 
 class HeartbeatThread(threading.Thread):
-    """Base of the threads that send heartbeats; ``_changed`` is notified when a heartbeat may be due sooner."""
+    """Base of the threads that send heartbeats; `_changed` is notified when a heartbeat may be due sooner."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(name="kafkalog-consumer-heartbeat", daemon=True)
@@ -144,7 +144,7 @@ class HeartbeatThread(threading.Thread):
             self._changed.notify_all()
 
     def stop(self, timeout: float) -> None:
-        """End the thread; wait up to ``timeout`` seconds for that."""
+        """End the thread; wait up to `timeout` seconds for that."""
         with self._monitor.lock:
             self._stopping = True
             self._changed.notify_all()

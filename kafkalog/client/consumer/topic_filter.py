@@ -48,7 +48,7 @@ class TopicFilter:
 class SubscriptionPattern:
     """A regular expression of RE2 that the group's coordinator matches with whole topic names (KIP-848).
 
-    It needs ``group.protocol=consumer``. The coordinator finds new topics, so the consumer needs the metadata of its
+    It needs `group.protocol=consumer`. The coordinator finds new topics, so the consumer needs the metadata of its
     assigned topics only. Raises ConfigError where it is empty.
     """
 
@@ -60,7 +60,7 @@ class SubscriptionPattern:
 
 
 class Whitelist(TopicFilter):
-    """The topics of a white list: ``"orders,clicks_.*"``."""
+    """The topics of a white list: `"orders,clicks_.*"`."""
 
     def __init__(self, text: str) -> None:
         super().__init__(_compiled(text))

@@ -17,7 +17,7 @@ _INT64_RANGE = 1 << 64
 def decode_records(
     fetched: FetchedRecords, tp: TopicPartition, offset: int, config: ClientConfig
 ) -> Iterator[tuple[list[ConsumerRecord], int]]:
-    """Decode the records from ``offset`` on, batch by batch, each with the offset after the batch.
+    """Decode the records from `offset` on, batch by batch, each with the offset after the batch.
 
     Raises RecordsError.
     """
@@ -71,7 +71,7 @@ def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) ->
 def read_batch(
     buf: memoryview, pos: int, header: BatchHeader, tp: TopicPartition, check_crc: bool = True
 ) -> list[ConsumerRecord]:
-    """Decode the records of the whole batch at ``pos``. Raises RecordsError.
+    """Decode the records of the whole batch at `pos`. Raises RecordsError.
 
     One loop without a call for each field reads well-formed batches, at three times the speed of `decode_batch`. Other
     batches go to `decode_batch`, whose error says what is wrong with them.
@@ -95,7 +95,7 @@ def read_batch(
 
 
 def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition) -> list[ConsumerRecord] | None:
-    """Decode the records in ``data``; return None or raise IndexError where anything is malformed.
+    """Decode the records in `data`; return None or raise IndexError where anything is malformed.
 
     Varints of one or two bytes are read in place. No field has a negative length, and each record ends where its length
     says, so no field reaches beyond its record.
@@ -187,7 +187,7 @@ def _headers(data: bytes, at: int) -> tuple[tuple[tuple[str, bytes | None], ...]
 
 
 def _uvarint(data: bytes, at: int, most: int) -> tuple[int, int]:
-    """Read an unsigned varint of at most ``most`` bytes; return it and the position after it."""
+    """Read an unsigned varint of at most `most` bytes; return it and the position after it."""
     value = 0
     for shift in range(0, 7 * most, 7):
         byte = data[at]

@@ -45,7 +45,7 @@ class FetchedRecords(NamedTuple):
     aborted: list[tuple[int, int]]
 
     def next_offset(self, offset: int) -> int:
-        """Return the next offset to fetch: after the last whole batch of these records, or ``offset``."""
+        """Return the next offset to fetch: after the last whole batch of these records, or `offset`."""
         buf, end, pos = self.records, len(self.records), 0
         while end - pos >= MIN_ENTRY_SIZE:
             base_offset, batch_length = _START.unpack_from(buf, pos)
@@ -69,7 +69,7 @@ def fetch_request(
 ) -> FetchRequest:
     """Make a request without a session for (partition, offset, leader epoch), in this order.
 
-    ``max_wait`` is in seconds.
+    `max_wait` is in seconds.
     """
     topics: dict[str, FetchTopic] = {}
     for tp, offset, epoch in partitions:
@@ -94,7 +94,7 @@ def fetch_request(
 
 
 def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedRecords:
-    """Read a response's part about a partition that was fetched from ``offset``. Raises the error that it reports."""
+    """Read a response's part about a partition that was fetched from `offset`. Raises the error that it reports."""
     if data.error_code:
         where = f"partition {tp} at offset {offset}"
         error = error_for(data.error_code)

@@ -3,11 +3,11 @@
 Kafka 0.7 to 0.10 called it SimpleConsumer. Use it where a program itself decides each fetch: its offset, its size and
 its version; for example to read old logs as a program for Kafka 0.8 did. To read records of given partitions, use
 `SimpleConsumer` (`simple_consumer`), which follows positions by itself. To share topics among members of a group, or to
-commit offsets, use ``kafkalog.client.consumer.Consumer``.
+commit offsets, use `kafkalog.client.consumer.Consumer`.
 
 A message set may end within a message; the next fetch returns that message. Up to Fetch 2 a broker sends no more than
 the requested size, so a larger message never comes completely: the consumer then asks again for twice as much, up to
-``max_fetch_size``. Since Fetch 3 (KIP-74) the first batch is always whole.
+`max_fetch_size`. Since Fetch 3 (KIP-74) the first batch is always whole.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class LowLevelConsumer(Closing):
 
     Args:
         config: The client's configuration.
-        fetch_size: The bytes of a fetch that does not give a size (Kafka 0.8's ``fetch.message.max.bytes``).
+        fetch_size: The bytes of a fetch that does not give a size (Kafka 0.8's `fetch.message.max.bytes`).
         max_fetch_size: The size up to which a fetch grows for a message that does not fit.
         max_version: The newest version of Fetch to use; 2 or less for message sets that are cut at the fetch size.
         cluster: Connections to use; unless given, the consumer opens its own.
@@ -131,15 +131,15 @@ class LowLevelConsumer(Closing):
         self._connections: dict[int, Connection] = {}
 
     def fetch(self, topic: str, partition: int, offset: int, fetch_size: int | None = None) -> MessageSet:
-        """Fetch the messages from ``offset`` on, in ``fetch_size`` bytes, or more where the first one needs more.
+        """Fetch the messages from `offset` on, in `fetch_size` bytes, or more where the first one needs more.
 
-        The set is empty where no message comes within ``fetch.max.wait.ms``. An error of the partition is not raised;
-        it is the set's ``error``. The consumer reconnects by itself, and follows a moved leader.
+        The set is empty where no message comes within `fetch.max.wait.ms`. An error of the partition is not raised;
+        it is the set's `error`. The consumer reconnects by itself, and follows a moved leader.
 
         Raises:
-            ValueError: ``fetch_size`` is less than 1.
-            MessageSizeTooLargeError: The message at ``offset`` does not fit in ``max_fetch_size``.
-            ClientTimeoutError: No leader answered within ``default.api.timeout.ms``.
+            ValueError: `fetch_size` is less than 1.
+            MessageSizeTooLargeError: The message at `offset` does not fit in `max_fetch_size`.
+            ClientTimeoutError: No leader answered within `default.api.timeout.ms`.
         """
         tp = TopicPartition(topic, partition)
         size = self._fetch_size if fetch_size is None else fetch_size
@@ -156,7 +156,7 @@ class LowLevelConsumer(Closing):
             size = self._grown(tp, offset, size, found.data)
 
     def _grown(self, tp: TopicPartition, offset: int, size: int, piece: memoryview) -> int:
-        """Return the next fetch size, where only ``piece`` of a message has come."""
+        """Return the next fetch size, where only `piece` of a message has come."""
         needed = size + 1
         if len(piece) >= LOG_OVERHEAD:
             needed = max(needed, LOG_OVERHEAD + int.from_bytes(piece[8:LOG_OVERHEAD], "big", signed=True))
@@ -170,7 +170,7 @@ class LowLevelConsumer(Closing):
         return min(size, self._max_fetch_size)
 
     def messages(self, topic: str, partition: int, offset: int) -> Iterator[ConsumerRecord]:
-        """Yield all records from ``offset`` up to the high watermark of the last fetch, fetch after fetch.
+        """Yield all records from `offset` up to the high watermark of the last fetch, fetch after fetch.
 
         Raises the errors of `fetch`, the error that the broker reports, and RecordsError.
         """
@@ -182,7 +182,7 @@ class LowLevelConsumer(Closing):
             offset = found.next_offset
 
     def get_offsets_before(self, topic: str, partition: int, timestamp: int, max_offsets: int = 1) -> list[int]:
-        """Return the first offsets of segments that were last changed at or before ``timestamp`` (ms), newest first.
+        """Return the first offsets of segments that were last changed at or before `timestamp` (ms), newest first.
 
         -1 (latest) and -2 (earliest) are as in ListOffsets; with -1 the end of the log comes first.
 

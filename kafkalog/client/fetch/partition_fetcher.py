@@ -29,10 +29,10 @@ class PartitionFetcher(Closing):
     Args:
         cluster: Finds the leader and opens the connection.
         tp: The partition.
-        max_bytes: The size of one fetch; the first batch is whole even where it is larger. ``fetch.max.bytes`` unless
+        max_bytes: The size of one fetch; the first batch is whole even where it is larger. `fetch.max.bytes` unless
             given.
         isolation_level: READ_COMMITTED or READ_UNCOMMITTED.
-        max_wait: How many seconds the broker waits for ``fetch.min.bytes``; ``fetch.max.wait.ms`` unless given.
+        max_wait: How many seconds the broker waits for `fetch.min.bytes`; `fetch.max.wait.ms` unless given.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class PartitionFetcher(Closing):
         self._stopped = False
 
     def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedRecords:
-        """Fetch record batches from ``offset`` on; there are none where nothing is written within ``max_wait``.
+        """Fetch record batches from `offset` on; there are none where nothing is written within `max_wait`.
 
         Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error of the leader that is not
-        retriable, and ClientTimeoutError after ``deadline``. That is a time of ``time.monotonic``; unless given, it is
-        ``default.api.timeout.ms`` from now, not counting the time for which the leader holds the client back because of
+        retriable, and ClientTimeoutError after `deadline`. That is a time of `time.monotonic`; unless given, it is
+        `default.api.timeout.ms` from now, not counting the time for which the leader holds the client back because of
         a quota.
         """
         retry = Retry(self._config, deadline)
@@ -71,9 +71,9 @@ class PartitionFetcher(Closing):
         return retry.run(lambda: self._fetch_once(offset, retry), lambda error: self._look_again())
 
     def prefetch(self, offset: int) -> None:
-        """Send the request that the next ``fetch(offset)`` will need, and return at once.
+        """Send the request that the next `fetch(offset)` will need, and return at once.
 
-        A later ``fetch`` of another offset discards the answer. Nothing is sent where the leader is not connected.
+        A later `fetch` of another offset discards the answer. Nothing is sent where the leader is not connected.
         """
         connection = self._connection
         if connection is None or connection.closed or self._asked is not None:

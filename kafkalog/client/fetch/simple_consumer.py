@@ -1,7 +1,7 @@
 """A consumer of assigned partitions: without a group, without committed offsets, without threads.
 
-Use it for tools that read a few partitions once, such as ``kafkalog consume`` without a group. To share topics among
-members of a group, to commit offsets, or to read Arrow batches, use ``kafkalog.client.consumer.Consumer``; it also
+Use it for tools that read a few partitions once, such as `kafkalog consume` without a group. To share topics among
+members of a group, to commit offsets, or to read Arrow batches, use `kafkalog.client.consumer.Consumer`; it also
 reads assigned partitions, and fetches ahead in a thread of its own. To decide each fetch by offset and size, use
 `LowLevelConsumer` (`low_level_consumer`).
 
@@ -42,12 +42,12 @@ class _Partition:
         self.tp = tp
         self.offset: int | None = None
         self.reset: int | None = None
-        """The timestamp whose offset is the position, where ``offset`` is None."""
+        """The timestamp whose offset is the position, where `offset` is None."""
         self.high_watermark = -1
         self.records: deque[ConsumerRecord] = deque()
         self.batches: Iterator[tuple[list[ConsumerRecord], int]] = iter(())
         self.after_batch = -1
-        """The offset after the batch that ``records`` come from."""
+        """The offset after the batch that `records` come from."""
         self.buffered = False
 
     def move(self, offset: int | None, reset: int | None = None) -> None:
@@ -61,7 +61,7 @@ class _Partition:
         self.buffered = False
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Take at most ``count`` fetched records, and move the position past them."""
+        """Take at most `count` fetched records, and move the position past them."""
         taken: list[ConsumerRecord] = []
         while len(taken) < count and self.buffered:
             if not self.records:
@@ -102,7 +102,7 @@ class SimpleConsumer(Closing):
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Partitions that were assigned before keep their positions.
 
-        New partitions begin where ``auto.offset.reset`` says, unless `seek` is called.
+        New partitions begin where `auto.offset.reset` says, unless `seek` is called.
         """
         wanted = [TopicPartition(*tp) for tp in partitions]
         self._partitions = {tp: self._partitions.get(tp) or self._start(tp) for tp in wanted}
@@ -112,7 +112,7 @@ class SimpleConsumer(Closing):
         return list(self._partitions)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at ``offset``. Raises ValueError where it is negative."""
+        """Continue at `offset`. Raises ValueError where it is negative."""
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; seek_to_beginning and seek_to_end find the log's ends")
         self._assigned(tp).move(offset)
@@ -143,13 +143,13 @@ class SimpleConsumer(Closing):
     # Records
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[ConsumerRecord]:
-        """Return up to ``max_records`` (``max.poll.records``); wait ``timeout`` seconds for the first record.
+        """Return up to `max_records` (`max.poll.records`); wait `timeout` seconds for the first record.
 
         Records of a partition are in order. Lost connections and moved leaders raise nothing.
 
         Raises:
             KafkaError: The broker reports an error that is not retriable.
-            OffsetOutOfRangeError: The log does not have the position, and ``auto.offset.reset`` is none.
+            OffsetOutOfRangeError: The log does not have the position, and `auto.offset.reset` is none.
             RecordsError: The bytes are not a record batch.
         """
         deadline = time.monotonic() + timeout
@@ -231,7 +231,7 @@ class SimpleConsumer(Closing):
             self._partitions[tp].move(answer.offset)
 
     def _go_on(self, deadline: float) -> None:
-        """Resolve positions, send fetches and receive answers, as far as ``deadline`` allows."""
+        """Resolve positions, send fetches and receive answers, as far as `deadline` allows."""
         try:
             self._resolve(deadline)
         except (ConnectionFailedError, ClientTimeoutError) as error:
@@ -300,7 +300,7 @@ class SimpleConsumer(Closing):
         return connection
 
     def _wait(self, timeout: float) -> None:
-        """Receive the answers that come within ``timeout`` seconds; at least one, if one has come already."""
+        """Receive the answers that come within `timeout` seconds; at least one, if one has come already."""
         waiting = {node_id: self._connections[node_id][1] for node_id in self._asked}
         if not waiting:
             if timeout:

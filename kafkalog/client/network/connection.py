@@ -1,13 +1,13 @@
 """One blocking socket to one broker: requests go out, and their responses come in, in order.
 
-The protocol is that of ``kafkalog.protocol.wire``. This module adds the socket, TLS and the deadlines. Each request
+The protocol is that of `kafkalog.protocol.wire`. This module adds the socket, TLS and the deadlines. Each request
 travels in the newest version that both sides speak. A connection is not safe for use by several threads at once.
 
 A response is received into one buffer, and the records in it are memoryviews of that buffer. After any error the
 connection is closed, because what would come next on it is unknown.
 
 A broker tells a client that is above a quota how long it will serve nothing more on the connection (KIP-219). That
-time does not count towards ``request.timeout.ms``.
+time does not count towards `request.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _MAX_PIECES = 512
 
 
 class Connection(Closing):
-    """A connection to the broker at ``host``:``port``, open and authenticated when the constructor returns.
+    """A connection to the broker at `host`:`port`, open and authenticated when the constructor returns.
 
     Args:
         host: The broker's host.
         port: The broker's port.
         config: The client's configuration.
-        timeout: Seconds for connecting, negotiation and authentication; ``socket.connection.setup.timeout.ms`` unless
+        timeout: Seconds for connecting, negotiation and authentication; `socket.connection.setup.timeout.ms` unless
             given.
         patience: How many of these seconds the peer's host may take to accept the connection.
         salted_passwords: Results of earlier SCRAM computations; the owner of several connections passes the same object
@@ -80,9 +80,9 @@ class Connection(Closing):
         self.port = port
         self.config = config
         self.last_used = time.monotonic()
-        """When a request was last sent, in seconds of ``time.monotonic``."""
+        """When a request was last sent, in seconds of `time.monotonic`."""
         self.serves_at = 0.0
-        """Until this time (``time.monotonic``) the broker serves nothing here, because of a quota; mostly it is long
+        """Until this time (`time.monotonic`) the broker serves nothing here, because of a quota; mostly it is long
         past."""
         self._unsent: list[memoryview] = []
         """The part that the peer has not taken yet, of a request that was sent without waiting."""
@@ -109,7 +109,7 @@ class Connection(Closing):
 
     @property
     def address(self) -> str:
-        """The broker's address, as ``host:port``."""
+        """The broker's address, as `host:port`."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -128,7 +128,7 @@ class Connection(Closing):
         return self._wire.in_flight
 
     def fileno(self) -> int:
-        """Give the socket's file descriptor, for ``select``; `readable` also knows what TLS has decrypted already."""
+        """Give the socket's file descriptor, for `select`; `readable` also knows what TLS has decrypted already."""
         return self._connected().fileno()
 
     # Versions
@@ -146,7 +146,7 @@ class Connection(Closing):
     def request(
         self, message: Request, *, timeout: float | None = None, max_version: int | None = None, min_version: int = 0
     ) -> Any:
-        """Send a request and return its response, in ``timeout`` seconds (``request.timeout.ms`` unless given).
+        """Send a request and return its response, in `timeout` seconds (`request.timeout.ms` unless given).
 
         No other request may be in flight. The caller looks for errors that the response reports.
         """
@@ -167,16 +167,16 @@ class Connection(Closing):
     ) -> None:
         """Send a request; `receive` returns its response. Responses come in the order of the requests.
 
-        ``answered`` is False for a request without a response, which is Produce with ``acks=0``.
+        `answered` is False for a request without a response, which is Produce with `acks=0`.
         """
         self._send(message, self.version_of(type(message), max_version, min_version), self._deadline(timeout), answered)
 
     def send_now(self, message: Request, *, min_version: int = 0, answered: bool = True, patience: float = 0.0) -> bool:
-        """Send a request as `send` does, but wait ``patience`` seconds at most.
+        """Send a request as `send` does, but wait `patience` seconds at most.
 
         Returns:
             Whether the peer has taken all of the request. If not, `send_rest` sends the rest. Until that returns True,
-            no other request may be sent, and the buffers that ``message`` refers to must not change.
+            no other request may be sent, and the buffers that `message` refers to must not change.
         """
         version = self.version_of(type(message), min_version=min_version)
         return self._send(message, version, None, answered, patience)
@@ -202,7 +202,7 @@ class Connection(Closing):
         return self._receive(None)
 
     def readable(self, timeout: float = 0.0) -> bool:
-        """Wait ``timeout`` seconds for data or the end of the connection; return whether either came."""
+        """Wait `timeout` seconds for data or the end of the connection; return whether either came."""
         connected = self._connected()
         if isinstance(connected, ssl.SSLSocket) and connected.pending():
             return True
@@ -328,7 +328,7 @@ class Connection(Closing):
     def _push(self, deadline: float | None, patience: float = 0.0) -> bool:
         """Send the rest of a request.
 
-        With a deadline, wait until all of it is sent. Without one, wait ``patience`` seconds, and return whether all is
+        With a deadline, wait until all of it is sent. Without one, wait `patience` seconds, and return whether all is
         sent.
         """
         connected = self._connected()
@@ -430,7 +430,7 @@ def _mechanism(config: ClientConfig, salted_passwords: SaltedPasswords | None) -
 
 
 def _await_room(connected: socket.socket, timeout: float) -> bool:
-    """Wait ``timeout`` seconds until the kernel takes more data to send; return whether it does."""
+    """Wait `timeout` seconds until the kernel takes more data to send; return whether it does."""
     if timeout <= 0:
         return False
     poller = select.poll()

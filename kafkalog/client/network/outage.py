@@ -23,7 +23,7 @@ class Outage:
             logger.warning("no broker answers; trying again: %s", error)
 
     def over(self, address: str) -> None:
-        """Note that the broker at ``address`` has answered; log it where the outage was logged."""
+        """Note that the broker at `address` has answered; log it where the outage was logged."""
         if not self._told:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""TLS contexts from the client's configuration. SASL mechanisms are in ``kafkalog.protocol.wire.sasl``."""
+"""TLS contexts from the client's configuration. SASL mechanisms are in `kafkalog.protocol.wire.sasl`."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Plan:
     unregistered: list[TopicPartition] = field(default_factory=list)
     """Partitions with batches that are not in the transaction yet."""
     wake_at: float = float("inf")
-    """When to look again even if nothing happens (``time.monotonic``)."""
+    """When to look again even if nothing happens (`time.monotonic`)."""
     expires_at: float = float("inf")
     """When the first of the waiting batches will have waited too long."""
     finished: bool = False
@@ -101,7 +101,7 @@ class Plan:
 
 
 class Accumulator:
-    """The queues of all partitions. ``wake`` ends the sender's wait."""
+    """The queues of all partitions. `wake` ends the sender's wait."""
 
     def __init__(self, config: ProducerConfig, wake: Callable[[], None]) -> None:
         self.lock = threading.Lock()
@@ -142,7 +142,7 @@ class Accumulator:
         headers: Headers,
         size: int,
     ) -> tuple[ProducerBatch, int]:
-        """Append a record of at most ``size`` bytes; return its batch and its place there.
+        """Append a record of at most `size` bytes; return its batch and its place there.
 
         Waits while buffer.memory is used up. Raises ClientTimeoutError and ProducerClosedError.
         """
@@ -165,10 +165,10 @@ class Accumulator:
     def extend(
         self, queue: PartitionQueue, values: Sequence[bytes], ends: Sequence[int], start: int, timestamp: int
     ) -> tuple[ProducerBatch, int, int]:
-        """Append as many of ``values[start:]`` as one batch takes, at least one.
+        """Append as many of `values[start:]` as one batch takes, at least one.
 
-        Returns the batch, the place of the first record there, and how many were appended. ``ends[i]`` is the maximum
-        of bytes that the records of ``values[: i + 1]`` take. Waits and raises as `append` does.
+        Returns the batch, the place of the first record there, and how many were appended. `ends[i]` is the maximum
+        of bytes that the records of `values[: i + 1]` take. Waits and raises as `append` does.
         """
         base = ends[start - 1] if start else 0
         first = ends[start] - base
@@ -213,7 +213,7 @@ class Accumulator:
             return batch
 
     def _make_room(self, queue: PartitionQueue, size: int) -> ProducerBatch:
-        """Return an open batch that takes ``size`` bytes, once there is memory for them; the lock is held."""
+        """Return an open batch that takes `size` bytes, once there is memory for them; the lock is held."""
         self.check_open()
         if self.used + size > self._memory:
             self._wait_for_memory(size)
@@ -262,7 +262,7 @@ class Accumulator:
     def flush(self, timeout: float | None) -> None:
         """Send all records without lingering; wait until they are done and their callbacks have returned.
 
-        Raises ClientTimeoutError after ``timeout`` seconds.
+        Raises ClientTimeoutError after `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.lock:
@@ -328,7 +328,7 @@ class Accumulator:
     def take(self, now: float, idempotent: bool, identified: bool, free: Callable[[int], float]) -> Plan:
         """Take out the batches that can be sent now.
 
-        ``free`` returns when a node takes another request (``time.monotonic``); at or before ``now`` means at once.
+        `free` returns when a node takes another request (`time.monotonic`); at or before `now` means at once.
         """
         plan = Plan()
         with self.lock:

@@ -71,10 +71,10 @@ class ProducerConfig:
     value_serializer: Any = None
     partitioner: Any = None
     interceptors: Any = None
-    """Objects, classes or names of classes; ``key.serializer`` and the other two take the same."""
+    """Objects, classes or names of classes; `key.serializer` and the other two take the same."""
     compression_level: int | None = None
     batch_limit: int = UNSET_BATCH_LIMIT
-    """The size in bytes up to which a batch grows; from ``batch_size`` on it does not linger any more."""
+    """The size in bytes up to which a batch grows; from `batch_size` on it does not linger any more."""
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """Properties that neither the producer nor the client knows."""
 

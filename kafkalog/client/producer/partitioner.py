@@ -1,6 +1,6 @@
 """Choose partitions as the Java client does, so that keys of both clients go to the same partitions.
 
-A record with a key goes to ``toPositive(murmur2(key)) % partitions`` (``BuiltInPartitioner``). Records without a key go
+A record with a key goes to `toPositive(murmur2(key)) % partitions` (`BuiltInPartitioner`). Records without a key go
 to one partition until it has got enough bytes, and then to another one (KIP-480, KIP-794).
 """
 
@@ -22,9 +22,9 @@ _WORDS = [Struct(f"<{count}I").unpack_from for count in range(64)]
 
 
 def murmur2(data: bytes) -> int:
-    """Compute the 32-bit MurmurHash2 of ``data``, unsigned.
+    """Compute the 32-bit MurmurHash2 of `data`, unsigned.
 
-    The seed is that of ``org.apache.kafka.common.utils.Utils``.
+    The seed is that of `org.apache.kafka.common.utils.Utils`.
     """
     length = len(data)
     h = _SEED ^ length
@@ -40,7 +40,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Return the partition of a key among ``partitions`` partitions."""
+    """Return the partition of a key among `partitions` partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -74,7 +74,7 @@ class RoundRobinPartitioner:
 class StickyPartitioner:
     """The present partition for a topic's records without a key.
 
-    Callers report how many bytes they appended. After ``switch_bytes`` the next partition is drawn from those with a
+    Callers report how many bytes they appended. After `switch_bytes` the next partition is drawn from those with a
     leader.
     """
 
@@ -87,7 +87,7 @@ class StickyPartitioner:
         self.bytes_left = 0
 
     def next(self, available: Sequence[int]) -> int:
-        """Draw another partition of ``available`` (or the only one), and stay with it."""
+        """Draw another partition of `available` (or the only one), and stay with it."""
         others = [partition for partition in available if partition != self.partition] or list(available)
         self.partition = self._random.choice(others)
         self.bytes_left = self.switch_bytes

@@ -1,11 +1,11 @@
 """What users may plug in between `Producer.send` and a batch: serializers, a partitioner, interceptors.
 
-A property holds an object, a class, or the dotted path of a class (``package.module.Class`` or
-``package.module:Class``).
+A property holds an object, a class, or the dotted path of a class (`package.module.Class` or
+`package.module:Class`).
 
-Interceptors (KIP-42) see every record before it is serialized, and later what became of it. ``on_send(record)``
-returns the record to go on with. ``on_acknowledgement(metadata, error)`` is called on the sender's thread; one of its
-two arguments is None. An interceptor may have either or both, and ``close()``. Exceptions that it raises are logged and
+Interceptors (KIP-42) see every record before it is serialized, and later what became of it. `on_send(record)`
+returns the record to go on with. `on_acknowledgement(metadata, error)` is called on the sender's thread; one of its
+two arguments is None. An interceptor may have either or both, and `close()`. Exceptions that it raises are logged and
 otherwise ignored.
 """
 
@@ -34,7 +34,7 @@ _ROUND_ROBIN = ("round_robin", "org.apache.kafka.clients.producer.RoundRobinPart
 
 
 class ProducerInterceptors:
-    """Call the interceptors of ``interceptor.classes``, in their order."""
+    """Call the interceptors of `interceptor.classes`, in their order."""
 
     def __init__(self, found: Sequence[Any]) -> None:
         self._all = found
@@ -59,7 +59,7 @@ class ProducerInterceptors:
                 logger.exception("an interceptor's on_acknowledgement failed")
 
     def close(self) -> None:
-        """Close the interceptors that have a ``close``."""
+        """Close the interceptors that have a `close`."""
         for each in self._all:
             if hasattr(each, "close"):
                 try:
@@ -98,7 +98,7 @@ class Plugins:
         return cls(found[0], found[1], choose, ignores_keys, interceptors, present, closing)
 
     def close(self) -> None:
-        """Close the plug-ins that have a ``close``."""
+        """Close the plug-ins that have a `close`."""
         for each in self._closing:
             if hasattr(each, "close"):
                 each.close()
@@ -122,10 +122,10 @@ def _checked(key: str, parse: Callable[[Any], T], given: Any) -> T:
 
 
 def partitioner(given: Any) -> tuple[Choose | None, bool]:
-    """Find the partitioner of ``partitioner.class`` (None: the built-in one), and whether that ignores keys.
+    """Find the partitioner of `partitioner.class` (None: the built-in one), and whether that ignores keys.
 
-    The property may be the name of one of Kafka's partitioners, an object with ``partition(topic, key, value,
-    layout)``, its class, the class's dotted path, or a callable with the same arguments. Raises ConfigError for
+    The property may be the name of one of Kafka's partitioners, an object with `partition(topic, key, value,
+    layout)`, its class, the class's dotted path, or a callable with the same arguments. Raises ConfigError for
     anything else.
     """
     if given in _DEFAULT or given is None:

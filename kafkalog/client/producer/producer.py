@@ -49,7 +49,7 @@ FORKED = "the producer belongs to the process that this one was forked from; mak
 class Producer:
     """Send records to topics in the background. Safe for use by several threads.
 
-    ``config`` holds Kafka's producer properties, or is a ProducerConfig; a property that cannot be used raises
+    `config` holds Kafka's producer properties, or is a ProducerConfig; a property that cannot be used raises
     ConfigError. Nothing is sent before the first record. When `send` returns, the record waits to be sent, and its
     future will have the outcome. In a forked process the producer is closed.
 
@@ -87,23 +87,23 @@ class Producer:
     ) -> DeliveryFuture:
         """Send a record; the future has the outcome.
 
-        Waits up to ``max.block.ms`` for metadata and for room in ``buffer.memory``.
+        Waits up to `max.block.ms` for metadata and for room in `buffer.memory`.
 
         Args:
             topic: The topic's name.
-            value: Bytes, or what ``value.serializer`` takes; None is a tombstone in a compacted topic.
-            key: Bytes, or what ``key.serializer`` takes.
+            value: Bytes, or what `value.serializer` takes; None is a tombstone in a compacted topic.
+            key: Bytes, or what `key.serializer` takes.
             headers: Names and values.
             timestamp: In ms; now unless given.
             partition: Unless given, the partitioner chooses. The built-in one uses the key's hash, as the Java client
-                does; records without a key go to one partition for ``batch.size`` bytes, then to another one.
+                does; records without a key go to one partition for `batch.size` bytes, then to another one.
             on_delivery: Called with the outcome, in the sender's thread.
 
         Raises:
             ProducerClosedError: The producer is closed.
             TypeError, ValueError: An argument is not possible in a record.
             SerializationError: A serializer has failed.
-            TransactionStateError: With a ``transactional.id``: no transaction is open. If the transaction has failed,
+            TransactionStateError: With a `transactional.id`: no transaction is open. If the transaction has failed,
                 its error is raised. All other errors are in the future.
         """
         if self._plugins.present or on_delivery is not None:
@@ -227,7 +227,7 @@ class Producer:
         return futures
 
     def send_batch(self, topic: str, partition: int, data: bytearray) -> EncodedFuture:
-        """Send a record batch (format v2) that the caller has encoded; from then on ``data`` belongs to the producer.
+        """Send a record batch (format v2) that the caller has encoded; from then on `data` belongs to the producer.
 
         It is numbered, sent and retried as the producer's own batches are, and split where the topic takes only smaller
         ones. Waits and raises as `send_values` does; raises ValueError unless it is one whole batch of records without
@@ -271,8 +271,8 @@ class Producer:
                 for all rows.
 
         Raises:
-            ValueError, TypeError: A column does not exist or cannot be sent; or ``partitioner.class`` is set, and no
-                ``partition`` is given.
+            ValueError, TypeError: A column does not exist or cannot be sent; or `partitioner.class` is set, and no
+                `partition` is given.
         """
         if self._plugins.choose is not None and partition is None:
             raise ValueError("partitioner.class is asked for each record: send_arrow needs partition= beside it")
@@ -294,7 +294,7 @@ class Producer:
         return ArrowSender(self.config, self.layout, self.send_batch)
 
     def layout(self, topic: str, partition: int | None = None) -> TopicLayout:
-        """Return a topic's partitions as they are known now, ``partition`` among them.
+        """Return a topic's partitions as they are known now, `partition` among them.
 
         Waits and raises as `send_values` does, where the partitions, or that one, are unknown.
         """
@@ -318,11 +318,11 @@ class Producer:
     # Transactions
 
     def init_transactions(self) -> None:
-        """Get a producer id for ``transactional.id``, before the first transaction.
+        """Get a producer id for `transactional.id`, before the first transaction.
 
         Another producer with the same transactional id is fenced from then on, and its open transaction is aborted.
-        Waits up to ``max.block.ms``; after a ClientTimeoutError it may be called again. Raises FatalTransactionError
-        where the id or ``transaction.timeout.ms`` is refused.
+        Waits up to `max.block.ms`; after a ClientTimeoutError it may be called again. Raises FatalTransactionError
+        where the id or `transaction.timeout.ms` is refused.
         """
         self._calls.init()
 
@@ -350,7 +350,7 @@ class Producer:
         Raises:
             AbortableTransactionError: A record could not be delivered; call `abort_transaction` next.
             FencedError, FatalTransactionError: Only `close` is possible now.
-            ClientTimeoutError: ``max.block.ms`` is over; call it again.
+            ClientTimeoutError: `max.block.ms` is over; call it again.
         """
         self._calls.commit()
 
@@ -364,7 +364,7 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
-        """Run a ``with`` block as a transaction: commit at its end, abort if it raises."""
+        """Run a `with` block as a transaction: commit at its end, abort if it raises."""
         self.begin_transaction()
         try:
             yield self
@@ -406,7 +406,7 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all records sent before this call are delivered or have failed; their futures tell which.
 
-        Raises ClientTimeoutError after ``timeout`` seconds.
+        Raises ClientTimeoutError after `timeout` seconds.
         """
         if self._forked:
             raise ProducerClosedError(FORKED)
@@ -415,11 +415,11 @@ class Producer:
         self._accumulator.flush(timeout)
 
     def close(self, timeout: float | None = None) -> None:
-        """Send the waiting records, and close; wait ``timeout`` seconds at most (None: until all are done).
+        """Send the waiting records, and close; wait `timeout` seconds at most (None: until all are done).
 
         Records that are not delivered by then fail with ClientTimeoutError. In a delivery callback it does not wait. An
-        open transaction is aborted, unless ``timeout`` is 0: then the broker aborts it after
-        ``transaction.timeout.ms``.
+        open transaction is aborted, unless `timeout` is 0: then the broker aborts it after
+        `transaction.timeout.ms`.
         """
         if self._forked:
             return

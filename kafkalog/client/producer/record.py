@@ -12,7 +12,7 @@ OnDelivery = Callable[[RecordMetadata | None, Exception | None], object]
 
 
 class ProducerRecord(NamedTuple):
-    """The arguments of `Producer.send`; ``timestamp`` is in ms, None for the time of sending."""
+    """The arguments of `Producer.send`; `timestamp` is in ms, None for the time of sending."""
 
     topic: str
     value: Any = None

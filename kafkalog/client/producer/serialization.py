@@ -1,6 +1,6 @@
-"""Serialize keys and values: ``key.serializer`` and ``value.serializer`` (the encoder of Kafka 0.7 and 0.8).
+"""Serialize keys and values: `key.serializer` and `value.serializer` (the encoder of Kafka 0.7 and 0.8).
 
-A serializer is a callable of one value, an object with ``serialize(topic, value)`` where the topic matters, or the name
+A serializer is a callable of one value, an object with `serialize(topic, value)` where the topic matters, or the name
 of a class: a Python class, or one of Kafka's Java client. None is not serialized. It stays null, which is a tombstone
 in a compacted topic.
 """
@@ -23,7 +23,7 @@ class Serializer(Protocol):
     """Serializes values. `close()` is called if it is defined."""
 
     def serialize(self, topic: str, value: Any) -> bytes:
-        """Serialize a value that goes to ``topic``."""
+        """Serialize a value that goes to `topic`."""
         ...
 
 
@@ -85,7 +85,7 @@ def serializer(given: Any) -> Serialize:
 
 
 def apply(serialize: Serialize | None, topic: str, what: str, value: Any) -> Any:
-    """Serialize a key or a value (``what``); None stays None. Raises SerializationError."""
+    """Serialize a key or a value (`what`); None stays None. Raises SerializationError."""
     if serialize is None or value is None:
         return value
     try:

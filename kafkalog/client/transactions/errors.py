@@ -39,7 +39,7 @@ _UNSURE = frozenset({ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_I
 
 
 class TransactionError(ClientError):
-    """A transaction cannot go on; ``__cause__`` is the error that stopped it."""
+    """A transaction cannot go on; `__cause__` is the error that stopped it."""
 
 
 class AbortableTransactionError(TransactionError):

@@ -2,7 +2,7 @@
 
 Their order is Kafka's. `init` comes first. Each transaction has `add_partitions` before the first batch goes to a
 partition, `add_offsets` and `commit_offsets` for consumed offsets, and `end`. The producer
-(``kafkalog.client.producer``) sends the batches themselves. The producer id and epoch are the only state between calls,
+(`kafkalog.client.producer`) sends the batches themselves. The producer id and epoch are the only state between calls,
 and another process may take them over: `end_transaction` ends a transaction that another process wrote.
 """
 
@@ -58,10 +58,10 @@ class ProducerIdentity(NamedTuple):
 class TransactionRequests(Closing):
     """Send the requests of one transactional id.
 
-    Safe for use by several threads, but only one at a time may call `init`. Every call waits until ``deadline``
-    (``time.monotonic``; ``default.api.timeout.ms`` from now unless given), then raises ClientTimeoutError, and may be
+    Safe for use by several threads, but only one at a time may call `init`. Every call waits until `deadline`
+    (`time.monotonic`; `default.api.timeout.ms` from now unless given), then raises ClientTimeoutError, and may be
     made again. After FencedError or another FatalTransactionError no call here succeeds. After
-    AbortableTransactionError `end` with ``commit=False`` succeeds.
+    AbortableTransactionError `end` with `commit=False` succeeds.
 
     Args:
         source: A client's configuration; or a Cluster, which `close` leaves open.
@@ -246,7 +246,7 @@ class TransactionRequests(Closing):
         deadline: float | None,
         group: str | None = None,
     ) -> T:
-        """Run ``attempt`` at the coordinator of the transactional id, or of ``group``, until it succeeds."""
+        """Run `attempt` at the coordinator of the transactional id, or of `group`, until it succeeds."""
         retry = Retry(self._cluster.config, deadline)
 
         def patiently(coordinator: Broker, timeout: float) -> T:
@@ -277,7 +277,7 @@ def end_transaction(
 ) -> None:
     """Commit or abort the transaction that a producer of any process has written under this producer id and epoch.
 
-    Waits and raises as ``TransactionRequests.end`` does.
+    Waits and raises as `TransactionRequests.end` does.
     """
     identity = ProducerIdentity(producer_id, producer_epoch)
     with TransactionRequests(source, transactional_id, identity=identity) as requests:

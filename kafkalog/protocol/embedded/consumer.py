@@ -1,7 +1,7 @@
 """The consumer protocol: messages between the members of a classic consumer group, through their coordinator.
 
-A member's subscription travels to the group's leader in JoinGroup (``protocols[].metadata``). The leader's assignments
-travel back in SyncGroup (``assignments[].assignment``). To a coordinator of classic groups both are only bytes.
+A member's subscription travels to the group's leader in JoinGroup (`protocols[].metadata`). The leader's assignments
+travel back in SyncGroup (`assignments[].assignment`). To a coordinator of classic groups both are only bytes.
 
 Each begins with its version, an int16, and a structure in the protocol's encoding of that version follows. No version
 is flexible: a string has an int16 length, an array and bytes have an int32 length, and -1 is null.
@@ -26,7 +26,7 @@ field   of an assignment    type                                                
 Versions only add fields at the end. A reader therefore reads a newer version as the newest that it knows, and passes
 over the rest. A negative version is malformed.
 
-Source: Kafka's ``ConsumerProtocol``, ``ConsumerProtocolSubscription.json`` and ``ConsumerProtocolAssignment.json``.
+Source: Kafka's `ConsumerProtocol`, `ConsumerProtocolSubscription.json` and `ConsumerProtocolAssignment.json`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
 
 
 def subscribed_topics(data: bytes | memoryview, most: int) -> frozenset[str] | None:
-    """Return the topics of a subscription, or None where the bytes are no subscription or name more than ``most``.
+    """Return the topics of a subscription, or None where the bytes are no subscription or name more than `most`.
 
     Only the fields of version 0 are read, as Kafka's coordinator does: what follows may be damaged.
     """

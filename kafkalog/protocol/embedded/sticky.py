@@ -1,6 +1,6 @@
-"""User data of Kafka's sticky assignors: what a member had, in the ``user_data`` of its subscription (see `consumer`).
+"""User data of Kafka's sticky assignors: what a member had, in the `user_data` of its subscription (see `consumer`).
 
-``sticky`` (KIP-54) writes a structure without a version in front of it. There are two, and a reader tries the newer one
+`sticky` (KIP-54) writes a structure without a version in front of it. There are two, and a reader tries the newer one
 first:
 
 ========================  ======================================================  =====
@@ -10,10 +10,10 @@ previous assignment       array of (topic string, partitions array of int32)    
 generation                int32: in which the member got it                       1
 ========================  ======================================================  =====
 
-``cooperative-sticky`` (KIP-429) writes an int32, the generation: what a member owns stands in its subscription. Bytes
+`cooperative-sticky` (KIP-429) writes an int32, the generation: what a member owns stands in its subscription. Bytes
 after it are passed over.
 
-Source: Kafka's ``StickyAssignor`` and ``CooperativeStickyAssignor``.
+Source: Kafka's `StickyAssignor` and `CooperativeStickyAssignor`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class StickyUserData(Message, versions="0-1"):
 
 
 def encode_sticky(data: StickyUserData, version: int = NEWEST) -> bytes:
-    """Encode the user data of ``sticky``."""
+    """Encode the user data of `sticky`."""
     return encode_message(data, version)
 
 
 def decode_sticky(data: bytes) -> tuple[StickyUserData, int]:
-    """Decode the user data of ``sticky``; the data, and the version in which it could be read.
+    """Decode the user data of `sticky`; the data, and the version in which it could be read.
 
     Raises:
         ProtocolError: it can be read in no version.
@@ -54,12 +54,12 @@ def decode_sticky(data: bytes) -> tuple[StickyUserData, int]:
 
 
 def encode_generation(generation: int) -> bytes:
-    """Encode the user data of ``cooperative-sticky``."""
+    """Encode the user data of `cooperative-sticky`."""
     return _GENERATION.pack(generation)
 
 
 def decode_generation(data: bytes) -> int:
-    """Decode the user data of ``cooperative-sticky``.
+    """Decode the user data of `cooperative-sticky`.
 
     Raises:
         ProtocolError: it is too short for a generation.

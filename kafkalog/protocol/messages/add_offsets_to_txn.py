@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (key 25, versions 0 to 4): a transaction is about to commit offsets of a group.
 
-The coordinator adds the group's partition of ``__consumer_offsets`` to the transaction. Version 2 allows
+The coordinator adds the group's partition of `__consumer_offsets` to the transaction. Version 2 allows
 PRODUCER_FENCED, 3 is flexible, 4 allows TRANSACTION_ABORTABLE.
 
 Errors: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_TXN_STATE,

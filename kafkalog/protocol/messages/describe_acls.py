@@ -2,7 +2,7 @@
 
 Version 1 brings prefixed patterns, 2 is flexible, 3 has users as resources.
 
-Numbers of Kafka's ``AclBinding`` filters: resource types 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id,
+Numbers of Kafka's `AclBinding` filters: resource types 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id,
 6 delegation token, 7 user; pattern types 1 any, 2 match, 3 literal, 4 prefixed; operations 1 any, 2 all, 3 read,
 4 write and so on; permissions 1 any, 2 deny, 3 allow.
 

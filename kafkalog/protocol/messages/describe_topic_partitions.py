@@ -1,6 +1,6 @@
 """DescribeTopicPartitions (key 75, version 0): partitions of topics, in pages (KIP-966).
 
-Flexible. A response has at most ``response_partition_limit`` partitions, and says where the next request
+Flexible. A response has at most `response_partition_limit` partitions, and says where the next request
 begins.
 
 Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE,

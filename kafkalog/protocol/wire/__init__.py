@@ -1,7 +1,7 @@
 """The client's side of a connection, sans-IO: bytes in, events out; no sockets, no clocks.
 
 A driver owns the socket and the deadlines, and moves bytes between the socket and a `Wire`. There are two drivers: the
-blocking ``kafkalog.client.network.connection`` and the broker's ``broker.net.links.link``.
+blocking `kafkalog.client.network.connection` and the broker's `broker.net.links.link`.
 
 - `core`      `Wire`: the states of a connection, and requests matched with responses
 - `frames`    length-prefixed frames, received into buffers without a copy

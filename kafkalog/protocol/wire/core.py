@@ -18,7 +18,7 @@ CLOSED          not allowed                 not allowed                         
 - `space` and `received` take the bytes that come, in every state but NEW and CLOSED. In NEGOTIATING and AUTHENTICATING
   a whole response is a `Handshake` event, after which the driver calls `proceed`; in READY it is an `Answer`.
 - Bytes that come while no request waits for a response break the protocol, and so does a response whose correlation id
-  is not that of the oldest request in flight. A request without a response (Produce with ``acks=0``) is never in
+  is not that of the oldest request in flight. A request without a response (Produce with `acks=0`) is never in
   flight.
 - `close` → CLOSED from every state, and so does each `RemoteProtocolError`. What the table does not allow is a
   `LocalProtocolError`, which changes nothing.
@@ -93,10 +93,10 @@ class Wire:
     """The client's side of one connection.
 
     Args:
-        peer: How messages name the peer, such as ``host:port``.
+        peer: How messages name the peer, such as `host:port`.
         client_id: The client id in the headers of requests.
         max_frame: The most bytes that a response may have.
-        max_frame_name: The setting that ``max_frame`` comes from, for messages.
+        max_frame_name: The setting that `max_frame` comes from, for messages.
         mechanism: Authenticates by SASL, where the listener wants that.
         software_version: The client's version in ApiVersions.
     """
@@ -202,7 +202,7 @@ class Wire:
         # Receiving
 
     def received(self, count: int) -> Answer | Handshake | None:
-        """Process ``count`` bytes that were received into `space`; 0 is the end of the stream, as in ``recv``.
+        """Process `count` bytes that were received into `space`; 0 is the end of the stream, as in `recv`.
 
         Returns:
             The event; None if a response is not complete yet.

@@ -3,8 +3,8 @@
 A `RemoteProtocolError` ends the connection, because nothing that follows on it can be trusted. A `LocalProtocolError`
 is a bug of the caller and does not change the connection.
 
-Two errors of other modules pass through. ``UnsupportedVersionError`` means that the two sides share no version of an
-API, and ``EncodeError`` that a value does not fit its field. Neither sends anything, and both leave a ready connection
+Two errors of other modules pass through. `UnsupportedVersionError` means that the two sides share no version of an
+API, and `EncodeError` that a value does not fit its field. Neither sends anything, and both leave a ready connection
 ready.
 """
 
@@ -25,7 +25,7 @@ class ConnectionEndedError(RemoteProtocolError):
 class NegotiationFailedError(RemoteProtocolError):
     """The peer answered ApiVersions with an error.
 
-    ``reported`` is that error.
+    `reported` is that error.
     """
 
     def __init__(self, reported: KafkaError) -> None:

@@ -2,7 +2,7 @@
 
 A `FrameReader` offers the space for the next bytes (`FrameReader.space`), so that a socket can receive directly into a
 frame's own buffer. It never offers space beyond the end of a frame: bytes after the frame stay in the socket, where
-``poll`` sees them.
+`poll` sees them.
 
 A large buffer is reused when no view of it exists any more. New memory for every fetch of 50 MiB would cost three times
 the processor time of receiving it.
@@ -30,7 +30,7 @@ class FrameReader:
     Args:
         peer: How messages name the peer.
         limit: The most bytes that a frame may have. A longer one is refused before memory is taken for it.
-        limit_name: The setting that ``limit`` comes from, for messages.
+        limit_name: The setting that `limit` comes from, for messages.
     """
 
     def __init__(self, peer: str, limit: int, limit_name: str) -> None:

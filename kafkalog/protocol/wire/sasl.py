@@ -31,7 +31,7 @@ class Mechanism(Protocol):
 
     @property
     def identity(self) -> str:
-        """Who authenticates, for messages: ``user 'alice'``. Never a secret."""
+        """Who authenticates, for messages: `user 'alice'`. Never a secret."""
 
     def first(self) -> bytes:
         """Return the first message to send."""
@@ -91,7 +91,7 @@ class Scram:
     """SCRAM: proves that the client knows the password, and checks the server's proof that it does.
 
     Args:
-        algorithm: ``SHA-256`` or ``SHA-512``.
+        algorithm: `SHA-256` or `SHA-512`.
         username: The user's name.
         password: The user's password.
         salted_passwords: Computes salted passwords; the owner of several connections gives the same to all.

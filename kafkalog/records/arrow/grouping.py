@@ -23,7 +23,7 @@ NO_KEY = -1
 
 
 def hash_keys(keys: pa.Array) -> Int32s:
-    """Return Kafka's hash of each key, ``toPositive(murmur2(key))``: 0..2**31-1, and `NO_KEY` where the key is null.
+    """Return Kafka's hash of each key, `toPositive(murmur2(key))`: 0..2**31-1, and `NO_KEY` where the key is null.
 
     `keys` are binary or strings. The Java client puts a key into the partition of this number modulo the number of
     partitions.
@@ -49,8 +49,8 @@ def hash_keys(keys: pa.Array) -> Int32s:
 def group_rows(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
     """Return the rows' numbers sorted by group, and the bounds of each group in them.
 
-    `groups` has the group of each row; there are `count` groups. The rows of group g are ``order[bounds[g]:bounds[g +
-    1]]``, in their original order. Raises ValueError for a group that is not below `count`.
+    `groups` has the group of each row; there are `count` groups. The rows of group g are `order[bounds[g]:bounds[g +
+    1]]`, in their original order. Raises ValueError for a group that is not below `count`.
     """
     loader.load()
     from kafkalog.records.kernels.compiled import rows

@@ -40,7 +40,7 @@ class BatchFilter:
         now_ms: the time of the cleaning; delete horizons at or before it have passed.
         delete_retention_ms: how long tombstones without a delete horizon stay from now on.
         last_offsets: by producer id, the offset that ends the batch with its last sequence number.
-        index_interval: ``index.interval.bytes``.
+        index_interval: `index.interval.bytes`.
         out_size: bytes that are gathered before they are to be written.
     """
 

@@ -26,8 +26,8 @@ class OffsetMap:
     """The latest offset of each key, by the key's hash; 24 bytes a slot, as in Kafka.
 
     Args:
-        memory: bytes it may take, ``log.cleaner.dedupe.buffer.size`` of one thread.
-        load_factor: ``log.cleaner.io.buffer.load.factor``, the share of the slots that is used.
+        memory: bytes it may take, `log.cleaner.dedupe.buffer.size` of one thread.
+        load_factor: `log.cleaner.io.buffer.load.factor`, the share of the slots that is used.
         most_keys: the most keys there can be; few keys take less memory.
         start_offset: records before it are ignored.
 

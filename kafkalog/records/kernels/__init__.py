@@ -8,7 +8,7 @@
 
 Importing this package and `loader` imports neither numba nor numpy.
 
-**Arguments.** A kernel takes integers, and contiguous arrays of exactly the types in its module's ``SIGNATURES``; it is
+**Arguments.** A kernel takes integers, and contiguous arrays of exactly the types in its module's `SIGNATURES`; it is
 compiled for no other types. Bytes to read are read-only uint8 arrays (only `validate_records` takes any buffer of
 bytes), bytes to write are uint8 arrays. Counts, limits, sums and addresses are words: int64 arrays whose positions have
 names in `abi`. A table is a two-dimensional int64 array with a row for each batch (`abi.table`). Words hold addresses
@@ -31,8 +31,8 @@ time.
 with the remaining bytes, never added to a position first, so no sum overflows. The intrinsics compare nothing;
 `checked` verifies in tests that the kernels do.
 
-**A new kernel** is a function with ``@njit(**OPTIONS)`` in a module of `compiled`, with its types in ``SIGNATURES``.
-Its helpers are compiled with ``INNER`` or ``INLINE``. Its numbers go to `abi`, its twin to `plain`, its loading to
+**A new kernel** is a function with `@njit(**OPTIONS)` in a module of `compiled`, with its types in `SIGNATURES`.
+Its helpers are compiled with `INNER` or `INLINE`. Its numbers go to `abi`, its twin to `plain`, its loading to
 `loader`, a new module's name to `tests/support/checked_kernels.py`. A test gives hostile bytes to the twin and to the
 checked kernel, and compares the results. The test must lend the checked kernel the memory that the kernel gets by
 address.

@@ -46,7 +46,7 @@ _CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY)
 
 
 class StoredMessage(NamedTuple):
-    """A message as a log stores it: its ``position`` in the given bytes, its whole ``size``, its payload's place."""
+    """A message as a log stores it: its `position` in the given bytes, its whole `size`, its payload's place."""
 
     position: int
     size: int

@@ -4,8 +4,8 @@
     <to>/<topic>/load=0000000007/date=2026-11-21/hour=18/<topic>+<partition>+<start>+<end>.parquet
     <to>/<topic>/_staging/<run id>/…
 
-``load``, ``date`` and ``hour`` are partition columns for Spark, Hive, pyarrow and DuckDB, which ignore names that begin
-with ``_``. A file's name has the range of its offsets: its first one, and the one behind its last. The file need not
+`load`, `date` and `hour` are partition columns for Spark, Hive, pyarrow and DuckDB, which ignore names that begin
+with `_`. A file's name has the range of its offsets: its first one, and the one behind its last. The file need not
 hold all of them, because it has the records of one hour only, and timestamps may be out of order.
 """
 
@@ -51,12 +51,12 @@ def load_number(name: str) -> int | None:
 
 
 def hour_path(hour: int | None) -> str:
-    """Return ``date=…/hour=…`` of an hour from 1970 (UTC) to LAST_HOUR; for None, that of records without an hour."""
+    """Return `date=…/hour=…` of an hour from 1970 (UTC) to LAST_HOUR; for None, that of records without an hour."""
     return NO_HOUR if hour is None else f"{datetime.fromtimestamp(hour * 3600, UTC):date=%Y-%m-%d/hour=%H}"
 
 
 def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> str:
-    """Return a data file's name; ``suffix`` has no dot."""
+    """Return a data file's name; `suffix` has no dot."""
     return f"{topic}+{partition}+{start:020}+{end:020}.{suffix}"
 
 

@@ -1,4 +1,4 @@
-"""``_offsets.json``: the contents of a load, and where the next one begins. Pure.
+"""`_offsets.json`: the contents of a load, and where the next one begins. Pure.
 
 The document of the newest published load is the only state of a topic's loads. It is written once and never changed.
 Readers must not guess, so a document of another version, or with a missing or wrongly typed field, is refused.
@@ -21,7 +21,7 @@ class DocumentError(ValueError):
 
 @dataclass(frozen=True)
 class PartitionOffsets:
-    """Offsets [start, end) of one partition: the next load begins at ``end``. ``rows``: records among them."""
+    """Offsets [start, end) of one partition: the next load begins at `end`. `rows`: records among them."""
 
     start: int
     end: int
@@ -30,7 +30,7 @@ class PartitionOffsets:
 
 @dataclass(frozen=True)
 class DataFile:
-    """One data file. ``path`` is relative to the load's directory; timestamps in ms, None if no record has one."""
+    """One data file. `path` is relative to the load's directory; timestamps in ms, None if no record has one."""
 
     path: str
     partition: int

@@ -61,9 +61,9 @@ def history(files: Files, topic_path: str) -> list[Offsets]:
 
 
 def publish(files: Files, topic_path: str, prepared: str, document: Offsets) -> str:
-    """Publish the directory ``prepared``, which has the document and its files, and return the path of the load.
+    """Publish the directory `prepared`, which has the document and its files, and return the path of the load.
 
-    Raises LostRaceError if the load exists, and FileNotFoundError if ``prepared`` was swept.
+    Raises LostRaceError if the load exists, and FileNotFoundError if `prepared` was swept.
     """
     target = f"{topic_path}/{load_name(document.load)}"
     faults.point("before-rename")

@@ -1,8 +1,8 @@
 """Staging directories, in which runs prepare what they publish, and the sweeping of those whose run is dead.
 
-A run owns ``_staging/<run id>`` and a file ``lease`` in it, which a thread of the driver rewrites every
-``HEARTBEAT_S``. The sweeping run compares the lease's modification time with that of a file that it has just written.
-Both times are from the file system's clock, so the machines' clocks do not matter. A lease older than ``stale_after_s``
+A run owns `_staging/<run id>` and a file `lease` in it, which a thread of the driver rewrites every
+`HEARTBEAT_S`. The sweeping run compares the lease's modification time with that of a file that it has just written.
+Both times are from the file system's clock, so the machines' clocks do not matter. A lease older than `stale_after_s`
 is dead. The lease of a process of this machine (since its boot, in this process namespace) that no longer runs is dead
 at once.
 
@@ -42,7 +42,7 @@ class SweptError(RuntimeError):
 
 
 class Staging:
-    """One run's directory below ``topic_path``/_staging, with a lease that is renewed until the ``with`` block ends.
+    """One run's directory below `topic_path`/_staging, with a lease that is renewed until the `with` block ends.
 
     Then the rest of the directory is deleted. After a crash, the next run sweeps it.
     """
@@ -128,7 +128,7 @@ class Judge:
 
     @classmethod
     def of(cls, files: Files, own: Staging, stale_after_s: float) -> Judge:
-        """Take the time from the file system's clock, by the lease of ``own``. Raises SweptError if that is gone."""
+        """Take the time from the file system's clock, by the lease of `own`. Raises SweptError if that is gone."""
         own.renew()
         lease = files.stat(f"{own.path}/{LEASE}")
         if lease is None:

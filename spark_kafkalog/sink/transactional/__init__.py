@@ -1,4 +1,4 @@
-"""Exactly once: each micro-batch's rows are committed once, whatever process dies (``kafka.transactional.id``).
+"""Exactly once: each micro-batch's rows are committed once, whatever process dies (`kafka.transactional.id`).
 
 Spark's sink interface has no place for a transaction that spans tasks, and a Kafka transaction belongs to one producer.
 So each task writes in a transaction of its own, leaves it open, and reports it to the driver. The driver first

@@ -12,7 +12,7 @@ from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 class Claim:
     """The right to write for one micro-batch.
 
-    ``made_at`` is the driver's time (``time.time``). ``query`` and ``batch`` name the micro-batch that was decided
+    `made_at` is the driver's time (`time.time`). `query` and `batch` name the micro-batch that was decided
     last; tasks of that micro-batch write nothing.
     """
 

@@ -25,14 +25,14 @@ from spark_kafkalog.sink.transactional.transaction_ends import abort_all, commit
 from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 SAFE_SHARE = 0.9
-"""A batch that took more than this share of ``transaction.timeout.ms`` is refused: commits could come too late."""
+"""A batch that took more than this share of `transaction.timeout.ms` is refused: commits could come too late."""
 logger = logging.getLogger(__name__)
 
 
 class Driver:
-    """Claims and decides micro-batches for one ``kafka.transactional.id``.
+    """Claims and decides micro-batches for one `kafka.transactional.id`.
 
-    Each call waits for brokers up to ``max.block.ms``. Calls raise the errors of ``errors``, and those of brokers and
+    Each call waits for brokers up to `max.block.ms`. Calls raise the errors of `errors`, and those of brokers and
     of the client.
     """
 
@@ -64,7 +64,7 @@ class Driver:
     def commit(self, wrote: BatchWrote, batch: int | None) -> bool:
         """Decide and commit what tasks wrote; return False if the micro-batch had been decided before.
 
-        ``batch`` is its number, None for a batch query.
+        `batch` is its number, None for a batch query.
         """
         if not wrote.transactions and batch is None:
             return True

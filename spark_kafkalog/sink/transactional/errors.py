@@ -14,7 +14,7 @@ class LedgerError(OnceError):
 
 
 class TakenOverError(OnceError):
-    """Another query has begun to write with the same ``kafka.transactional.id``; what this one wrote is aborted."""
+    """Another query has begun to write with the same `kafka.transactional.id`; what this one wrote is aborted."""
 
     def __init__(self, prefix: str) -> None:
         super().__init__(

@@ -1,6 +1,6 @@
 """Stores the ledger as metadata of offsets that a group of its own has committed, within transactions.
 
-The group is ``PREFIX-ledger``, the transactional id ``PREFIX-driver``. A driver that opens the ledger gets a new epoch
+The group is `PREFIX-ledger`, the transactional id `PREFIX-driver`. A driver that opens the ledger gets a new epoch
 of that id. The epoch aborts what another driver was about to write, and fences it. So what is read afterwards stays
 true until this driver writes, or is fenced itself. Offsets can be committed only for topics that exist; nothing is
 written to the topic that lends its name.
@@ -28,7 +28,7 @@ _ONE_GROUP = 7
 
 
 class Ledger:
-    """Reads and writes the ledger of one prefix. Waits for brokers until ``deadline`` (``time.monotonic``)."""
+    """Reads and writes the ledger of one prefix. Waits for brokers until `deadline` (`time.monotonic`)."""
 
     def __init__(self, cluster: Cluster, prefix: str, topic: str, deadline: float) -> None:
         self.prefix = prefix

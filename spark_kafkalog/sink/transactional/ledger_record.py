@@ -1,6 +1,6 @@
 """The contents of the ledger, and their text form as metadata of committed offsets.
 
-Brokers accept 4096 characters of metadata for each partition (``offset.metadata.max.bytes``). So a record is compressed
+Brokers accept 4096 characters of metadata for each partition (`offset.metadata.max.bytes`). So a record is compressed
 and, if necessary, cut into pieces for several partitions, all committed in one transaction. Each piece has the number
 of its writing and the count of its pieces, to distinguish it from older pieces in partitions that are no longer used.
 """
@@ -47,8 +47,8 @@ class TaskTransaction(NamedTuple):
 class Record:
     """The ledger's contents.
 
-    ``claim`` is the number of the latest claim, 0 if there was none. ``query`` and ``batch`` name the micro-batch that
-    was decided last, "" and -1 if there was none; decisions of batch queries do not change them. ``transactions`` are
+    `claim` is the number of the latest claim, 0 if there was none. `query` and `batch` name the micro-batch that
+    was decided last, "" and -1 if there was none; decisions of batch queries do not change them. `transactions` are
     those of a decision.
     """
 
@@ -67,7 +67,7 @@ class Record:
         )
 
     def decided(self, transactions: Iterable[TaskTransaction], query: str | None, batch: int | None) -> Record:
-        """Return this claim as decided; ``query`` and ``batch`` are None for a batch query."""
+        """Return this claim as decided; `query` and `batch` are None for a batch query."""
         return replace(
             self,
             state=State.DECIDED,
@@ -83,9 +83,9 @@ class Record:
 
 
 def encode(record: Record, prefix: str, pieces: int, characters: int = PIECE_CHARACTERS) -> list[str]:
-    """Encode the record as at most ``pieces`` texts of at most ``characters`` each.
+    """Encode the record as at most `pieces` texts of at most `characters` each.
 
-    Transactional ids begin with ``prefix``, which is left out. Raises LedgerError if the record does not fit.
+    Transactional ids begin with `prefix`, which is left out. Raises LedgerError if the record does not fit.
     """
     transactions = [(each[0].removeprefix(prefix), *each[1:]) for each in record.transactions]
     fields = [record.claim, record.state, record.query, record.batch, transactions]

@@ -35,7 +35,7 @@ class MicroBatch(NamedTuple):
 def micro_batch(batch: int | None, *, streaming: bool) -> MicroBatch:
     """Return the micro-batch of the task on this thread.
 
-    For a streaming writer Spark names it; for a batch writer the user does, by the number ``batch``. Spark also names a
+    For a streaming writer Spark names it; for a batch writer the user does, by the number `batch`. Spark also names a
     micro-batch inside `foreachBatch`. But a batch query there without a number is on its own: it may be the second one
     of that micro-batch.
 
@@ -58,7 +58,7 @@ def write_in_transaction(
     here: MicroBatch,
     run: Callable[[Producer, Iterable[pa.RecordBatch]], TaskWrote],
 ) -> TaskWrote:
-    """Write all rows with ``run``, which delivers them, and report the open transaction, if there were rows.
+    """Write all rows with `run`, which delivers them, and report the open transaction, if there were rows.
 
     If the claim says that the micro-batch was decided before, its rows are read but not written.
     """

@@ -58,7 +58,7 @@ def commit_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadli
 
 
 def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> None:
-    """Abort transactions as far as possible; brokers abort the rest after ``transaction.timeout.ms``."""
+    """Abort transactions as far as possible; brokers abort the rest after `transaction.timeout.ms`."""
 
     def abort(transaction: TaskTransaction) -> None:
         try:
@@ -121,7 +121,7 @@ def _code_of(error: BaseException) -> ErrorCode | None:
 
 
 def _each(act: Callable[[TaskTransaction], T], transactions: Sequence[TaskTransaction]) -> list[T]:
-    """Return the results of ``act`` for each; all are tried before the first error is raised."""
+    """Return the results of `act` for each; all are tried before the first error is raised."""
     with ThreadPoolExecutor(max(min(THREADS, len(transactions)), 1)) as pool:
         futures = [pool.submit(act, each) for each in transactions]
     return [future.result() for future in futures]

@@ -11,8 +11,8 @@ from kafkalog.client.config import ClientConfig
 class OnceOptions:
     """Settings of the driver; durations in seconds.
 
-    ``prefix`` is ``kafka.transactional.id``. ``ledger_topic`` lends its name to the offsets that store the ledger. With
-    ``skip_lost``, transactions that brokers have aborted after the decision are skipped; otherwise they end the query.
+    `prefix` is `kafka.transactional.id`. `ledger_topic` lends its name to the offsets that store the ledger. With
+    `skip_lost`, transactions that brokers have aborted after the decision are skipped; otherwise they end the query.
     """
 
     client: ClientConfig = field(repr=False)

@@ -1,7 +1,7 @@
 """Transactional ids of this Python worker: only one process uses an id, and only once in a claim.
 
 A new id for each attempt would be as safe, but brokers remember an id and its producer id for days. So a worker that
-Spark keeps (``spark.python.worker.reuse``) reuses an id under a later claim: by then every decided transaction of
+Spark keeps (`spark.python.worker.reuse`) reuses an id under a later claim: by then every decided transaction of
 earlier claims is committed, and no other can be decided any more.
 """
 

@@ -104,7 +104,7 @@ class Noting(RebalanceListener):
 
 
 def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    """Poll until ``count`` records have arrived; more are an error."""
+    """Poll until `count` records have arrived; more are an error."""
     end = time.monotonic() + DEADLINE_S
     taken: list[ConsumerRecord] = []
     while len(taken) < count:
@@ -115,7 +115,7 @@ def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
 
 
 def poll_until(consumers: Sequence[Consumer], holds: Callable[[], bool], what: str) -> list[ConsumerRecord]:
-    """Poll all consumers in turns until ``holds()``; return the records."""
+    """Poll all consumers in turns until `holds()`; return the records."""
     end = time.monotonic() + DEADLINE_S
     taken: list[ConsumerRecord] = []
     while not holds():

@@ -71,7 +71,7 @@ def batch(first: int, count: int = 2) -> bytes:
 class Leader:
     """A broker that holds two records of each partition; `silent` requests wait until it is `released`.
 
-    With ``halting`` half of their answers comes before.
+    With `halting` half of their answers comes before.
     """
 
     def __init__(self, silent: type[Request] | None = None, *, halting: bool = False) -> None:
@@ -139,7 +139,7 @@ class Leader:
 
 @contextmanager
 def two_leaders(silent: type[Request], *, halting: bool = False) -> Iterator[tuple[Leader, Leader]]:
-    """A leader that answers everything but ``silent``, or half of it, and one that answers that, too."""
+    """A leader that answers everything but `silent`, or half of it, and one that answers that, too."""
     quiet, other = Leader(silent, halting=halting), Leader()
     brokers = {0: quiet.broker, 1: other.broker}
     leaders = {(tp.topic, tp.partition): 0 if tp in SILENT_LEADS else 1 for tp in (*SILENT_LEADS, *OTHER_LEADS)}
@@ -189,7 +189,7 @@ def test_a_leader_that_does_not_answer_in_time_is_asked_again() -> None:
 
 
 def test_a_failure_of_metadata_stops_no_fetches() -> None:
-    """A topic that may not be read is an error, and others are read without waiting for ``retry.backoff.ms``."""
+    """A topic that may not be read is an error, and others are read without waiting for `retry.backoff.ms`."""
     with two_leaders(ListOffsetsRequest) as (leader, _):
         known = leader.broker.handlers[MetadataRequest]
         servers = {"bootstrap.servers": leader.broker.address, "retry.backoff.ms": round(DEADLINE_S * 10_000)}

@@ -277,7 +277,7 @@ class Client:
         self.answers: list[tuple[Beat, Reply]] = []
 
     def poll(self, coordinator: Coordinator, wanted: Wanted, *, halfway: bool = False) -> None:
-        """One poll of the application; ``halfway`` through a reconciliation it stops."""
+        """One poll of the application; `halfway` through a reconciliation it stops."""
         member = self.member
         if member.has_lost:
             self.reads, self.plan = NOTHING, None

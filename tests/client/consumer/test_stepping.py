@@ -141,7 +141,7 @@ class Reconciled:
         return self.commit
 
     def beat(self, epoch: int, *topics: str) -> None:
-        """A heartbeat, and an answer that assigns partition 0 of ``topics``, where there are any."""
+        """A heartbeat, and an answer that assigns partition 0 of `topics`, where there are any."""
         parts = topic_partitions(TopicIdPartition(TOPICS[name], 0) for name in topics)
         member = self.made.member
         answer = ConsumerGroupHeartbeatResponse(

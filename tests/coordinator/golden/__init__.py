@@ -1,1 +1,1 @@
-"""Records of ``__consumer_offsets`` as Apache Kafka's own classes write them."""
+"""Records of `__consumer_offsets` as Apache Kafka's own classes write them."""

@@ -17,7 +17,7 @@ from kafkalog.records.batch import Record
 
 
 class _Owner:
-    """The owner of the partition of ``__transaction_state``."""
+    """The owner of the partition of `__transaction_state`."""
 
     def __init__(self, leader_epoch: int, size: int) -> None:
         self.leader_epoch = leader_epoch
@@ -32,7 +32,7 @@ class _Write:
 
 
 class SimulatedLog:
-    """One partition of ``__transaction_state``. Its ``records`` outlive the coordinators that write them."""
+    """One partition of `__transaction_state`. Its `records` outlive the coordinators that write them."""
 
     partitions = 1
 
@@ -67,7 +67,7 @@ class SimulatedLog:
         return future
 
     def settle_first(self, outcome: str) -> None:
-        """Settle the first write: ``stored``; ``refused``, not written; ``unknown``, written without a response."""
+        """Settle the first write: `stored`; `refused`, not written; `unknown`, written without a response."""
         write = self.waiting.popleft()
         if outcome != "refused":
             self.records += write.records
@@ -88,7 +88,7 @@ class SimulatedLog:
 
 
 class Data(NamedTuple):
-    """A batch of the transaction ``tag``."""
+    """A batch of the transaction `tag`."""
 
     producer: Producer
     tag: int
@@ -96,7 +96,7 @@ class Data(NamedTuple):
 
 @dataclass
 class SimulatedPartition:
-    """A partition's log: data and markers in order. ``key`` and ``log`` are what admission looks at."""
+    """A partition's log: data and markers in order. `key` and `log` are what admission looks at."""
 
     key: tuple[str, int]
     entries: list[Data | Marker] = field(default_factory=list)
@@ -138,7 +138,7 @@ class SimulatedMarkers:
         return future
 
     def settle_first(self, outcome: str) -> None:
-        """Settle the first write: ``stored``; ``refused`` by a failed disk; ``unknown``, written without a response."""
+        """Settle the first write: `stored`; `refused` by a failed disk; `unknown`, written without a response."""
         partition, marker, future = self.waiting.popleft()
         error: KafkaError | None = None
         if outcome == "refused":

@@ -21,7 +21,7 @@ LARGEST = 4321
 
 
 class Log(SimulatedLog):
-    """Partitions with the same records. ``broken`` is raised by each read, after ``may_end`` is set."""
+    """Partitions with the same records. `broken` is raised by each read, after `may_end` is set."""
 
     partitions = PARTITIONS
 

@@ -1,4 +1,4 @@
-"""Tests of the records of ``__transaction_state``."""
+"""Tests of the records of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_bytes_of_version_0() -> None:
 
 
 def test_version_1_is_read() -> None:
-    """As Kafka 4 writes it; its tagged fields of ``transaction.version`` 2 are passed over."""
+    """As Kafka 4 writes it; its tagged fields of `transaction.version` 2 are passed over."""
     body = encode_message(
         TransactionLogValue(
             producer_id=5, producer_epoch=2, transaction_timeout_ms=1, transaction_status=0,

@@ -24,7 +24,7 @@ DEADLINE_S = 60.0
 
 
 def open_manager(root: Path, ops: FileOps = OS, config: LogConfig = CONFIG) -> LogManager:
-    """Open and load a manager of the log directories ``one`` and ``two``."""
+    """Open and load a manager of the log directories `one` and `two`."""
     logs = LogManager([root / "one", root / "two"], config, clock=lambda: NOW, ops=ops)
     logs.load_all()
     return logs
@@ -37,7 +37,7 @@ def make_log(logs: LogManager) -> Log:
 
 
 def fill(log: Log, count: int) -> None:
-    """Append ``count`` batches of one record, whose value is its offset."""
+    """Append `count` batches of one record, whose value is its offset."""
     for _ in range(count):
         log.append_batch(batch((value(log.log_end_offset),), timestamp=NOW), leader_epoch=0, now_ms=NOW)
     log.high_watermark = log.log_end_offset

@@ -93,7 +93,7 @@ class Life:
 
 
 def told(entries: list[Entry]) -> tuple[int, int]:
-    """``(log end offset, recovery point)`` as they were last noted."""
+    """`(log end offset, recovery point)` as they were last noted."""
     rows = [entry[2:] for entry in entries if entry[:2] == ("note", "state")]
     return (rows[-1][0], rows[-1][1]) if rows else (0, 0)
 

@@ -1,4 +1,4 @@
-"""Make ``embedded.txt``: what members of a group tell each other, as the Java client writes it (`WriteEmbedded.java`).
+"""Make `embedded.txt`: what members of a group tell each other, as the Java client writes it (`WriteEmbedded.java`).
 
 python -m tests.protocol.golden.make_embedded
 """

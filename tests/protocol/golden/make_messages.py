@@ -1,21 +1,21 @@
-"""Make ``messages.jsonl.gz``: every message in every version, as the Java client writes it.
+"""Make `messages.jsonl.gz`: every message in every version, as the Java client writes it.
 
     python -m tests.protocol.golden.make_messages
 
-``WriteMessages.java`` fills Kafka's generated classes and writes them: 3.9's, but 4's for the messages of `NEWER`.
-Lines that begin with ``error`` are its error codes, with ``api`` its APIs, with ``defaults`` what the fields of a
-message's structure are at first, with ``absent`` which fields a version does not have, and whether a value in them is
+`WriteMessages.java` fills Kafka's generated classes and writes them: 3.9's, but 4's for the messages of `NEWER`.
+Lines that begin with `error` are its error codes, with `api` its APIs, with `defaults` what the fields of a
+message's structure are at first, with `absent` which fields a version does not have, and whether a value in them is
 ignored or refused. All others are one message in one version, filled in one way:
 
 ========  ===================================================================================================
-message   its name, such as ``FetchRequest``
+message   its name, such as `FetchRequest`
 version   the version
-fill      ``full``: a different value in every field, two elements in every array; ``least``: null or empty, and
-          the least number; ``nulls``: the same, but every array has an element; ``long``: lengths about where
-          compact lengths take two and three bytes, and the greatest number; ``default``: as the constructor
+fill      `full`: a different value in every field, two elements in every array; `least`: null or empty, and
+          the least number; `nulls`: the same, but every array has an element; `long`: lengths about where
+          compact lengths take two and three bytes, and the greatest number; `default`: as the constructor
           leaves it
 values    field to value; bytes, records and UUIDs are hexadecimal
-header    hexadecimal: correlation id 77, client id ``client``
+header    hexadecimal: correlation id 77, client id `client`
 body      hexadecimal
 ========  ===================================================================================================
 """

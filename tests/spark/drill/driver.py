@@ -1,4 +1,4 @@
-"""A driver that streams a topic into Parquet until it is killed, or to the end with ``drain``.
+"""A driver that streams a topic into Parquet until it is killed, or to the end with `drain`.
 
     python -m tests.spark.drill.driver {stream|drain} BOOTSTRAP TOPIC DIRECTORY
 

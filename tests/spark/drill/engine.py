@@ -1,6 +1,6 @@
 """The part of Spark's micro-batch engine that a sink sees, without a JVM, for drills of many seeds.
 
-As in Spark, a batch is written down before it runs (``offsets``) and after it is committed (``commits``); one that was
+As in Spark, a batch is written down before it runs (`offsets`) and after it is committed (`commits`); one that was
 not committed runs again with the same rows. The sink is claimed, committed and aborted in processes of their own; tasks
 run in workers that live as long as nobody kills them, are tried three times, and sometimes twice at once. A commit that
 fails is followed by an abort, and ends the query, which is started again. The rows of a batch are the next numbers.
@@ -49,7 +49,7 @@ class Worker:
         theirs.close()
 
     def begin(self, act: Callable[..., Any], *arguments: Any) -> None:
-        """Start ``act``, a function of this module."""
+        """Start `act`, a function of this module."""
         self._ours.send((act, arguments))
 
     def result(self) -> Any:
@@ -63,7 +63,7 @@ class Worker:
         return value
 
     def run(self, act: Callable[..., Any], *arguments: Any) -> Any:
-        """Run ``act`` and return its result."""
+        """Run `act` and return its result."""
         try:
             self.begin(act, *arguments)
         except BrokenPipeError:
@@ -110,7 +110,7 @@ def _abort(batch: MicroBatch, messages: list[Any]) -> None:
 
 
 class Engine:
-    """One driver; ``directory`` is the checkpoint."""
+    """One driver; `directory` is the checkpoint."""
 
     def __init__(self, bootstrap: str, topic: str, directory: Path, seed: int) -> None:
         self._bootstrap, self._topic, self._directory = bootstrap, topic, directory

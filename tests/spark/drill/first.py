@@ -1,4 +1,4 @@
-"""A driver whose first batch never ends, for a test that kills it there; with ``drain``, one that continues.
+"""A driver whose first batch never ends, for a test that kills it there; with `drain`, one that continues.
 
     python -m tests.spark.drill.first {hang|drain} BOOTSTRAP TOPIC DIRECTORY
 

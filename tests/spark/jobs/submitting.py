@@ -1,4 +1,4 @@
-"""Run jobs as users do: through PySpark's own ``spark-submit``, in a process."""
+"""Run jobs as users do: through PySpark's own `spark-submit`, in a process."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Done(NamedTuple):
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Return the output of ``--json``."""
+        """Return the output of `--json`."""
         found: dict[str, Any] = json.loads(self.output.splitlines()[-1])
         return found
 
 
 def command(job: str, directory: Path, *options: str) -> list[str]:
-    """Return the command line of a job; Spark's own files go to ``directory``."""
+    """Return the command line of a job; Spark's own files go to `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = [word for item in session_options(directory).items() for word in ("--conf", "=".join(item))]
     return [str(SPARK_SUBMIT), "--master", "local[2]", *settings, str(JOBS / f"{job}.py"), *options]
@@ -66,7 +66,7 @@ def submit(job: str, directory: Path, *options: str) -> Done:
 
 
 def submit_and_kill(job: str, directory: Path, middle: Callable[[], bool], *options: str) -> None:
-    """Start a job, and SIGKILL all of its processes (JVM, driver, planner, workers) as soon as ``middle()``."""
+    """Start a job, and SIGKILL all of its processes (JVM, driver, planner, workers) as soon as `middle()`."""
     words = command(job, directory, *options)
     with Process(words, directory / "killed.out", env=environment()) as process:
         process.wait_until(middle, DEADLINE_S, poll_s=0.005)

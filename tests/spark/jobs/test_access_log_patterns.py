@@ -1,4 +1,4 @@
-"""Test the patterns of access-log lines in Python's engine; ``test_expressions`` holds Spark's to the same."""
+"""Test the patterns of access-log lines in Python's engine; `test_expressions` holds Spark's to the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the job ``enrich`` through spark-submit, against a join in plain Python."""
+"""Test the job `enrich` through spark-submit, against a join in plain Python."""
 
 from __future__ import annotations
 

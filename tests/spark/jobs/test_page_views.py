@@ -1,4 +1,4 @@
-"""Test the job ``page_views`` through spark-submit, against sums computed without Spark."""
+"""Test the job `page_views` through spark-submit, against sums computed without Spark."""
 
 from __future__ import annotations
 

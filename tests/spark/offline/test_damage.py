@@ -349,14 +349,14 @@ def test_bad_options_are_named(tmp_path: Path, path: str, options: dict[str, str
 
 
 def test_a_topic_named_like_a_directory_of_a_partition(tmp_path: Path) -> None:
-    """``data-1`` may be a broker's directory."""
+    """`data-1` may be a broker's directory."""
     write_segment(tmp_path / "data-1" / "t-0", [batch(0, 3)])
     assert offsets(tmp_path / "data-1") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("beside", ["meta.properties", None])
 def test_directories_of_brokers_named_like_those_of_partitions(tmp_path: Path, beside: str | None) -> None:
-    """``/disks/kafka-1``, ``/disks/kafka-2`` …"""
+    """`/disks/kafka-1`, `/disks/kafka-2` …"""
     for number in range(2):
         write_segment(tmp_path / f"kafka-{number}" / f"t-{number}", [batch(0, 3)])
         if beside is not None:

@@ -79,7 +79,7 @@ class History:
         self.committed = sorted(n for n in self.committed if n < self.stable)
 
     def write(self, directory: Path, *, index_every: int, indexed: set[int], snapshots: set[int]) -> None:
-        """``indexed``: which segments' transaction indexes there are."""
+        """`indexed`: which segments' transaction indexes there are."""
         for number, (base, segment) in enumerate(zip(self.bases, self.segments, strict=True)):
             write_segment(directory, segment, base=base, index_every=index_every)
             rows = [

@@ -41,7 +41,7 @@ def marker(base: int, producer_id: int, kind: ControlRecordType) -> bytes:
 def write_segment(
     directory: Path, batches: Sequence[bytes], *, base: int | None = None, index_every: int = 1, suffix: str = ""
 ) -> Path:
-    """Write a segment, and an offset index with an entry for every ``index_every`` batches (0: no index)."""
+    """Write a segment, and an offset index with an entry for every `index_every` batches (0: no index)."""
     directory.mkdir(parents=True, exist_ok=True)
     headers = [read_header(each) for each in batches]
     name = f"{headers[0].base_offset if base is None else base:020d}"

@@ -55,13 +55,13 @@ def committed(bootstrap: str, topic: str, *, isolation: str = "read_committed") 
 
 
 class Died(BaseException):
-    """Stands in for SIGKILL: no ``except Exception`` catches it."""
+    """Stands in for SIGKILL: no `except Exception` catches it."""
 
 
 class MicroBatch:
     """One micro-batch of a sink: claimed when it is made; tasks that write; committed or aborted.
 
-    ``query`` is what Spark calls the query, which outlives its restarts.
+    `query` is what Spark calls the query, which outlives its restarts.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A query in processes of its own streams one topic to another. Processes are struck at fault points and at random times:
 a task, the process that commits, the driver with all of its processes; the broker is killed, too. The same query goes
-on from its checkpoint. Every fault point has its turn in ``test_once_seeds``, which is quicker.
+on from its checkpoint. Every fault point has its turn in `test_once_seeds`, which is quicker.
 """
 
 from __future__ import annotations

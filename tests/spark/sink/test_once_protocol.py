@@ -330,7 +330,7 @@ def test_a_topic_that_the_first_row_creates(topics: Topics) -> None:
 
 
 class BatchQuery:
-    """``df.write``: all rows or none."""
+    """`df.write`: all rows or none."""
 
     def __init__(self, bootstrap: str, topic: str, prefix: str, **options: Any) -> None:
         given = {"topic": topic, "kafka.transactional.id": prefix, **options}

@@ -1,4 +1,4 @@
-"""Test the transactional mode by seeds, with an engine that behaves as Spark's (``tests.spark.drill.engine``).
+"""Test the transactional mode by seeds, with an engine that behaves as Spark's (`tests.spark.drill.engine`).
 
 What takes Spark a quarter of a minute takes this a second: hundreds of deaths in a soak. All processes and the broker
 are real.

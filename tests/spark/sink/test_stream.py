@@ -1,4 +1,4 @@
-"""Tests of ``df.writeStream.format("kafkalog")`` in Spark."""
+"""Tests of `df.writeStream.format("kafkalog")` in Spark."""
 
 from __future__ import annotations
 

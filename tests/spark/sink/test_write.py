@@ -1,4 +1,4 @@
-"""Tests of ``df.write.format("kafkalog")`` in Spark."""
+"""Tests of `df.write.format("kafkalog")` in Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADERS = "array(named_struct('key', 'id', 'value', {}))"
 
 
 def frame_of(spark: SparkSession, *columns: str, rows: int = 1000) -> DataFrame:
-    """Rows in two partitions of Spark's; columns are SQL over ``id``."""
+    """Rows in two partitions of Spark's; columns are SQL over `id`."""
     return spark.range(0, rows, 1, 2).selectExpr(*columns)
 
 

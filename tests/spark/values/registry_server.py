@@ -14,9 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 
 class RegistryServer:
-    """``user_info``: the user and password that are asked for; ``certificate``: PEM, with its key, for https.
+    """`user_info`: the user and password that are asked for; `certificate`: PEM, with its key, for https.
 
-    ``failures``: statuses to answer next, before anything else. ``requests``: the paths asked for.
+    `failures`: statuses to answer next, before anything else. `requests`: the paths asked for.
     """
 
     def __init__(self, user_info: str | None = None, certificate: Path | None = None) -> None:

@@ -4,15 +4,15 @@ Members agree on a generation, and its leader assigns the partitions.
 
 Nothing here does I/O or reads a clock: each call gets the current time, and effects are returned as data.
 
-- ``classic_group``   a group, made of the parts that follow
-- ``deadlines``       when a group must be woken
-- ``effects``         answers, and records to be stored
-- ``group_metadata``  state, generation and protocol of a group, and its record
-- ``join``            JoinGroup
-- ``member``          a member
-- ``rebalance``       the phases between two generations
-- ``requests``        fields of requests and responses
-- ``roster``          the members, their leader, and the protocols that they share
-- ``static_members``  static members that return (KIP-345)
-- ``sync``            SyncGroup
+- `classic_group`   a group, made of the parts that follow
+- `deadlines`       when a group must be woken
+- `effects`         answers, and records to be stored
+- `group_metadata`  state, generation and protocol of a group, and its record
+- `join`            JoinGroup
+- `member`          a member
+- `rebalance`       the phases between two generations
+- `requests`        fields of requests and responses
+- `roster`          the members, their leader, and the protocols that they share
+- `static_members`  static members that return (KIP-345)
+- `sync`            SyncGroup
 """

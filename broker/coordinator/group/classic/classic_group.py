@@ -2,20 +2,20 @@
 
 A `ClassicGroup` is made of parts; a part uses only the arguments of its constructor:
 
-- ``group_metadata``  state (its docstring has a table of states), generation, protocol
-- ``roster``          the members and their leader
-- ``deadlines``       when something becomes due
-- ``effects``         answers, and records to be stored
-- ``rebalance``       the phases between two generations
-- ``static_members``  static members that return
-- ``join``, ``sync``  JoinGroup and SyncGroup
+- `group_metadata`  state (its docstring has a table of states), generation, protocol
+- `roster`          the members and their leader
+- `deadlines`       when something becomes due
+- `effects`         answers, and records to be stored
+- `rebalance`       the phases between two generations
+- `static_members`  static members that return
+- `join`, `sync`  JoinGroup and SyncGroup
 
-Nothing here does I/O or reads a clock: each call gets the current time. Effects are appended to ``out``: answers to
-waiting requests (`Answer`), and records to store (`Store`), after which its ``done`` continues. `wake` finds members
+Nothing here does I/O or reads a clock: each call gets the current time. Effects are appended to `out`: answers to
+waiting requests (`Answer`), and records to store (`Store`), after which its `done` continues. `wake` finds members
 that send no heartbeat for their session timeout, member ids that were given out and never used, and rebalances that
 take too long.
 
-Semantics are those of Apache Kafka's ``GroupCoordinator``; KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345
+Semantics are those of Apache Kafka's `GroupCoordinator`; KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345
 (static members), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (static leaders that return).
 """
 
@@ -44,7 +44,7 @@ from kafkalog.protocol.errors import ErrorCode, NonEmptyGroupError, error_for
 
 @dataclass(frozen=True, slots=True)
 class ClassicSettings:
-    """``group.initial.rebalance.delay.ms`` and ``group.max.size``."""
+    """`group.initial.rebalance.delay.ms` and `group.max.size`."""
 
     initial_rebalance_delay_ms: int
     max_size: int
@@ -146,11 +146,11 @@ class ClassicGroup:
     # -- requests of members
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        """Handle JoinGroup; ``token`` gets the answer. The caller has checked the session timeout."""
+        """Handle JoinGroup; `token` gets the answer. The caller has checked the session timeout."""
         self._join.join(request, token, now)
 
     def sync(self, request: SyncRequest, token: Token, now: Moment) -> None:
-        """Handle SyncGroup; ``token`` gets the answer."""
+        """Handle SyncGroup; `token` gets the answer."""
         self._sync.sync(request, token, now)
 
     def awaits_assignments_of(self, member_id: str) -> bool:
@@ -214,7 +214,7 @@ class ClassicGroup:
         self._deadlines.wake_at = None
 
     def release(self, error: ErrorCode) -> None:
-        """Answer all waiting requests with ``error``."""
+        """Answer all waiting requests with `error`."""
         for member in self.members:
             self._rebalance.release(member, error, member.member_id)
 

@@ -11,7 +11,7 @@ class Deadlines:
     """See the module. Members and unused ids have deadlines of their own.
 
     Attributes:
-        join: when the next generation begins at the latest, on the clock of ``Moment.ms``; None is never.
+        join: when the next generation begins at the latest, on the clock of `Moment.ms`; None is never.
         sync: when members that have not sent SyncGroup are removed, on the same clock.
         wake_at: when to check the deadlines; it may be too early, never too late.
     """
@@ -39,12 +39,12 @@ class Deadlines:
             self.wake_at = deadline
 
     def wake_by(self, deadline: int) -> None:
-        """Make sure that ``wake_at`` is not later."""
+        """Make sure that `wake_at` is not later."""
         if self.wake_at is None or deadline < self.wake_at:
             self.wake_at = deadline
 
     def plan_wake(self) -> None:
-        """Compute ``wake_at`` from all deadlines."""
+        """Compute `wake_at` from all deadlines."""
         deadlines = [member.deadline for member in self._members] + [self.join, self.sync]
         deadlines += self._members.pending.values()
         self.wake_at = min((deadline for deadline in deadlines if deadline is not None), default=None)

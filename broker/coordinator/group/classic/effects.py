@@ -31,9 +31,9 @@ class Effects:
         self.out: list[Answer | Store] = []
 
     def answer(self, token: Token, result: JoinResult | SyncResult) -> None:
-        """Answer the request that waits with ``token``."""
+        """Answer the request that waits with `token`."""
         self.out.append(Answer(token, result))
 
     def store(self, record: StateRecord, done: Callable[[ErrorCode | None, Moment], None]) -> None:
-        """Store the group; ``done`` gets the error for the members, or None when it is stored."""
+        """Store the group; `done` gets the error for the members, or None when it is stored."""
         self.out.append(Store([record], lambda error, now: done(_STORE_ERRORS.get(error, error), now)))

@@ -107,7 +107,7 @@ class Join:
         self._new_member_id = new_member_id
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        """Handle JoinGroup; ``token`` gets the answer. The caller has checked the session timeout."""
+        """Handle JoinGroup; `token` gets the answer. The caller has checked the session timeout."""
         step = decide_join(request, self._metadata, self._members, self._max_size)
         if isinstance(step, ErrorCode):
             self._refuse(request, step, token)

@@ -14,7 +14,7 @@ class Member:
     Attributes:
         awaiting_join, awaiting_sync: the token of the waiting request, or None.
         is_new: it has joined and does not know its id yet, so it cannot send heartbeats.
-        deadline: when its session ends, on the clock of ``Moment.ms``; None while no session timeout runs.
+        deadline: when its session ends, on the clock of `Moment.ms`; None while no session timeout runs.
     """
 
     __slots__ = (

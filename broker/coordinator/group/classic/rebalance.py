@@ -99,7 +99,7 @@ class Rebalance:
             self._initial_delay.member_came()
 
     def join_again(self, member: Member, request: JoinRequest, token: Token) -> None:
-        """Let a member wait for the next generation with ``token``, and take over its new metadata."""
+        """Let a member wait for the next generation with `token`, and take over its new metadata."""
         self._members.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
         before = self._members.await_join(member, token)
         if before is not None:
@@ -225,7 +225,7 @@ class Rebalance:
         self.try_complete_join(now)
 
     def remove(self, member_id: str, error: ErrorCode = ErrorCode.UNKNOWN_MEMBER_ID) -> None:
-        """Remove a member, or an id that was given out; its waiting request gets ``error``."""
+        """Remove a member, or an id that was given out; its waiting request gets `error`."""
         member = self._members.remove(member_id)
         if member is not None:
             self.release(member, error, UNKNOWN_MEMBER_ID)
@@ -239,7 +239,7 @@ class Rebalance:
             self.try_complete_join(now)
 
     def release(self, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer ``error`` if a member waits, and ``member_id`` if it waits for the next generation."""
+        """Answer `error` if a member waits, and `member_id` if it waits for the next generation."""
         if member.awaiting_join is not None:
             token = member.awaiting_join
             if member.member_id in self._members:

@@ -64,7 +64,7 @@ class StaticMembers:
         self._rebalance = rebalance
 
     def replace(self, old_id: str, new_id: str, request: JoinRequest, token: Token, now: Moment) -> None:
-        """Replace a static member by itself under a new id; ``token`` gets the answer."""
+        """Replace a static member by itself under a new id; `token` gets the answer."""
         metadata, members = self._metadata, self._members
         instance_id = request.instance_id
         logger.info("static member %s of group %s is back: %s was %s", instance_id, metadata.group_id, new_id, old_id)

@@ -47,7 +47,7 @@ class Sync:
         self._rebalance = rebalance
 
     def sync(self, request: SyncRequest, token: Token, now: Moment) -> None:
-        """Handle SyncGroup; ``token`` gets the answer."""
+        """Handle SyncGroup; `token` gets the answer."""
         metadata, members = self._metadata, self._members
         error = check_sync(request, metadata, members)
         if error is not None:

@@ -1,6 +1,6 @@
 """A member's change and its consequences: subscriptions, group epoch, target assignment, a step of the member.
 
-The steps are those of KIP-848, and the order of the records is Apache Kafka's (``GroupMetadataManager``).
+The steps are those of KIP-848, and the order of the records is Apache Kafka's (`GroupMetadataManager`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def advance(
     context: Context,
     records: list[GroupRecord],
 ) -> Advance:
-    """Change the member ``old`` to ``new``, and advance it.
+    """Change the member `old` to `new`, and advance it.
 
     Args:
         old: the member before; for a member that joins, its initial state.
@@ -86,7 +86,7 @@ def _is_stale(group: ConsumerGroup, context: Context) -> bool:
 
 
 def members_with(group: ConsumerGroup, new: Member) -> dict[str, Member]:
-    """Return the group's members including ``new``; a static member replaces its predecessor."""
+    """Return the group's members including `new`; a static member replaces its predecessor."""
     members = dict(group.members)
     if new.instance_id is not None:
         members.pop(group.static_members.get(new.instance_id, ""), None)
@@ -102,9 +102,9 @@ def refresh(
     context: Context,
     records: list[GroupRecord],
 ) -> tuple[int, Mapping[str, TopicMetadata]]:
-    """Compare the topics to which ``members`` are subscribed with the group's; return its epoch and topics afterwards.
+    """Compare the topics to which `members` are subscribed with the group's; return its epoch and topics afterwards.
 
-    The epoch is increased if ``bump`` is set or if the topics have changed.
+    The epoch is increased if `bump` is set or if the topics have changed.
     """
     topics = subscribed_topics(members.values(), regexes, context)
     if topics != group.topics:
@@ -202,7 +202,7 @@ def _assign(
     context: Context,
     records: list[GroupRecord],
 ) -> Assignment:
-    """Compute the target assignment of ``epoch``; return the target of ``new``."""
+    """Compute the target assignment of `epoch`; return the target of `new`."""
     specs = {
         member_id: MemberSpec(
             frozenset(topics[name].topic_id for name in subscribed_names(member, regexes) & topics.keys()),

@@ -1,4 +1,4 @@
-"""Settings of consumer groups, and whether groups may change their protocol (``group.consumer.*``)."""
+"""Settings of consumer groups, and whether groups may change their protocol (`group.consumer.*`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """Which groups may change their protocol while they have members (``group.consumer.migration.policy``)."""
+    """Which groups may change their protocol while they have members (`group.consumer.migration.policy`)."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -41,7 +41,7 @@ class ConsumerGroupConfig:
     regex_refresh_ms: int = 10_000
 
     def with_overrides(self, session_timeout_ms: int | None, heartbeat_interval_ms: int | None) -> ConsumerGroupConfig:
-        """Return the settings of a group that overrides some (``consumer.session.timeout.ms``, …)."""
+        """Return the settings of a group that overrides some (`consumer.session.timeout.ms`, …)."""
         return replace(
             self,
             session_timeout_ms=self.session_timeout_ms if session_timeout_ms is None else session_timeout_ms,

@@ -104,9 +104,9 @@ class ConsumerMembership:
         before: Sequence[StateRecord] = (),
         on_failure: Callable[[list[Answer]], None] | None = None,
     ) -> None:
-        """Apply the outcome of a request; ``token`` gets the response, or the error, once the records are stored.
+        """Apply the outcome of a request; `token` gets the response, or the error, once the records are stored.
 
-        The effects in ``out`` must be carried out before the next change: a change that cannot be appended is undone by
+        The effects in `out` must be carried out before the next change: a change that cannot be appended is undone by
         restoring the group before it.
 
         Args:
@@ -173,7 +173,7 @@ class ConsumerMembership:
     # -- members of the classic protocol
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        """Handle JoinGroup; ``token`` gets the answer."""
+        """Handle JoinGroup; `token` gets the answer."""
         try:
             outcome = classic_members.join(self.group, request, self._context(self.group.group_id, now))
         except KafkaError as error:
@@ -182,7 +182,7 @@ class ConsumerMembership:
         self.apply(outcome, token, now)
 
     def sync(self, request: SyncRequest, token: Token, now: Moment) -> None:
-        """Handle SyncGroup; ``token`` gets the answer."""
+        """Handle SyncGroup; `token` gets the answer."""
         try:
             outcome = classic_members.sync(self.group, request, self._context(self.group.group_id, now))
         except KafkaError as error:
@@ -200,7 +200,7 @@ class ConsumerMembership:
         return outcome.response
 
     def leave(self, members: Sequence[Leaver], token: Token, now: Moment) -> None:
-        """Handle LeaveGroup of members, in one change; ``token`` gets each member's error once that is stored."""
+        """Handle LeaveGroup of members, in one change; `token` gets each member's error once that is stored."""
         group_id = self.group.group_id
         named = [(member.member_id, member.instance_id) for member in members]
         outcome = classic_members.leave(self.group, named, self._context(group_id, now))
@@ -289,7 +289,7 @@ class ConsumerMembership:
         self.refuse(NotCoordinatorError())
 
     def refuse(self, error: KafkaError) -> None:
-        """Answer all waiting requests with ``error``, also those whose records are still being stored."""
+        """Answer all waiting requests with `error`, also those whose records are still being stored."""
         tokens = [*self._storing.values(), *(answer.token for answer in self._waiting)]
         self.out += [Answer(token, error) for token in tokens if token is not None]
         self._storing, self._waiting = {}, []

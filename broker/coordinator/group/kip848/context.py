@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Matched(NamedTuple):
-    """The topics that a regular expression matches, in ``version`` of the cluster's topics."""
+    """The topics that a regular expression matches, in `version` of the cluster's topics."""
 
     topics: frozenset[str]
     version: int
@@ -78,7 +78,7 @@ class TimerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Start a member's timer anew, or stop it if ``delay_ms`` is None.
+    """Start a member's timer anew, or stop it if `delay_ms` is None.
 
     Attributes:
         epoch: of a REBALANCE timer: it counts only while the member is in this epoch.
@@ -97,7 +97,7 @@ class Outcome(Generic[T]):
     """The result of a request to a group: response, records and timers.
 
     The group has not changed yet: the records are appended as one batch, then replayed, and the response is sent when
-    they are stored. If that fails, the timers and ``seen_version`` do not count either.
+    they are stored. If that fails, the timers and `seen_version` do not count either.
     """
 
     response: T

@@ -1,4 +1,4 @@
-"""Groups that change their protocol while they have members (KIP-848, ``group.consumer.migration.policy``).
+"""Groups that change their protocol while they have members (KIP-848, `group.consumer.migration.policy`).
 
 A classic group becomes one of the consumer protocol when the first member of that protocol joins; it becomes classic
 again when the last such member is gone. Assignments stay, and a rebalance of the new kind follows.
@@ -79,7 +79,7 @@ def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topic
 
 
 def can_downgrade(group: ConsumerGroup, leaving: Collection[str], config: ConsumerGroupConfig) -> bool:
-    """Return whether a group becomes classic when the members ``leaving`` are gone."""
+    """Return whether a group becomes classic when the members `leaving` are gone."""
     return (
         config.migration_policy.allows_downgrade
         and 0 < len(group.members) - len(leaving) <= config.classic_max_size
@@ -96,7 +96,7 @@ def downgraded(
     new_member_id: Callable[[str], str],
     now: Moment,
 ) -> ClassicGroup:
-    """Return the classic group that a group becomes without ``leaving``: stable, its generation is the group epoch."""
+    """Return the classic group that a group becomes without `leaving`: stable, its generation is the group epoch."""
     members = []
     for member_id, member in group.members.items():
         if member_id in leaving or member.classic is None:

@@ -66,11 +66,11 @@ class ConsumerGroup:
         members: by member id.
         static_members: member ids by instance id.
         group_epoch: grows with every change of members, subscriptions and subscribed topics.
-        assignment_epoch: the group epoch for which ``target`` was computed.
+        assignment_epoch: the group epoch for which `target` was computed.
         target: the target assignment of each member.
         topics: the subscribed topics as the group last saw them, by name.
         regexes: what the members' regular expressions matched.
-        seen_version: version of the cluster's topics with which ``topics`` was compared; -1 for none.
+        seen_version: version of the cluster's topics with which `topics` was compared; -1 for none.
     """
 
     def __init__(self, group_id: str) -> None:

@@ -1,6 +1,6 @@
 """Members of a consumer group join and leave: who may join under which id, and what remains of one that left.
 
-Checks, their order and their texts are Apache Kafka's (``GroupMetadataManager``).
+Checks, their order and their texts are Apache Kafka's (`GroupMetadataManager`).
 """
 
 from __future__ import annotations

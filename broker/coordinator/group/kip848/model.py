@@ -64,7 +64,7 @@ class Member:
     """A member. A change makes a new one (`dataclasses.replace`).
 
     Attributes:
-        previous_epoch: the epoch before ``epoch``: a member sends it if it did not get the response with the newer one.
+        previous_epoch: the epoch before `epoch`: a member sends it if it did not get the response with the newer one.
         rebalance_timeout_ms: how long the member may take to give partitions back.
         assigned: the partitions that the member owns, or may own as soon as it learns of them.
         pending_revocation: the partitions that the member must give back.
@@ -93,7 +93,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic as a group last saw it. ``racks`` of each partition's replicas; empty where no broker has a rack."""
+    """A topic as a group last saw it. `racks` of each partition's replicas; empty where no broker has a rack."""
 
     topic_id: UUID
     name: str
@@ -103,7 +103,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression matched at ``timestamp_ms``, in ``version`` of the cluster's metadata."""
+    """The topics that a regular expression matched at `timestamp_ms`, in `version` of the cluster's metadata."""
 
     topics: frozenset[str]
     version: int

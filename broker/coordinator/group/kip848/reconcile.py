@@ -3,7 +3,7 @@
 A member gives partitions back before it gets others: while it still owns partitions outside of its target, it stays in
 its epoch (UNREVOKED_PARTITIONS). Then it goes to the target's epoch and gets the free partitions of its target. If
 another member still owns some of them, it waits for these (UNRELEASED_PARTITIONS) and keeps working meanwhile. So no
-partition ever has two owners. This is Kafka's ``CurrentAssignmentBuilder``.
+partition ever has two owners. This is Kafka's `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class LegacyAppender:
     ) -> AppendInfo:
         """Append what `message_sets.prepare_set` returned, possibly on a worker.
 
-        None stands for a set without a whole message: nothing is appended, and ``first_offset`` is -1.
+        None stands for a set without a whole message: nothing is appended, and `first_offset` is -1.
 
         Raises:
             KafkaError: the set is refused, and the log has not changed; KafkaStorageError if the disk failed.

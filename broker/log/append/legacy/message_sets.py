@@ -75,7 +75,7 @@ class Entry:
 class PreparedSet:
     """Hold checked entries of format v0 or v1 that lack only their offsets; or one v2 batch.
 
-    ``converted`` counts the records that were written anew in the format that the topic stores.
+    `converted` counts the records that were written anew in the format that the topic stores.
     """
 
     data: bytearray | memoryview
@@ -88,7 +88,7 @@ class PreparedSet:
     """Records, codec and level of a compressed v0 set, which is encoded once its offsets are known."""
 
     def assign(self, first: int) -> None:
-        """Set the offsets of the records; the first one gets ``first``."""
+        """Set the offsets of the records; the first one gets `first`."""
         if self._within is not None:
             records, codec, level = self._within
             records = [record._replace(offset=first + at) for at, record in enumerate(records)]
@@ -137,7 +137,7 @@ def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Ori
 def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origin: Origin) -> PreparedSet | None:
     """Convert a single compressed message for a topic of v2 in one pass.
 
-    Return None if ``records`` is something else, or has to be refused.
+    Return None if `records` is something else, or has to be refused.
     """
     if config.message_format < MAGIC or len(records) < MIN_ENTRY_SIZE or records[MAGIC_AT] >= MAGIC:
         return None

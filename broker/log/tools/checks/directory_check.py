@@ -18,9 +18,9 @@ Key = tuple[str, int]
 def check_directory(
     path: str, reports: Mapping[Key, PartitionReport], *, live: bool | None = None
 ) -> Iterator[Finding]:
-    """Return the problems of the files in the log directory; ``reports`` are those of its partitions.
+    """Return the problems of the files in the log directory; `reports` are those of its partitions.
 
-    ``live`` says whether a broker may be writing there; by default the directory's lock decides.
+    `live` says whether a broker may be writing there; by default the directory's lock decides.
     """
     live = is_in_use(path) if live is None else live
     if live:
@@ -63,7 +63,7 @@ def _identity(path: str) -> Iterator[Finding]:
 
 
 def by_key(log_dir: str, reports: Mapping[str, PartitionReport]) -> dict[Key, PartitionReport]:
-    """Return the reports of the partitions that lie in ``log_dir`` and are in service there."""
+    """Return the reports of the partitions that lie in `log_dir` and are in service there."""
     found = {}
     for report in reports.values():
         partition = report.partition

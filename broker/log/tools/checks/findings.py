@@ -32,7 +32,7 @@ class Remedy(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """Describe one problem, with ``position`` in bytes and the record's ``offset`` if they are known."""
+    """Describe one problem, with `position` in bytes and the record's `offset` if they are known."""
 
     file: str
     problem: str

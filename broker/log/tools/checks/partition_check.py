@@ -22,7 +22,7 @@ from kafkalog.storage.transaction_entries import ENTRY_SIZE
 
 @dataclass
 class PartitionReport:
-    """Hold what was found of a partition; ``findings`` includes those of the segments."""
+    """Hold what was found of a partition; `findings` includes those of the segments."""
 
     partition: PartitionDir
     segments: list[SegmentReport] = field(default_factory=list)
@@ -43,14 +43,14 @@ class PartitionReport:
 
     @property
     def damaged(self) -> bool:
-        """Whether a ``.log`` file is damaged."""
+        """Whether a `.log` file is damaged."""
         return any(segment.damages for segment in self.segments)
 
 
 def check_partition(partition: PartitionDir, segments: list[SegmentReport], *, live: bool = False) -> PartitionReport:
     """Check a partition by the reports of its segments, which are in the order of their offsets.
 
-    With ``live``, findings about the last segment are left out, because a broker writes there.
+    With `live`, findings about the last segment are left out, because a broker writes there.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Checking one segment: every batch of its ``.log`` file, and its indexes against the batches.
+"""Checking one segment: every batch of its `.log` file, and its indexes against the batches.
 
 Damage does not end a check. The batch after a damaged one is found by the damaged batch's length if that is plausible,
 else by the offset index. So a report says how much is lost and how much is not.
@@ -32,7 +32,7 @@ GAPS_KEPT = 100
 
 
 class Damage(NamedTuple):
-    """Describe bytes [position, end) of a ``.log`` file without a valid batch; they had offsets from ``offset`` on."""
+    """Describe bytes [position, end) of a `.log` file without a valid batch; they had offsets from `offset` on."""
 
     position: int
     end: int
@@ -43,7 +43,7 @@ class Damage(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """Describe the last valid batch so far. ``expected`` is the offset after the batch before it."""
+    """Describe the last valid batch so far. `expected` is the offset after the batch before it."""
 
     position: int
     base_offset: int
@@ -111,10 +111,10 @@ def check_segment(
     options: Options = DEFAULTS,
     progress: Callable[[int], None] = lambda size: None,
 ) -> SegmentReport:
-    """Read the segment and compare its indexes with it; ``progress`` is called with the number of bytes read.
+    """Read the segment and compare its indexes with it; `progress` is called with the number of bytes read.
 
     Raises:
-        OSError: the ``.log`` file cannot be read.
+        OSError: the `.log` file cannot be read.
     """
     path = partition.file(base, names.LOG)
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -45,7 +45,7 @@ _BY_NAME = {each.name: each for each in BUILT_IN} | {
 
 
 def find_assignors(given: Any) -> tuple[Assignor, ...]:
-    """Find the assignors of ``partition.assignment.strategy``: names, Kafka's class names, Assignor classes or objects.
+    """Find the assignors of `partition.assignment.strategy`: names, Kafka's class names, Assignor classes or objects.
 
     Raises ConfigError for anything else, for two assignors of one name, and where there is none.
     """

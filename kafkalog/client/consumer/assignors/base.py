@@ -35,9 +35,9 @@ class Assignor(ABC):
 
     @abstractmethod
     def assign(self, layout: Layout, members: Mapping[str, Subscription]) -> Mapping[str, Sequence[TopicPartition]]:
-        """Return the partitions of every member, by member id; only partitions of topics in ``layout``.
+        """Return the partitions of every member, by member id; only partitions of topics in `layout`.
 
-        ``members`` are in the order in which the coordinator names them. Topics without metadata are not in ``layout``.
+        `members` are in the order in which the coordinator names them. Topics without metadata are not in `layout`.
         """
 
     def user_data(self, topics: Iterable[str]) -> bytes | None:
@@ -45,7 +45,7 @@ class Assignor(ABC):
         return None
 
     def on_assignment(self, assignment: Assignment, metadata: ConsumerGroupMetadata) -> None:  # noqa: B027
-        """Note that this member has been assigned ``assignment``."""
+        """Note that this member has been assigned `assignment`."""
 
 
 def rack_aware(consumer_racks: Iterable[str], partition_racks: Mapping[TopicPartition, Racks]) -> bool:

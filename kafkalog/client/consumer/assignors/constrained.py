@@ -23,7 +23,7 @@ def assign_alike(
 ) -> tuple[dict[str, list[TopicPartition]], dict[TopicPartition, str]]:
     """Assign; return the assignment, and the partitions that change hands with their new owners.
 
-    ``owned`` is in the order of a HashMap. ``contested`` partitions are claimed by several members, and count as owned
+    `owned` is in the order of a HashMap. `contested` partitions are claimed by several members, and count as owned
     by none.
     """
     builder = _Constrained(layout, racks, owned, contested)

@@ -25,7 +25,7 @@ def assign_general(
     members: Mapping[str, Subscription],
     before: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
-    """Assign. ``members`` are in the order of a HashMap; ``before`` has the owners of earlier generations."""
+    """Assign. `members` are in the order of a HashMap; `before` has the owners of earlier generations."""
     return _General(layout, racks, owned, members, before).build()
 
 
@@ -37,7 +37,7 @@ class _Movements:
         self._moved: dict[TopicPartition, tuple[str, str]] = {}
 
     def move(self, tp: TopicPartition, source: str, target: str) -> None:
-        """Note that ``tp`` has moved."""
+        """Note that `tp` has moved."""
         pair = self._moved.pop(tp, None)
         if pair is None:
             self._add(tp, (source, target))
@@ -54,7 +54,7 @@ class _Movements:
         self._pairs.setdefault(tp.topic, {}).setdefault(pair, JavaMap())[tp] = None
 
     def instead(self, tp: TopicPartition, source: str, target: str) -> TopicPartition:
-        """Return what to move in place of ``tp``: a partition of its topic that moved the other way, or ``tp``."""
+        """Return what to move in place of `tp`: a partition of its topic that moved the other way, or `tp`."""
         if tp in self._moved:
             source = self._moved[tp][0]
         back = self._pairs.get(tp.topic, {}).get((target, source))
@@ -141,7 +141,7 @@ class _General:
             self._assign(tp, racks=False)
 
     def _assign(self, tp: TopicPartition, *, racks: bool) -> bool:
-        """Give the partition to the member with the fewest that wants it (with ``racks``: on one of its racks)."""
+        """Give the partition to the member with the fewest that wants it (with `racks`: on one of its racks)."""
         for _, _, member in self._line:
             if tp.topic in self._topics[member] and not (racks and self._racks.mismatch(member, tp)):
                 self._leave_line(member)

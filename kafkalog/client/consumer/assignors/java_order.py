@@ -22,7 +22,7 @@ _LEAST = 16
 
 
 def string_hash(text: str) -> int:
-    """Compute ``String.hashCode`` as an unsigned 32-bit number: over UTF-16 code units."""
+    """Compute `String.hashCode` as an unsigned 32-bit number: over UTF-16 code units."""
     value = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(data), 2):
@@ -42,15 +42,15 @@ def java_hash(key: object) -> int:
 
 
 def java_key(text: str) -> bytes:
-    """Return a key that sorts strings as ``String.compareTo`` does: by UTF-16 code units."""
+    """Return a key that sorts strings as `String.compareTo` does: by UTF-16 code units."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 class JavaMap(dict[K, V]):
     """A dict that iterates as a HashMap does.
 
-    ``capacity`` is the argument of the HashMap's constructor, if there is one. Only what the assignors use is in order:
-    iteration, and `order`, which stands for ``items`` and ``keys``.
+    `capacity` is the argument of the HashMap's constructor, if there is one. Only what the assignors use is in order:
+    iteration, and `order`, which stands for `items` and `keys`.
     """
 
     def __init__(self, capacity: int = _LEAST) -> None:

@@ -49,7 +49,7 @@ class RackInfo:
         return sorted(partitions, key=lambda tp: self.neighbours.get(tp, 0))
 
     def next_member(self, tp: TopicPartition, members: Sequence[str], first: int) -> int:
-        """Return the index of the next member (circularly, from ``first``) on a rack of the partition; or -1."""
+        """Return the index of the next member (circularly, from `first`) on a rack of the partition; or -1."""
         racks = self.partitions.get(tp)
         if racks:
             for at in range(len(members)):
@@ -60,9 +60,9 @@ class RackInfo:
 
 
 def without(every: Sequence[TopicPartition], some: Sequence[TopicPartition]) -> list[TopicPartition]:
-    """Return the elements of ``every`` that are not in ``some``; both are in the same order.
+    """Return the elements of `every` that are not in `some`; both are in the same order.
 
-    Kafka compares the heads of the two lists, so an element that is not in ``every`` ends the comparison. This does the
+    Kafka compares the heads of the two lists, so an element that is not in `every` ends the comparison. This does the
     same, to decide alike when a topic has lost partitions.
     """
     left = []

@@ -15,7 +15,7 @@ from kafkalog.client.types import TopicPartition
 
 
 class RangeAssignor(Assignor):
-    """Kafka's ``range``."""
+    """Kafka's `range`."""
 
     name = "range"
 

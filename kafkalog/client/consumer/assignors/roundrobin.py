@@ -11,7 +11,7 @@ from kafkalog.client.types import TopicPartition
 
 
 class RoundRobinAssignor(Assignor):
-    """Kafka's ``roundrobin``."""
+    """Kafka's `roundrobin`."""
 
     name = "roundrobin"
 

@@ -1,7 +1,7 @@
 """The sticky assignors: balanced assignments with as few moves as possible (KIP-54), eager or cooperative (KIP-429).
 
-Under ``sticky``, members give everything up before a rebalance and get most of it back; what a member had travels in
-its user data. Under ``cooperative-sticky`` they give up only what other members will get, in a second rebalance after
+Under `sticky`, members give everything up before a rebalance and get most of it back; what a member had travels in
+its user data. Under `cooperative-sticky` they give up only what other members will get, in a second rebalance after
 that; what a member has travels in its subscription.
 """
 
@@ -119,7 +119,7 @@ class _AbstractSticky(Assignor):
 
 
 class StickyAssignor(_AbstractSticky):
-    """Kafka's ``sticky``."""
+    """Kafka's `sticky`."""
 
     name = "sticky"
 
@@ -156,7 +156,7 @@ class StickyAssignor(_AbstractSticky):
 
 
 class CooperativeStickyAssignor(_AbstractSticky):
-    """Kafka's ``cooperative-sticky``."""
+    """Kafka's `cooperative-sticky`."""
 
     name = "cooperative-sticky"
     protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)

@@ -1,6 +1,6 @@
 """The application's side of a membership under the classic protocol: join, give partitions up, take them.
 
-Other threads do the waiting (`join`, `heartbeat`, and ``group.commits``).
+Other threads do the waiting (`join`, `heartbeat`, and `group.commits`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClassicCoordinator(AbstractCoordinator):
-    """The member of one consumer. It calls ``wake_fetcher`` when partitions were assigned."""
+    """The member of one consumer. It calls `wake_fetcher` when partitions were assigned."""
 
     def __init__(
         self,

@@ -21,8 +21,8 @@ _LEAVE_S = 5.0
 class Heartbeat(HeartbeatThread):
     """Send heartbeats while the member is in the group.
 
-    If the application does not poll for ``max.poll.interval.ms``, the member leaves the group. If the coordinator is
-    silent for ``session.timeout.ms``, it is looked up again. ``fail`` is called with errors for the application to
+    If the application does not poll for `max.poll.interval.ms`, the member leaves the group. If the coordinator is
+    silent for `session.timeout.ms`, it is looked up again. `fail` is called with errors for the application to
     raise.
     """
 

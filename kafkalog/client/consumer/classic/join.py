@@ -45,7 +45,7 @@ class AssignorError(ClientError):
 
 
 class JoinRefusedError(ClientError):
-    """The member must join again; nothing is wrong with it. ``todo`` says when."""
+    """The member must join again; nothing is wrong with it. `todo` says when."""
 
     retriable = True
 
@@ -86,7 +86,7 @@ class Wish:
 
 
 class Joining:
-    """Join the group. ``member`` is changed, under the lock, as answers come."""
+    """Join the group. `member` is changed, under the lock, as answers come."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ calls. Theory of operation::
 
 A generation is one composition of the group. Requests under an older one are refused. A coordinator that does not know
 a member any more resets it: the member joins anew, and its partitions are lost (KIP-429). A static member is fenced
-when another member takes its ``group.instance.id``. It must not join again, or the two would fence each other in turns
+when another member takes its `group.instance.id`. It must not join again, or the two would fence each other in turns
 (KIP-345).
 """
 
@@ -38,7 +38,7 @@ class State(Enum):
 class Member:
     """The state of one member.
 
-    ``rejoin`` is the reason why it must join (again), or None; a ``fenced`` member does not join.
+    `rejoin` is the reason why it must join (again), or None; a `fenced` member does not join.
     """
 
     state: State = State.UNJOINED
@@ -65,7 +65,7 @@ class Member:
         self.rejoin = reason
 
     def fence(self) -> None:
-        """Note that another member has this ``group.instance.id``. Only `leave` ends this state."""
+        """Note that another member has this `group.instance.id`. Only `leave` ends this state."""
         self.reset("another member has this group.instance.id")
         self.fenced = True
 
@@ -93,7 +93,7 @@ class Member:
         return True
 
     def join_failed(self, code: int, member_id: str) -> Next:
-        """Handle a refused JoinGroup. ``member_id`` is the one in the response (KIP-394)."""
+        """Handle a refused JoinGroup. `member_id` is the one in the response (KIP-394)."""
         self.state = State.UNJOINED
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             self.generation = Generation(NO_GENERATION_ID, member_id)
@@ -124,7 +124,7 @@ class Member:
         return Next.FIND if code in _MOVED else Next.FAIL
 
     def heartbeat_failed(self, code: int, generation: Generation) -> Next:
-        """Handle a refused heartbeat of ``generation``."""
+        """Handle a refused heartbeat of `generation`."""
         if code in _MOVED:
             return Next.FIND
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -143,7 +143,7 @@ class Member:
         return Next.BACK_OFF if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else Next.FAIL
 
     def commit_refused(self, code: int, generation: Generation) -> bool:
-        """Handle a commit of ``generation`` that was refused because of its sender.
+        """Handle a commit of `generation` that was refused because of its sender.
 
         Returns whether a rebalance under way is the only reason.
         """
@@ -158,7 +158,7 @@ class Member:
         return False
 
     def commit_fenced(self, generation: Generation) -> bool:
-        """Handle FENCED_INSTANCE_ID for a commit of ``generation``; return whether the present member is fenced."""
+        """Handle FENCED_INSTANCE_ID for a commit of `generation`; return whether the present member is fenced."""
         if generation == self.generation and self.state is State.STABLE:
             self.fence()
         return self.fenced
@@ -196,7 +196,7 @@ class HeartbeatTimer:
         self.received = now
 
     def note_failed(self, now: float, backoff: float) -> None:
-        """Note that the last heartbeat failed; the next one may be sent after ``backoff`` seconds."""
+        """Note that the last heartbeat failed; the next one may be sent after `backoff` seconds."""
         self.failed = now + backoff
 
     def due(self, now: float) -> float:
@@ -209,5 +209,5 @@ class HeartbeatTimer:
         return now - self.received > self.session_timeout
 
     def poll_expired(self, now: float) -> bool:
-        """Tell whether the application has not polled for ``max.poll.interval.ms``."""
+        """Tell whether the application has not polled for `max.poll.interval.ms`."""
         return now - self.polled > self.max_poll_interval

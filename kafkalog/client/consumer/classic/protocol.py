@@ -43,7 +43,7 @@ class MalformedMemberDataError(ClientError):
 class Subscription:
     """What a member subscribes to and owns.
 
-    ``instance_id`` (KIP-345) comes from the coordinator, not from the bytes.
+    `instance_id` (KIP-345) comes from the coordinator, not from the bytes.
     """
 
     topics: tuple[str, ...]

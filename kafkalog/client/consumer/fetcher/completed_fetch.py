@@ -26,9 +26,9 @@ _MAX_OFFSET = (1 << 63) - 1
 
 
 class CompletedFetch:
-    """A fetch of ``tp`` that began at offset ``start``.
+    """A fetch of `tp` that began at offset `start`.
 
-    ``next`` is the position after all of its records. ``columns`` are the Arrow columns it was decoded to, or None.
+    `next` is the position after all of its records. `columns` are the Arrow columns it was decoded to, or None.
     """
 
     def __init__(self, tp: TopicPartition, start: int, fetched: FetchedRecords, leader_epoch: int) -> None:
@@ -38,7 +38,7 @@ class CompletedFetch:
         self.broken = False
         """Whether an error came after records that were handed out: the rest must be fetched again."""
         self.failure: RecordsError | None = None
-        """The error that makes it end before the fetch does: the batch at ``next`` cannot be read. For records that are
+        """The error that makes it end before the fetch does: the batch at `next` cannot be read. For records that are
         not decoded yet, only an error of the first batch is known."""
         self._fetched: FetchedRecords | None = fetched
         self._leader_epoch = leader_epoch
@@ -56,7 +56,7 @@ class CompletedFetch:
     # Records
 
     def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], FetchPosition | None]:
-        """Take at most ``count`` records; return them and the position after them (None: no record was left).
+        """Take at most `count` records; return them and the position after them (None: no record was left).
 
         Raises RecordsError for bytes that are not a record batch, once everything before them was taken.
         """
@@ -109,7 +109,7 @@ class CompletedFetch:
     def _arrow_batches(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
     ) -> list[tuple[pa.RecordBatch, int]]:
-        """Decode all of ``records``; return Arrow batches, each with the offset after it. Raises RecordsError."""
+        """Decode all of `records`; return Arrow batches, each with the offset after it. Raises RecordsError."""
         from kafkalog.records.arrow import decode_arrow
 
         assert self._fetched is not None
@@ -145,7 +145,7 @@ class CompletedFetch:
     def _sound(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
     ) -> tuple[memoryview, list[tuple[pa.RecordBatch, int]]]:
-        """Find the longest part of ``records`` that can be decoded; return it and its Arrow batches."""
+        """Find the longest part of `records` that can be decoded; return it and its Arrow batches."""
         ends = [0]
         with contextlib.suppress(RecordsError):
             ends.extend(at + header.size for at, header in iter_any_headers(records))
@@ -197,7 +197,7 @@ def _modern(records: memoryview) -> memoryview:
 def _last_epoch(records: memoryview, leader_epoch: int) -> int:
     """Return the leader epoch of the last whole, readable batch; -1 where there is none.
 
-    ``leader_epoch`` is the leader's own epoch, which no batch exceeds.
+    `leader_epoch` is the leader's own epoch, which no batch exceeds.
     """
     if len(records) <= MAGIC_AT or records[MAGIC_AT] != MAGIC:
         return NO_EPOCH

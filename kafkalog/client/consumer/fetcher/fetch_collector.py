@@ -1,7 +1,7 @@
 """Hand completed fetches to the application.
 
 Decoding takes time, and the fetcher may learn meanwhile that the log was truncated. So completed fetches are read
-without the lock. Then, under the lock, the position moves; or, where ``version`` has changed, the records are
+without the lock. Then, under the lock, the position moves; or, where `version` has changed, the records are
 discarded.
 """
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class FetchCollector:
-    """Hand out records or Arrow batches. ``make_room`` is called when a completed fetch is used up."""
+    """Hand out records or Arrow batches. `make_room` is called when a completed fetch is used up."""
 
     def __init__(
         self, config: ClientConfig, subscription: SubscriptionState, monitor: Monitor, make_room: Callable[[], None]
@@ -37,7 +37,7 @@ class FetchCollector:
         """The positions to which the last `take` moved."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Take at most ``limit`` fetched records, one partition after the other. Raises a partition's error."""
+        """Take at most `limit` fetched records, one partition after the other. Raises a partition's error."""
         taken: list[ConsumerRecord] = []
         self.after = {}
         for state in list(self._subscription.partitions.values()):
@@ -59,7 +59,7 @@ class FetchCollector:
         return taken
 
     def _raise_error(self, state: PartitionState, *, keep: bool = False) -> None:
-        """Raise a partition's error, if it has one; unless ``keep``, forget it, so that the fetcher tries again.
+        """Raise a partition's error, if it has one; unless `keep`, forget it, so that the fetcher tries again.
 
         The error that the log was truncated is always kept: only a seek or another assignment gives the partition a
         good position. The other partitions come first the next time.

@@ -33,7 +33,7 @@ class FetchPosition(NamedTuple):
 class Truncation(NamedTuple):
     """A leader's log was truncated below a position.
 
-    ``end`` is the first offset at which the log differs from what was read; None where it is unknown.
+    `end` is the first offset at which the log differs from what was read; None where it is unknown.
     """
 
     end: FetchPosition | None
@@ -42,7 +42,7 @@ class Truncation(NamedTuple):
 def validation_request(partitions: Iterable[tuple[TopicPartition, FetchPosition, int]]) -> OffsetForLeaderEpochRequest:
     """Make the request that asks a leader where the epochs of positions end in its log.
 
-    ``partitions`` has, for each partition, the position and the epoch of its leader.
+    `partitions` has, for each partition, the position and the epoch of its leader.
     """
     topics: dict[str, OffsetForLeaderTopic] = {}
     for tp, position, leader_epoch in partitions:

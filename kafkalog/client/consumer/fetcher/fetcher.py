@@ -63,7 +63,7 @@ class _Asked:
 
 
 class Fetcher(threading.Thread):
-    """Fill the partitions' completed fetches. ``on_metadata`` is called with metadata of the topics of interest."""
+    """Fill the partitions' completed fetches. `on_metadata` is called with metadata of the topics of interest."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Fetcher(threading.Thread):
         self._waker.wake()
 
     def stop(self, timeout: float) -> None:
-        """End the thread and close all connections; wait up to ``timeout`` seconds for that."""
+        """End the thread and close all connections; wait up to `timeout` seconds for that."""
         self._stopping = True
         self._waker.wake()
         self._leaders.interrupt()

@@ -29,7 +29,7 @@ class _InFlight(NamedTuple):
 
 
 class LeaderConnections:
-    """The connections of one fetcher. Only its thread uses them, except for `interrupt`. ``waker`` ends its waits."""
+    """The connections of one fetcher. Only its thread uses them, except for `interrupt`. `waker` ends its waits."""
 
     def __init__(self, cluster: Cluster, waker: Waker) -> None:
         self._cluster, self._waker = cluster, waker
@@ -81,7 +81,7 @@ class LeaderConnections:
         min_version: int = 0,
         max_version: int | None = None,
     ) -> None:
-        """Send to a broker that is `idle` and `connected`; `wait` calls ``answered`` within ``patience`` seconds.
+        """Send to a broker that is `idle` and `connected`; `wait` calls `answered` within `patience` seconds.
 
         Raises the errors of `Connection`.
         """
@@ -91,11 +91,11 @@ class LeaderConnections:
         self._asked[broker.node_id] = _InFlight(connection, late_at, answered)
 
     def next_deadline(self) -> float:
-        """Return when the first answer is late (``time.monotonic``)."""
+        """Return when the first answer is late (`time.monotonic`)."""
         return min((each.deadline for each in self._asked.values()), default=float("inf"))
 
     def wait(self, timeout: float) -> None:
-        """Receive the answers that come within ``timeout`` seconds; return with the first one, or when woken.
+        """Receive the answers that come within `timeout` seconds; return with the first one, or when woken.
 
         A leader that stops in the middle of an answer delays no other: the part that has come is kept.
         """

@@ -21,7 +21,7 @@ _MISSING_S = 1.0
 
 
 class MetadataWatcher:
-    """Used by the fetcher's thread, except for `refresh`. ``wake`` ends its wait; ``on_metadata`` gets new metadata."""
+    """Used by the fetcher's thread, except for `refresh`. `wake` ends its wait; `on_metadata` gets new metadata."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class MetadataWatcher:
         self._refresh = True
 
     def soon(self) -> None:
-        """Fetch metadata as soon as ``retry.backoff.ms`` after the last time, because some leader is unknown."""
+        """Fetch metadata as soon as `retry.backoff.ms` after the last time, because some leader is unknown."""
         self._at = min(self._at, self._again_at)
 
     def next_time(self) -> float:
-        """Return when to call `step` even if nothing has come (``time.monotonic``)."""
+        """Return when to call `step` even if nothing has come (`time.monotonic`)."""
         if self._asking is not None:
             return float("inf")
         return 0.0 if self._refresh else self._at
@@ -65,7 +65,7 @@ class MetadataWatcher:
     def step(self) -> None:
         """Begin to fetch metadata if that is due, or handle metadata that has come.
 
-        Raises the error of a fetch, or one for the application; another fetch follows ``retry.backoff.ms`` later.
+        Raises the error of a fetch, or one for the application; another fetch follows `retry.backoff.ms` later.
         """
         if self._asking is not None:
             if self._asking.done():

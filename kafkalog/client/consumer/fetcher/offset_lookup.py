@@ -26,7 +26,7 @@ class OffsetLookup(NamedTuple):
 
 
 class OffsetLookups:
-    """The look-ups under way. ``wake`` is called when one has finished."""
+    """The look-ups under way. `wake` is called when one has finished."""
 
     def __init__(self, cluster: Cluster, isolation_level: int, wake: Callable[[], None]) -> None:
         self._cluster, self._isolation_level, self._wake = cluster, isolation_level, wake

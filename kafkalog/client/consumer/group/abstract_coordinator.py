@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class AbstractCoordinator(ABC):
     """The member of one consumer.
 
-    ``wake_fetcher`` makes the fetcher look at the topics of interest. ``committer`` is the state that commits belong
+    `wake_fetcher` makes the fetcher look at the topics of interest. `committer` is the state that commits belong
     to.
     """
 
@@ -84,7 +84,7 @@ class AbstractCoordinator(ABC):
 
     @abstractmethod
     def next_time(self) -> float:
-        """Return when to call `step` even if nothing has changed (``time.monotonic``)."""
+        """Return when to call `step` even if nothing has changed (`time.monotonic`)."""
 
     @abstractmethod
     def note_metadata(self, found: ClusterMetadata) -> None:
@@ -139,7 +139,7 @@ class AbstractCoordinator(ABC):
     def _give_up(self, partitions: Iterable[TopicPartition], *, lost: bool = False, always: bool = False) -> None:
         """Call the listener, and give the partitions up whatever it raises.
 
-        Without partitions, do so only if ``always``.
+        Without partitions, do so only if `always`.
         """
         going = frozenset(partitions)
         if not going and not always:
@@ -161,7 +161,7 @@ class AbstractCoordinator(ABC):
     def _commit_first(self, going: Collection[TopicPartition]) -> bool:
         """Begin to commit, if that is automatic; return whether the commit is done, or has taken too long.
 
-        Meanwhile no more records of ``going`` are handed out.
+        Meanwhile no more records of `going` are handed out.
         """
         if not self._config.enable_auto_commit or not self.generation.valid:
             self._preparing = None
@@ -188,7 +188,7 @@ class AbstractCoordinator(ABC):
             return self._subscription.to_commit()
 
     def commit_last(self, deadline: float) -> None:
-        """Commit before the consumer is closed, if commits are automatic; wait for all commits until ``deadline``."""
+        """Commit before the consumer is closed, if commits are automatic; wait for all commits until `deadline`."""
         generation = self.generation
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if self._config.enable_auto_commit and (

@@ -68,7 +68,7 @@ class Committer(Protocol):
 class Commits:
     """The commits of one consumer.
 
-    ``generation`` and ``assigned`` are called, under the lock, when a commit begins. A member epoch (KIP-848) may
+    `generation` and `assigned` are called, under the lock, when a commit begins. A member epoch (KIP-848) may
     change while a commit is under way. The commit is then sent again under the new epoch, as long as the member has
     stayed in the group and kept the partitions. Otherwise other members may already have gone on with them.
     """
@@ -89,14 +89,14 @@ class Commits:
         self.count = 0
 
     def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
-        """Commit, and retry until ``deadline``; try only once where that is None."""
+        """Commit, and retry until `deadline`; try only once where that is None."""
         copy = dict(offsets)
         with self._monitor.lock:
             generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
         return self.worker.submit(lambda: self._commit(copy, generation, held, deadline))
 
     def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
-        """Commit once; then `call_back` will call ``callback``."""
+        """Commit once; then `call_back` will call `callback`."""
         copy = dict(offsets)
         future = self.begin(copy, None)
 

@@ -14,7 +14,7 @@ class Next(Enum):
     AGAIN = auto()
     """Send the request again at once."""
     BACK_OFF = auto()
-    """Send it again after ``retry.backoff.ms``."""
+    """Send it again after `retry.backoff.ms`."""
     FIND = auto()
     """Look the coordinator up, then send it again."""
     REJOIN = auto()
@@ -26,8 +26,8 @@ class Next(Enum):
 class Generation(NamedTuple):
     """The composition of the group that a member belongs to, and its member id; -1 and "" outside of any group.
 
-    Under the consumer protocol ``id`` is the member epoch, which grows while the member stays in the group;
-    ``incarnation`` changes when it has left and joined again.
+    Under the consumer protocol `id` is the member epoch, which grows while the member stays in the group;
+    `incarnation` changes when it has left and joined again.
     """
 
     id: int = NO_GENERATION_ID

@@ -81,7 +81,7 @@ class GroupRequests:
         self._closed = False
 
     def fenced(self) -> FencedInstanceIdError:
-        """Make the error for a member whose ``group.instance.id`` another member has taken."""
+        """Make the error for a member whose `group.instance.id` another member has taken."""
         return FencedInstanceIdError(
             f"group {self.group_id}: another member has group.instance.id {self._config.group_instance_id}, and this "
             "one is not in the group any more; close it, or unsubscribe and subscribe to take the id back"
@@ -211,7 +211,7 @@ class GroupRequests:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Read the committed offsets of these partitions; wait for transactions that commit some of them (KIP-447).
 
-        ``member`` is called at each try. It returns the identity of a member of the consumer protocol, or
+        `member` is called at each try. It returns the identity of a member of the consumer protocol, or
         NO_GENERATION.
         """
 

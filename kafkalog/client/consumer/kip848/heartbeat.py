@@ -19,7 +19,7 @@ _LEAVE_S = 5.0
 
 
 class Heartbeat(HeartbeatThread):
-    """Send the heartbeats that ``member`` says are due, and pass it the answers.
+    """Send the heartbeats that `member` says are due, and pass it the answers.
 
     It holds the lock except while it waits.
     """

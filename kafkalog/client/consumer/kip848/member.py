@@ -83,7 +83,7 @@ class Settings:
 
     group_id: str
     rebalance_timeout: float
-    """How long it may take to give partitions up, and how long it may go without a poll: ``max.poll.interval.ms``."""
+    """How long it may take to give partitions up, and how long it may go without a poll: `max.poll.interval.ms`."""
     instance_id: str | None = None
     rack_id: str | None = None
     assignor: str | None = None
@@ -94,7 +94,7 @@ class Settings:
 class Beat(NamedTuple):
     """A heartbeat to send.
 
-    Answers to an earlier ``incarnation`` are ignored. The last heartbeat's answer is not awaited.
+    Answers to an earlier `incarnation` are ignored. The last heartbeat's answer is not awaited.
     """
 
     request: ConsumerGroupHeartbeatRequest
@@ -103,7 +103,7 @@ class Beat(NamedTuple):
 
 
 class Reconciliation(NamedTuple):
-    """A step from the current assignment towards the target: give up ``revoked``, then have ``assigned``."""
+    """A step from the current assignment towards the target: give up `revoked`, then have `assigned`."""
 
     assigned: Partitions
     revoked: Partitions
@@ -119,7 +119,7 @@ class _Told(NamedTuple):
 
 @dataclass
 class Member:
-    """One member. It chooses its ``member_id`` itself (KIP-1082), once for the life of the consumer."""
+    """One member. It chooses its `member_id` itself (KIP-1082), once for the life of the consumer."""
 
     settings: Settings
     member_id: str
@@ -168,7 +168,7 @@ class Member:
 
     @property
     def fenced(self) -> bool:
-        """Whether another member with the same ``group.instance.id`` ended the membership."""
+        """Whether another member with the same `group.instance.id` ended the membership."""
         return isinstance(self._failure, FencedInstanceIdError)
 
     # The application's side
@@ -183,7 +183,7 @@ class Member:
         return True
 
     def plan(self, known: Collection[UUID]) -> Reconciliation | None:
-        """Plan the next step towards the target, as far as its topics' names are ``known``; or None."""
+        """Plan the next step towards the target, as far as its topics' names are `known`; or None."""
         if self.state is not State.RECONCILING or self.target is None:
             return None
         assigned = frozenset(each for each in self.target if each.topic_id in known)
@@ -301,7 +301,7 @@ class Member:
     # Commits
 
     def commit_refused(self, code: int, generation: Generation) -> bool:
-        """Handle a commit of ``generation`` that was refused because of its sender.
+        """Handle a commit of `generation` that was refused because of its sender.
 
         Returns whether another commit may succeed after the next heartbeat, which is due now.
         """
@@ -310,7 +310,7 @@ class Member:
         return code == ErrorCode.STALE_MEMBER_EPOCH and generation.incarnation == self.incarnation
 
     def commit_fenced(self, generation: Generation) -> bool:
-        """Handle FENCED_INSTANCE_ID for a commit of ``generation``; return whether the present member is fenced."""
+        """Handle FENCED_INSTANCE_ID for a commit of `generation`; return whether the present member is fenced."""
         self._hurry |= generation == self.generation
         return self.fenced
 

@@ -12,7 +12,7 @@ from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 class OffsetQueries:
     """Ask the cluster about topics and offsets.
 
-    A consumer has one, and keeps other threads out while it asks. Deadlines are in seconds of ``time.monotonic``.
+    A consumer has one, and keeps other threads out while it asks. Deadlines are in seconds of `time.monotonic`.
     """
 
     def __init__(self, cluster: Cluster, isolation_level: int) -> None:
@@ -35,7 +35,7 @@ class OffsetQueries:
         return {tp: each if each.offset >= 0 else None for tp, each in found.items()}
 
     def offsets(self, timestamps: Mapping[TopicPartition, int], deadline: float) -> dict[TopicPartition, int]:
-        """Find the offsets of timestamps such as ``EARLIEST`` and ``LATEST``."""
+        """Find the offsets of timestamps such as `EARLIEST` and `LATEST`."""
         return {tp: each.offset for tp, each in self._list_offsets(timestamps, deadline).items()}
 
     def _list_offsets(

@@ -1,4 +1,4 @@
-"""Find where to begin in newly assigned partitions: at the committed offset, or where ``auto.offset.reset`` says."""
+"""Find where to begin in newly assigned partitions: at the committed offset, or where `auto.offset.reset` says."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 class PositionReset:
     """Find first positions; another thread reads committed offsets.
 
-    ``coordinator`` is None for a consumer without a group.
+    `coordinator` is None for a consumer without a group.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class PositionReset:
         return self._asking.done() if self._asking is not None else time.monotonic() >= self._after
 
     def next_time(self) -> float:
-        """Return when to call `step` even if nothing has changed (``time.monotonic``)."""
+        """Return when to call `step` even if nothing has changed (`time.monotonic`)."""
         return self._after if self._asking is None and self._waiting() else float("inf")
 
     def _waiting(self) -> bool:

@@ -60,7 +60,7 @@ class Chunk:
     partitions: pa.Array | None = None
     """int32."""
     headers: pa.Array | None = None
-    """As ``kafkalog.records.arrow.encode_arrow`` takes them."""
+    """As `kafkalog.records.arrow.encode_arrow` takes them."""
     timestamps: pa.Array | None = None
     """int64, in ms; None for the present time."""
 
@@ -80,7 +80,7 @@ class Chunk:
         return sizes
 
     def encode(self, rows: Int64s, config: ProducerConfig) -> list[bytearray]:
-        """Encode some rows as record batches, for ``Producer.send_batch``."""
+        """Encode some rows as record batches, for `Producer.send_batch`."""
         return encode_arrow(
             self.keys,
             self.values,
@@ -100,7 +100,7 @@ def chunk_bytes(config: ProducerConfig) -> int:
 
 
 def chunks(batches: Iterable[pa.RecordBatch], columns: Places, size: int) -> Iterator[Chunk]:
-    """Divide rows into chunks of about ``size`` bytes; the last one is smaller, and there is none without rows.
+    """Divide rows into chunks of about `size` bytes; the last one is smaller, and there is none without rows.
 
     A chunk has at least one row, and less than twice as many bytes, unless rows differ much in size.
     """
@@ -118,7 +118,7 @@ def chunks(batches: Iterable[pa.RecordBatch], columns: Places, size: int) -> Ite
 
 
 def _cut(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into parts with equal numbers of rows and about ``size`` bytes at most; no part without rows."""
+    """Cut a batch into parts with equal numbers of rows and about `size` bytes at most; no part without rows."""
     rows = batch.num_rows
     parts = min(-(-batch.nbytes // size), rows)
     if rows and parts <= 1:

@@ -1,7 +1,7 @@
 """Choose each row's topic and partition as Spark's Kafka sink, and the Java producer below it, do.
 
-The option ``topic`` comes before the column. The column ``partition`` decides where it is not null; otherwise the key's
-hash (``toPositive(murmur2(key)) % partitions``). Rows without a key go to one partition for about a batch, and then to
+The option `topic` comes before the column. The column `partition` decides where it is not null; otherwise the key's
+hash (`toPositive(murmur2(key)) % partitions`). Rows without a key go to one partition for about a batch, and then to
 another one (KIP-480, KIP-794).
 """
 
@@ -30,7 +30,7 @@ class RowError(ValueError):
 
 
 class LayoutOf(Protocol):
-    """Returns a topic's partitions, ``partition`` among them: ``Producer.layout``."""
+    """Returns a topic's partitions, `partition` among them: `Producer.layout`."""
 
     def __call__(self, topic: str, partition: int | None = None) -> TopicLayout: ...
 
@@ -63,9 +63,9 @@ class RowPartitioner:
         self._sticky: dict[str, StickyPartitioner] = {}
 
     def groups(self, chunk: Chunk, sizes: Int64s) -> Iterator[Group]:
-        """Group the chunk's rows by partition; ``sizes`` are those of their records.
+        """Group the chunk's rows by partition; `sizes` are those of their records.
 
-        Raises RowError for a row without a topic or with a negative partition, and the errors of ``Producer.layout``.
+        Raises RowError for a row without a topic or with a negative partition, and the errors of `Producer.layout`.
         """
         names, codes = self._topics(chunk)
         explicit = _explicit(chunk.partitions)

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class RecordMetadata(NamedTuple):
     """Where a record is in the log.
 
-    ``offset`` is -1 with acks=0. ``timestamp`` is in ms; with LogAppendTime it is the broker's.
+    `offset` is -1 with acks=0. `timestamp` is in ms; with LogAppendTime it is the broker's.
     """
 
     topic: str
@@ -41,7 +41,7 @@ class RecordMetadata(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """The outcome of a batch's records from ``start`` on."""
+    """The outcome of a batch's records from `start` on."""
 
     start: int
     base_offset: int
@@ -52,7 +52,7 @@ class _Outcome(NamedTuple):
 class DeliveryFuture:
     """The outcome of one record.
 
-    It has ``result``, ``exception``, ``done`` and ``add_done_callback`` as ``concurrent.futures.Future`` has them. A
+    It has `result`, `exception`, `done` and `add_done_callback` as `concurrent.futures.Future` has them. A
     record cannot be cancelled.
     """
 
@@ -67,7 +67,7 @@ class DeliveryFuture:
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Return where the record is; wait ``timeout`` seconds (None: without end) until that is known.
+        """Return where the record is; wait `timeout` seconds (None: without end) until that is known.
 
         Raises the error of the delivery, and ClientTimeoutError where the wait was too short.
         """
@@ -83,7 +83,7 @@ class DeliveryFuture:
         return BatchFuture(self._batch, self._index, 1)
 
     def add_done_callback(self, callback: Callable[[DeliveryFuture], object]) -> None:
-        """Call ``callback`` with this future once it is done, in the sender's thread; at once if it is done already.
+        """Call `callback` with this future once it is done, in the sender's thread; at once if it is done already.
 
         The sender waits while callbacks run. Exceptions that they raise are logged and otherwise ignored.
         """
@@ -91,7 +91,7 @@ class DeliveryFuture:
 
 
 class BatchFuture:
-    """The outcome of several records of one topic that one call has sent; ``count`` is their number."""
+    """The outcome of several records of one topic that one call has sent; `count` is their number."""
 
     __slots__ = ("_batch", "_start", "count")
 
@@ -118,7 +118,7 @@ class BatchFuture:
         return self._batch.failures(self._start, self._start + self.count)
 
     def add_done_callback(self, callback: Callable[[BatchFuture], object]) -> None:
-        """Add a callback as ``DeliveryFuture.add_done_callback`` does, to be called once for all records."""
+        """Add a callback as `DeliveryFuture.add_done_callback` does, to be called once for all records."""
         self._batch.add_callback(lambda: callback(self))
 
 
@@ -206,7 +206,7 @@ class ProducerBatch:
     # Filling
 
     def append_keyed(self, value: bytes | None, timestamp: int, key: bytes | None, headers: Headers) -> None:
-        """Append a record that has a key or headers; the caller updates ``size``."""
+        """Append a record that has a key or headers; the caller updates `size`."""
         if self.keys is None or self.headers is None:
             self.keys = [None] * len(self.values)
             self.headers = [()] * len(self.values)
@@ -244,7 +244,7 @@ class ProducerBatch:
         self.encoded = None
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:
-        """Split the batch into two or more parts of at most ``limit`` bytes, or one record each.
+        """Split the batch into two or more parts of at most `limit` bytes, or one record each.
 
         It is done when all parts are done.
         """
@@ -292,7 +292,7 @@ class ProducerBatch:
     # Becoming done
 
     def complete(self, base_offset: int, log_append_time: int, error: Exception | None) -> None:
-        """Set the outcome of all records: delivered from ``base_offset`` on, or ``error``."""
+        """Set the outcome of all records: delivered from `base_offset` on, or `error`."""
         self._complete([_Outcome(0, base_offset, log_append_time, error)])
 
     def _complete(self, outcomes: list[_Outcome]) -> None:
@@ -318,7 +318,7 @@ class ProducerBatch:
             _call(callback)
 
     def add_callback(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` when the batch is done."""
+        """Call `callback` when the batch is done."""
         with self._lock:
             if not self.done:
                 if self._callbacks is None:

@@ -14,7 +14,7 @@ from kafkalog.records.errors import RecordsError
 
 
 def check_encoded(data: bytearray) -> None:
-    """Raise ValueError unless ``data`` is one whole batch of records without a producer id.
+    """Raise ValueError unless `data` is one whole batch of records without a producer id.
 
     The checksum is not checked.
     """
@@ -67,7 +67,7 @@ class EncodedBatch(ProducerBatch):
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:
         """Split its records into two or more batches, of about half the size at most.
 
-        ``limit`` is of the compressed size, and not used.
+        `limit` is of the compressed size, and not used.
         """
         assert self._data is not None
         _, records = decode_batch(self._data)
@@ -97,7 +97,7 @@ class EncodedBatch(ProducerBatch):
 
 
 class EncodedFuture:
-    """The outcome of a batch that the caller encoded: ``count`` records, ``size`` bytes."""
+    """The outcome of a batch that the caller encoded: `count` records, `size` bytes."""
 
     __slots__ = ("_batch", "count", "size")
 
@@ -121,7 +121,7 @@ class EncodedFuture:
     def result(self, timeout: float | None = None) -> tuple[int, int]:
         """Return the offsets of the first and the last record, -1 with acks=0.
 
-        Waits ``timeout`` seconds (None: without end). Raises the error of the first record that failed, and
+        Waits `timeout` seconds (None: without end). Raises the error of the first record that failed, and
         ClientTimeoutError where the wait was too short. If the batch had to be split, records of other producers may be
         between the two offsets.
         """
@@ -140,5 +140,5 @@ class EncodedFuture:
         return None
 
     def add_done_callback(self, callback: Callable[[EncodedFuture], object]) -> None:
-        """Add a callback as ``DeliveryFuture.add_done_callback`` does, to be called once for the batch."""
+        """Add a callback as `DeliveryFuture.add_done_callback` does, to be called once for the batch."""
         self._batch.add_callback(lambda: callback(self))

@@ -49,7 +49,7 @@ _NULL = VARINT[-1]
 
 
 def encode_values(values: Sequence[bytes | None], timestamps: Sequence[int]) -> bytes:
-    """Encode records without keys and headers; ``timestamps`` are in ms, and deltas count from the first one."""
+    """Encode records without keys and headers; `timestamps` are in ms, and deltas count from the first one."""
     base = timestamps[0]
     varint = VARINT
     parts: list[bytes] = []
@@ -121,7 +121,7 @@ def build_batch(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytearray:
-    """Build a whole batch from encoded ``records`` with one timestamp each."""
+    """Build a whole batch from encoded `records` with one timestamp each."""
     count = len(timestamps)
     header = BatchHeader(
         base_offset=0,

@@ -37,7 +37,7 @@ class Channel:
         self._connection: Connection | None = None
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
         self._unsent_since = float("inf")
-        """When the request was begun that the broker has not received completely (``time.monotonic``)."""
+        """When the request was begun that the broker has not received completely (`time.monotonic`)."""
         self._unanswered: list[ProducerBatch] = []
         """The batches of an acks=0 request that is still being written."""
         self._failures = 0
@@ -50,7 +50,7 @@ class Channel:
         return f"broker {self.node_id}" + (f" at {self._connection.address}" if self._connection else "")
 
     def free_at(self) -> float:
-        """Return when it takes another request (``time.monotonic``): a past time, the end of a pause, or infinity.
+        """Return when it takes another request (`time.monotonic`): a past time, the end of a pause, or infinity.
 
         Infinity means that some event must come first. A broker that serves nothing for a while, because the client is
         above a quota, gets no requests either (KIP-219).
@@ -99,10 +99,10 @@ class Channel:
     def send(
         self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool, patience: float
     ) -> bool:
-        """Send a request that carries ``batches``; connect first where there is no connection.
+        """Send a request that carries `batches`; connect first where there is no connection.
 
-        Returns False where the broker has not received all of it within ``patience`` seconds; the selector reports when
-        `send_rest` may continue. Raises the errors of ``Connection``; then the caller has the batches again.
+        Returns False where the broker has not received all of it within `patience` seconds; the selector reports when
+        `send_rest` may continue. Raises the errors of `Connection`; then the caller has the batches again.
         """
         connection = self._connection
         if connection is not None and not self._requests and (connection.expired or connection.readable()):
@@ -165,7 +165,7 @@ class Channel:
     def receive(self) -> tuple[list[ProducerBatch], Any] | None:
         """Return the oldest request's batches and its response; None while the response is not complete.
 
-        Raises as ``Connection.receive`` does.
+        Raises as `Connection.receive` does.
         """
         assert self._connection is not None
         if not self._requests:

@@ -75,7 +75,7 @@ class Sender:
             if config.transactional_id is not None
             else None
         )
-        """The sender's part in transactions; None for a producer without a ``transactional.id``."""
+        """The sender's part in transactions; None for a producer without a `transactional.id`."""
         self.sequences = Sequences(config, cluster, self.topics, self.registration)
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
 
@@ -93,7 +93,7 @@ class Sender:
         return not self._thread.is_alive()
 
     def abort(self, error: Exception) -> None:
-        """Make all batches that are not done fail with ``error``."""
+        """Make all batches that are not done fail with `error`."""
         self._abort = error
         self.wake()
 
@@ -177,7 +177,7 @@ class Sender:
         return 0.0 if channel is None else channel.free_at()
 
     def _send(self, node_id: int, batches: list[ProducerBatch], until: float) -> None:
-        """Send batches to their leader, and wait until ``until`` (``time.monotonic``) for it to receive them."""
+        """Send batches to their leader, and wait until `until` (`time.monotonic`) for it to receive them."""
         channel = self._channels.get(node_id)
         if channel is None:
             channel = self._channels[node_id] = Channel(node_id, self._config, self._cluster, self._selector)
@@ -230,7 +230,7 @@ class Sender:
             self._finish([batch for batch in sent if not batch.done], None)
 
     def _request_producer_id(self, limit: float) -> bool:
-        """Ask for a producer id, until about ``limit``; return whether there is one now."""
+        """Ask for a producer id, until about `limit`; return whether there is one now."""
         try:
             return self.sequences.request_producer_id(limit)
         except (ClientError, KafkaError) as error:
@@ -260,7 +260,7 @@ class Sender:
             queue.reset |= batch.base_sequence != NO_SEQUENCE
 
     def fail_transaction(self, error: Exception, *, batch: bool = False) -> None:
-        """Fail the transaction, if there is one; ``batch`` says that the error is of a batch that a leader may have."""
+        """Fail the transaction, if there is one; `batch` says that the error is of a batch that a leader may have."""
         if self.registration is not None:
             self.registration.fail(error, batch=batch)
 

@@ -30,7 +30,7 @@ MAX_EPOCH = 0x7FFE
 class Sequences:
     """Number batches before they are sent. Used by the sender's thread alone.
 
-    ``registration`` is the sender's part in transactions; None for a producer without a ``transactional.id``.
+    `registration` is the sender's part in transactions; None for a producer without a `transactional.id`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Sequences:
         self._spent = False
         """Whether some partition has used the producer id's last epoch, so that another id must be requested."""
         self.request_at = 0.0
-        """When a producer id may be requested (``time.monotonic``): after a pause where the last request failed."""
+        """When a producer id may be requested (`time.monotonic`): after a pause where the last request failed."""
 
     @property
     def identified(self) -> bool:
@@ -69,7 +69,7 @@ class Sequences:
             self._assign(queue, batch)
 
     def _begin_epoch(self, queue: PartitionQueue, first: ProducerBatch) -> None:
-        """Begin the partition's sequence again at 0; no batch of the partition but ``first`` may be in flight."""
+        """Begin the partition's sequence again at 0; no batch of the partition but `first` may be in flight."""
         queue.reset = False
         if queue.producer_id == NO_PRODUCER_ID or queue.producer_epoch >= MAX_EPOCH:
             queue.producer_id, queue.producer_epoch = self.producer_id, self.producer_epoch
@@ -90,7 +90,7 @@ class Sequences:
         queue.next_sequence = (queue.next_sequence + batch.count) & SEQUENCE_MASK
 
     def request_producer_id(self, limit: float) -> bool:
-        """Request a producer id, until about ``limit`` (``time.monotonic``); return whether there is one now.
+        """Request a producer id, until about `limit` (`time.monotonic`); return whether there is one now.
 
         Raises the error where another try does not help.
         """

@@ -30,7 +30,7 @@ class Patience:
         self._seconds = self.LEAST_S
 
     def deadline(self, limit: float) -> float:
-        """Return until when to wait for an answer now, hardly beyond ``limit`` (both ``time.monotonic``)."""
+        """Return until when to wait for an answer now, hardly beyond `limit` (both `time.monotonic`)."""
         now = time.monotonic()
         return min(now + self._seconds, max(limit, now + self.LEAST_S))
 
@@ -39,7 +39,7 @@ class Patience:
         self._seconds = self.LEAST_S
 
     def failed(self, error: Exception) -> Exception:
-        """Note that no answer came; return the error behind ``error``."""
+        """Note that no answer came; return the error behind `error`."""
         self._seconds = min(self._seconds * 2, self._most)
         return error.__cause__ if isinstance(error.__cause__, ClientError) else error
 
@@ -68,7 +68,7 @@ class TopicState:
         self.tries = 0
 
     def next_queue(self, size: int) -> PartitionQueue:
-        """Return the queue for a record without a key that takes ``size`` bytes."""
+        """Return the queue for a record without a key that takes `size` bytes."""
         sticky, queues = self.sticky, self.queues
         if sticky.bytes_left <= 0 or sticky.partition >= len(queues):
             available = [partition for partition in self.available if partition < len(queues)]
@@ -100,7 +100,7 @@ class Topics:
     # For threads that send records
 
     def wait_for(self, name: str, partition: int | None = None) -> TopicState:
-        """Return a topic whose partitions are known, ``partition`` among them; wait ``max.block.ms`` for it.
+        """Return a topic whose partitions are known, `partition` among them; wait `max.block.ms` for it.
 
         Raises UnknownTopicOrPartitionError, ClientTimeoutError, ProducerClosedError, and the error that the metadata
         reports.
@@ -141,13 +141,13 @@ class Topics:
             self._stale.update(names)
 
     def due(self, leaderless: set[str]) -> float:
-        """Return when `refresh_if_due` has something to do (``time.monotonic``)."""
+        """Return when `refresh_if_due` has something to do (`time.monotonic`)."""
         if self._stale or leaderless:
             return self._next_at
         return max(self._aged_at, self._next_at) if self.states else float("inf")
 
     def refresh_if_due(self, leaderless: set[str], limit: float) -> bool:
-        """Fetch metadata that is known to be old, until about ``limit``; return whether there is new metadata."""
+        """Fetch metadata that is known to be old, until about `limit`; return whether there is new metadata."""
         now = time.monotonic()
         with self._accumulator.lock:
             wanted = self._stale | leaderless

@@ -18,7 +18,7 @@ from kafkalog.records.batch import NO_SEQUENCE
 
 
 class TransactionRegistration:
-    """What the sender's thread does for the transactions of a producer with a ``transactional.id``."""
+    """What the sender's thread does for the transactions of a producer with a `transactional.id`."""
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, topics: Topics) -> None:
         assert config.transactional_id is not None
@@ -27,7 +27,7 @@ class TransactionRegistration:
         timeout_ms = round(config.transaction_timeout * 1000)
         self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
         self.next_at = 0.0
-        """When partitions may be added (``time.monotonic``); later than now after a failure."""
+        """When partitions may be added (`time.monotonic`); later than now after a failure."""
         self._pause = config.client.retry_backoff
         self._accumulator = accumulator
         self._topics = topics
@@ -47,7 +47,7 @@ class TransactionRegistration:
         )
 
     def register(self, partitions: list[TopicPartition], limit: float) -> None:
-        """Ask the coordinator to add partitions to the transaction, until about ``limit``."""
+        """Ask the coordinator to add partitions to the transaction, until about `limit`."""
         self.next_at = time.monotonic() + self._pause
         patience = self._topics.patience
         try:
@@ -79,7 +79,7 @@ class TransactionRegistration:
         return True
 
     def fail(self, error: Exception, *, batch: bool = False) -> None:
-        """Fail the transaction; ``batch`` says that the error is of a batch that a leader may have."""
+        """Fail the transaction; `batch` says that the error is of a batch that a leader may have."""
         with self._accumulator.lock:
             self.transactions.fail(error, batch=batch)
             self._accumulator.admit()

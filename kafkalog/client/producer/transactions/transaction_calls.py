@@ -2,7 +2,7 @@
 
 `transaction_manager` says which are allowed. They run in the caller's thread. Meanwhile the sender's thread delivers
 records, and adds partitions to the transaction before their first batches are sent. Each call waits up to
-``max.block.ms``. After a ClientTimeoutError the same call may be made again, and no other.
+`max.block.ms`. After a ClientTimeoutError the same call may be made again, and no other.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction whose records are delivered, and that must be ended with ``end_transaction``.
+    """A transaction whose records are delivered, and that must be ended with `end_transaction`.
 
-    ``began`` is False where nothing was sent; then there is nothing to end.
+    `began` is False where nothing was sent; then there is nothing to end.
     """
 
     transactional_id: str
@@ -96,7 +96,7 @@ class TransactionCalls:
                 self.transactions.offsets_settled(member.group_id, offsets)
 
     def commit(self, deadline: float | None = None) -> None:
-        """See `Producer.commit_transaction`; ``deadline`` (``time.monotonic``) replaces ``max.block.ms``."""
+        """See `Producer.commit_transaction`; `deadline` (`time.monotonic`) replaces `max.block.ms`."""
         with self._turn:
             deadline = self._deadline() if deadline is None else deadline
             with self._accumulator.lock:
@@ -115,7 +115,7 @@ class TransactionCalls:
             self._ended()
 
     def abort(self, deadline: float | None = None) -> None:
-        """See `Producer.abort_transaction`; ``deadline`` as in `commit`."""
+        """See `Producer.abort_transaction`; `deadline` as in `commit`."""
         with self._turn:
             deadline = self._deadline() if deadline is None else deadline
             with self._accumulator.lock:
@@ -165,7 +165,7 @@ class TransactionCalls:
     def close(self, timeout: float | None) -> None:
         """End an open transaction: abort it, unless its commit was under way; then commit it.
 
-        The transaction is left open where another thread's call takes longer than ``timeout``.
+        The transaction is left open where another thread's call takes longer than `timeout`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self.transactions.open:
@@ -231,5 +231,5 @@ class TransactionCalls:
 
 
 def needs_id() -> ConfigError:
-    """Make the error for a producer without ``transactional.id`` (Java's IllegalStateException)."""
+    """Make the error for a producer without `transactional.id` (Java's IllegalStateException)."""
     return ConfigError("transactions need transactional.id in the producer's configuration")

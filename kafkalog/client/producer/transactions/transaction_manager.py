@@ -104,7 +104,7 @@ class TransactionManager:
     # The user's calls
 
     def begin_init(self) -> None:
-        """Enter ``init_transactions``: a producer id will be requested."""
+        """Enter `init_transactions`: a producer id will be requested."""
         self._enter(State.INITIALIZING)
 
     def initialized(self, identity: ProducerIdentity) -> None:
@@ -113,16 +113,16 @@ class TransactionManager:
         self._reset()
 
     def begin(self) -> None:
-        """Enter ``begin_transaction``. The coordinator learns of the transaction with the first partition or group."""
+        """Enter `begin_transaction`. The coordinator learns of the transaction with the first partition or group."""
         self._enter(State.IN_TRANSACTION)
 
     def begin_commit(self) -> None:
-        """Enter ``commit_transaction``: no more records are taken, and the present ones are delivered."""
+        """Enter `commit_transaction`: no more records are taken, and the present ones are delivered."""
         self._check_offsets("commit")
         self._enter(State.COMMITTING)
 
     def begin_abort(self) -> None:
-        """Enter ``abort_transaction``: records that were not sent will not be sent."""
+        """Enter `abort_transaction`: records that were not sent will not be sent."""
         self._enter(State.ABORTING)
 
     def detach(self) -> None:
@@ -187,7 +187,7 @@ class TransactionManager:
         self._reset()
 
     def fail(self, error: Exception, *, batch: bool = False) -> None:
-        """Note an error in the transaction; ``batch`` says that it is of a batch that a leader may have."""
+        """Note an error in the transaction; `batch` says that it is of a batch that a leader may have."""
         self.needs_epoch |= batch
         found = self._sort(error)
         if isinstance(found, FatalTransactionError):

@@ -7,7 +7,7 @@ Only tests import it. `kernels.compiled` and its intrinsics do not depend on it.
 - `build`       compiles a module of `compiled` with these intrinsics
 
 A module of kernels that is missing here is found in `compiled`: Python runs its source a second time under this
-package's name, so that its imports from ``.intrinsics`` take the checked ones.
+package's name, so that its imports from `.intrinsics` take the checked ones.
 """
 
 from __future__ import annotations

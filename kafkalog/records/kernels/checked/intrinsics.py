@@ -1,7 +1,7 @@
 """The intrinsics of `kernels.compiled`, each behind a check of the memory that it touches; other names are as there.
 
 A refused access raises `memory.OutOfBoundsError` from the kernel before anything is read or written. Arrays that a
-kernel indexes are checked by numba's own ``boundscheck``. No function is forced inline: the checks make functions
+kernel indexes are checked by numba's own `boundscheck`. No function is forced inline: the checks make functions
 large, and compiling them takes long enough.
 """
 

@@ -19,7 +19,7 @@ _CHECK_BLOCK = b"\x90" + _CHECK
 
 @cache
 def crc32c_address() -> int:
-    """Return the address of ``uint32_t f(uint32_t crc, const void *data, unsigned long length)``.
+    """Return the address of `uint32_t f(uint32_t crc, const void *data, unsigned long length)`.
 
     It computes CRC-32C by the processor's own instruction. It takes and returns the register, that is, the complement
     of the CRC.
@@ -35,14 +35,14 @@ def crc32c_address() -> int:
 
 @cache
 def lz4_address() -> int:
-    """Return the address of ``int LZ4_decompress_safe(const char *source, char *target, int length, int room)``."""
+    """Return the address of `int LZ4_decompress_safe(const char *source, char *target, int length, int room)`."""
     function = _lz4("LZ4_decompress_safe")
     return 0 if function is None or _called(function, _CHECK_BLOCK, len(_CHECK)) != _CHECK else _address(function)
 
 
 @cache
 def lz4_compress_address() -> int:
-    """Return the address of ``int LZ4_compress_default(const char *source, char *target, int length, int room)``.
+    """Return the address of `int LZ4_compress_default(const char *source, char *target, int length, int room)`.
 
     The C function returns 0 where the room is too small.
     """

@@ -28,7 +28,7 @@ _MASK = 0xFFFFFFFF
 
 @njit(**INLINE)
 def murmur2(data: Any, length: Any) -> Any:
-    """Compute MurmurHash2 (32 bits, unsigned) of the bytes at `data`, as Kafka's ``Utils.murmur2`` does."""
+    """Compute MurmurHash2 (32 bits, unsigned) of the bytes at `data`, as Kafka's `Utils.murmur2` does."""
     h = (_SEED ^ length) & _MASK
     at = 0
     while at + 4 <= length:

@@ -1,8 +1,8 @@
-"""The assignor ``range``: each subscriber of a topic gets a run of neighbouring partitions.
+"""The assignor `range`: each subscriber of a topic gets a run of neighbouring partitions.
 
 Members are in a fixed order, so that they keep their runs when they return: static members first, by instance id; the
 others by member id. If all subscribe to the same topics with equally many partitions, a member gets the same numbers of
-each: records of one key in two topics reach one member. This is Kafka's ``RangeAssignor``.
+each: records of one key in two topics reach one member. This is Kafka's `RangeAssignor`.
 """
 
 from __future__ import annotations

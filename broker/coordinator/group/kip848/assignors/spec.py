@@ -18,7 +18,7 @@ class AssignorError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as an assignor sees it. ``topics`` are those of its subscription that exist."""
+    """A member as an assignor sees it. `topics` are those of its subscription that exist."""
 
     topics: frozenset[UUID]
     instance_id: str | None = None

@@ -1,6 +1,6 @@
-"""The assignor ``uniform``, the default: as even as possible, and then with as few moves as possible.
+"""The assignor `uniform`, the default: as even as possible, and then with as few moves as possible.
 
-Balance goes before stickiness, as in Kafka's ``UniformAssignor``. If all members subscribe to the same topics, their
+Balance goes before stickiness, as in Kafka's `UniformAssignor`. If all members subscribe to the same topics, their
 numbers of partitions differ by one at most. If they do not, no partition could go to a subscriber that would then still
 have fewer than its present owner had.
 """

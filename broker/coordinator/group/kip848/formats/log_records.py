@@ -1,4 +1,4 @@
-"""Records of ``__consumer_offsets`` that hold groups of the consumer protocol, byte for byte Apache Kafka's.
+"""Records of `__consumer_offsets` that hold groups of the consumer protocol, byte for byte Apache Kafka's.
 
 A key is an int16 type and the fields of that type; a value is an int16 version, always 0, and its fields, flexible. A
 null value is a tombstone.
@@ -18,8 +18,8 @@ type  name                        key                    value
 The order in one batch matters to Apache Kafka, which replays records one after the other: a member's metadata stands
 before its assignments, and the tombstones of a member in the opposite order (8, 7, 5).
 
-Type 16 is Apache Kafka 4's (KIP-848's ``SubscribedTopicRegex``); 3.9 passes over it. Fields that newer releases add are
-tagged and passed over here. Source: ``group-coordinator/src/main/resources/common/message/ConsumerGroup*.json``.
+Type 16 is Apache Kafka 4's (KIP-848's `SubscribedTopicRegex`); 3.9 passes over it. Fields that newer releases add are
+tagged and passed over here. Source: `group-coordinator/src/main/resources/common/message/ConsumerGroup*.json`.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ TYPES = frozenset(_TYPES)
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A record of a group. ``kind`` is the class of its values, which a tombstone (``value`` None) has too."""
+    """A record of a group. `kind` is the class of its values, which a tombstone (`value` None) has too."""
 
     kind: type[Value]
     key: Key

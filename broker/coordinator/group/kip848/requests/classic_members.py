@@ -4,7 +4,7 @@ The coordinator assigns their partitions, too: JoinGroup with its embedded subsc
 generation is the member epoch, no member leads, and SyncGroup returns the assignment. The answers to their heartbeats
 (REBALANCE_IN_PROGRESS) make members join again when they have partitions to give back or to get.
 
-Checks, their order and their texts are Apache Kafka's (``GroupMetadataManager``).
+Checks, their order and their texts are Apache Kafka's (`GroupMetadataManager`).
 """
 
 from __future__ import annotations

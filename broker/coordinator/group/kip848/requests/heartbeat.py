@@ -67,10 +67,10 @@ def heartbeat(
     context: Context,
     owned: Assignment | None,
 ) -> Outcome[messages.ConsumerGroupHeartbeatResponse]:
-    """Handle a heartbeat of a member that stays or joins; ``check_request`` has passed.
+    """Handle a heartbeat of a member that stays or joins; `check_request` has passed.
 
     Args:
-        owned: the request's ``topic_partitions``, which may be many.
+        owned: the request's `topic_partitions`, which may be many.
 
     Raises:
         GroupMaxSizeReachedError, UnknownMemberIdError, FencedMemberEpochError, UnreleasedInstanceIdError,

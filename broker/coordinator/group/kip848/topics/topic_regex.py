@@ -1,9 +1,9 @@
 """Regular expressions over topic names (KIP-848), in RE2's syntax and in time linear in the names.
 
-A member's expression comes from the network, and Python's ``re`` can be made to run for ever. Apache Kafka 4 uses
-RE2/J, the port of Google's RE2 to Java. Here RE2 itself matches (``google-re2``), which reads the same syntax:
+A member's expression comes from the network, and Python's `re` can be made to run for ever. Apache Kafka 4 uses
+RE2/J, the port of Google's RE2 to Java. Here RE2 itself matches (`google-re2`), which reads the same syntax:
 https://github.com/google/re2/wiki/Syntax. Backreferences and lookaround are errors in both, and an expression must
-match the whole name. RE2 takes two things that RE2/J refuses, and neither changes what an expression means: ``\\C``,
+match the whole name. RE2 takes two things that RE2/J refuses, and neither changes what an expression means: `\\C`,
 and two groups of one name.
 
 Hostile expressions are bounded:
