@@ -14,6 +14,7 @@ from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
 from broker.controller.topics import TopicController
+from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
@@ -83,6 +84,7 @@ def assemble(
         quota_controller=quota_controller,
         publisher=publisher,
         groups=groups,
+        classic_groups=ClassicGroups(groups),
         consumer_groups=ConsumerGroups(groups, cache),
         transactions=transactions,
         fetch_sessions=FetchSessionCache(

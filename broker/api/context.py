@@ -18,6 +18,7 @@ from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
 from broker.controller.topics import TopicController
+from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
@@ -69,6 +70,7 @@ class Broker:
     quota_controller: QuotaController
     publisher: ConfigPublisher
     groups: GroupCoordinator
+    classic_groups: ClassicGroups
     consumer_groups: ConsumerGroups
     transactions: Transactions
     fetch_sessions: FetchSessionCache

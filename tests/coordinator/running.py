@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest
 from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.membership import CommitRequest
@@ -33,6 +34,7 @@ class Running:
     def __init__(self, parts: Stored) -> None:
         self.parts = parts
         self.groups = GroupCoordinator(replicas=parts.replicas, topics=parts.topics)
+        self.classic = ClassicGroups(self.groups)
         self.markers = MarkerWriter(
             parts.replicas,
             lambda: parts.now,
@@ -74,13 +76,13 @@ class Running:
             "protocols": RANGE,
             **fields,
         }
-        return await self.groups.join(group, JoinRequest(**values))
+        return await self.classic.join(group, JoinRequest(**values))
 
     async def member(self, group: str) -> JoinResult:
         """Join as the only member of a group; return the member when the group is stable."""
         joined = await self.joined(group)
         assignments = {joined.member_id: b"all"}
-        synced = await self.groups.sync(
+        synced = await self.classic.sync(
             group, SyncRequest(joined.member_id, None, joined.generation, None, None, assignments)
         )
         assert synced.error is ErrorCode.NONE
@@ -89,7 +91,7 @@ class Running:
     async def member_that_leaves(self, group: str) -> None:
         """Join and leave; the group is then empty and stored."""
         member = await self.member(group)
-        assert await self.groups.leave(group, [Leaver(member.member_id)]) == [ErrorCode.NONE]
+        assert await self.classic.leave(group, [Leaver(member.member_id)]) == [ErrorCode.NONE]
 
     async def mark(self, index: int, committed: bool) -> None:
         """End PRODUCER's transaction in a partition, as its coordinator does, without waiting for replicas."""

@@ -69,7 +69,7 @@ class Changing:
     def leave(self, *members: JoinResult) -> list[ErrorCode]:
         """Members of the classic protocol, in one request."""
         leavers = [Leaver(member.member_id) for member in members]
-        result: list[ErrorCode] = self.running.run(self.running.groups.leave("g", leavers))
+        result: list[ErrorCode] = self.running.run(self.running.classic.leave("g", leavers))
         return result
 
     @property
@@ -153,7 +153,7 @@ def test_a_member_is_told_that_it_left_once_that_is_stored(start: Start) -> None
     release = group.running.hold_replication()
 
     async def work() -> None:
-        leaving = asyncio.ensure_future(group.running.groups.leave("g", [Leaver(member.member_id)]))
+        leaving = asyncio.ensure_future(group.running.classic.leave("g", [Leaver(member.member_id)]))
         for _ in range(5):
             await asyncio.sleep(0)
         assert group.members == {"consumer"}
@@ -172,7 +172,7 @@ def test_a_member_that_left_at_a_moved_coordinator_asks_again(start: Start) -> N
     group.running.hold_replication()
 
     async def work() -> None:
-        leaving = asyncio.ensure_future(group.running.groups.leave("g", [Leaver(member.member_id)]))
+        leaving = asyncio.ensure_future(group.running.classic.leave("g", [Leaver(member.member_id)]))
         await asyncio.sleep(0)
         group.running.groups.stop()
         with pytest.raises(NotCoordinatorError):

@@ -49,7 +49,7 @@ def test_groups_and_offsets_are_loaded(start: Start) -> None:
     second = start()
     second.ready()
     assert second.committed("simple") == 5
-    assert second.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
+    assert second.classic.heartbeat("g", joined.member_id, None, 1) is ErrorCode.NONE
     assert [group.kind for group in second.groups.list_groups()[1]] == ["classic", "classic"]
     second.groups.stop()
 
@@ -66,8 +66,8 @@ def test_nobody_is_told_anything_before_it_is_loaded(start: Start) -> None:
         with pytest.raises(CoordinatorLoadInProgressError):
             second.groups.offsets_of("g")
         # These two are for clients that do not know the error there.
-        assert second.groups.heartbeat("g", "m", None, 1) is ErrorCode.NONE
-        synced = await second.groups.sync("g", SyncRequest("m", None, 1, None, None))
+        assert second.classic.heartbeat("g", "m", None, 1) is ErrorCode.NONE
+        synced = await second.classic.sync("g", SyncRequest("m", None, 1, None, None))
         assert synced.error is ErrorCode.REBALANCE_IN_PROGRESS
         assert second.groups.list_groups()[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
@@ -135,7 +135,7 @@ def test_who_leads_no_more_answers_nothing(start: Start) -> None:
         await asyncio.sleep(0)
         generation = (await running.joined("g", **rejoins)).generation
         request = SyncRequest((await second).member_id, None, generation, None, None)
-        syncing = asyncio.ensure_future(running.groups.sync("g", request))
+        syncing = asyncio.ensure_future(running.classic.sync("g", request))
         joining = asyncio.ensure_future(running.joined("h"))
         await asyncio.sleep(0)
         groups = running.groups.groups()
@@ -148,10 +148,10 @@ def test_who_leads_no_more_answers_nothing(start: Start) -> None:
 
     assert [result.error for result in running.run(waits())] == [ErrorCode.NOT_COORDINATOR] * 2
     with pytest.raises(NotCoordinatorError):
-        running.groups.heartbeat("g", joined.member_id, None, 1)
+        running.classic.heartbeat("g", joined.member_id, None, 1)
     running.parts.assign(CONSUMER_OFFSETS, 0, PartitionState((0,), (0,), 0, 2))
     running.ready()
-    assert running.groups.heartbeat("h", "", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert running.classic.heartbeat("h", "", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     running.groups.stop()
 
 
@@ -199,7 +199,7 @@ def test_sessions_end_by_the_clock_of_the_loop(start: Start) -> None:
         joined = await running.joined("g", session_timeout_ms=20, rebalance_timeout_ms=20)
         while running.groups.describe("g").state != "Empty":
             await asyncio.sleep(0.005)
-        assert running.groups.heartbeat("g", joined.member_id, None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert running.classic.heartbeat("g", joined.member_id, None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
     running.run(work())
     running.groups.stop()
@@ -268,7 +268,7 @@ def test_offsets_expire_and_groups_with_them_and_stay_away(start: Start) -> None
     running.run(running.groups.commit("stays", member, {T0: at(4, running.parts.now)}))
     running.parts.now += DAY_MS - 1
 
-    running.run(running.groups.leave("left", [Leaver(joined.member_id)]))
+    running.run(running.classic.leave("left", [Leaver(joined.member_id)]))
     running.commit("new", 2, running.parts.now)
     assert running.run(running.groups.expire_offsets()) == 0
     running.parts.now += 1

@@ -64,7 +64,7 @@ async def handle_join_group(request: Request) -> None:
         reason=message.reason,
     )
     try:
-        result = await request.broker.groups.join(message.group_id, joining)
+        result = await request.broker.classic_groups.join(message.group_id, joining)
     except Exception as error:
         result = JoinResult(message.member_id, error_code(error))
     if sum(len(member.metadata) for member in result.members) > ENCODED_AT_ONCE:
@@ -116,7 +116,7 @@ async def handle_sync_group(request: Request) -> None:
     )
     response = sync_group.SyncGroupResponse()
     try:
-        result = await request.broker.groups.sync(message.group_id, syncing)
+        result = await request.broker.classic_groups.sync(message.group_id, syncing)
     except Exception as error:
         response.error_code = error_code(error)
     else:
@@ -131,7 +131,7 @@ def handle_heartbeat(request: Request) -> None:
     message: heartbeat.HeartbeatRequest = request.message
     response = heartbeat.HeartbeatResponse()
     try:
-        response.error_code = request.broker.groups.heartbeat(
+        response.error_code = request.broker.classic_groups.heartbeat(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id
         )
     except Exception as error:
@@ -151,7 +151,7 @@ async def handle_leave_group(request: Request) -> None:
                 await turn.end()
     response = leave_group.LeaveGroupResponse()
     try:
-        errors = await request.broker.groups.leave(message.group_id, leaving)
+        errors = await request.broker.classic_groups.leave(message.group_id, leaving)
     except Exception as error:
         response.error_code = error_code(error)
     else:

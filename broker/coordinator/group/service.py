@@ -1,13 +1,13 @@
-"""The group coordinator of a broker: the partitions it leads, and what requests ask of the groups in them.
+"""The group coordinator of a broker: the partitions that it leads, and requests about their groups and offsets.
 
 A group belongs to the partition of `__consumer_offsets` that its id hashes to, and the leader of that partition
 coordinates it. The groups of a partition are loaded when this broker starts or becomes the leader, and forgotten as
 soon as it is the leader no more: requests that wait are answered NOT_COORDINATOR then.
 Requests about groups that are not there (yet) fail with Apache Kafka's errors.
 
-The consumer protocol (`kip848.consumer_groups`) works as the classic one does: it finds or makes a
-`coordinator_parts.Group` in what `GroupCoordinator.partition_groups_for` returns, changes its `membership.Membership`,
-and calls `partition_groups.PartitionGroups.settle`.
+The requests of members are served by `classic.classic_groups` and `kip848.consumer_groups`. Both find or make a
+`coordinator_parts.Group` in the `PartitionGroups` that `GroupCoordinator.partition_groups_for` returns, change its
+`membership.Membership`, and call `PartitionGroups.settle`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from broker.config.server import BrokerConfig
 from broker.controller.topics import TopicController
-from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
-from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
+from broker.coordinator.group.classic.classic_group import ClassicSettings
 from broker.coordinator.group.coordinator_parts import (
     CoordinatorParts,
     Group,
@@ -29,7 +27,6 @@ from broker.coordinator.group.coordinator_parts import (
     ListedGroup,
     LoadState,
 )
-from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.membership import CommitRequest, GroupSummary, Moment
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
 from broker.coordinator.group.partition_groups import PartitionGroups
@@ -45,7 +42,6 @@ from kafkalog.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,
     InvalidGroupIdError,
-    InvalidSessionTimeoutError,
     KafkaError,
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
@@ -54,14 +50,11 @@ from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
 Admit = Callable[[Partition], None]
 """Lets a transactional append to a partition pass, or raises a KafkaError; called in the turn of the append."""
 
 OFFSETS_AT_ONCE = 500
 """Number of offsets whose records are made before other requests get their turn."""
-LEAVING_AT_ONCE = 500
-"""Number of members that leave before other requests get their turn."""
 
 
 class GroupCoordinator:
@@ -273,97 +266,6 @@ class GroupCoordinator:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- members of classic groups
-
-    async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """Handle JoinGroup; the answer comes when the group has its next generation."""
-        low, high = self.config["group.min.session.timeout.ms"], self.config["group.max.session.timeout.ms"]
-        partition_groups = self.partition_groups_for(group_id)
-        if not low <= request.session_timeout_ms <= high:
-            raise InvalidSessionTimeoutError
-        found = partition_groups.classic(group_id, create=request.member_id == "")
-        if found is None:
-            return JoinResult(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
-        group, classic = found
-        token: asyncio.Future[JoinResult | KafkaError] = self._loop.create_future()
-        classic.join(request, token, self.now())
-        partition_groups.settle(group)
-        return _result(await token)
-
-    async def sync(self, group_id: str, request: SyncRequest) -> SyncResult:
-        """Handle SyncGroup; the answer comes when the assignments are stored."""
-        try:
-            partition_groups = self.partition_groups_for(group_id)
-        except CoordinatorLoadInProgressError:
-            # The rebalance is lost with the coordinator, so the member must join again. Old clients do not know the
-            # error here.
-            return SyncResult(ErrorCode.REBALANCE_IN_PROGRESS)
-        found = partition_groups.classic(group_id, create=False)
-        if found is None:
-            return SyncResult(ErrorCode.UNKNOWN_MEMBER_ID)
-        group, classic = found
-        assigns = isinstance(classic, ClassicGroup) and classic.awaits_assignments_of(request.member_id)
-        token: asyncio.Future[SyncResult | KafkaError] = self._loop.create_future()
-        classic.sync(request, token, self.now())
-        partition_groups.settle(group)
-        result = _result(await token)
-        self.counters.completed_rebalances += assigns and result.error is ErrorCode.NONE
-        return result
-
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Handle Heartbeat."""
-        try:
-            partition_groups = self.partition_groups_for(group_id)
-        except CoordinatorLoadInProgressError:
-            # The member's session begins when its group is loaded.
-            return ErrorCode.NONE
-        found = partition_groups.classic(group_id, create=False)
-        if found is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        group, classic = found
-        error = classic.heartbeat(member_id, instance_id, generation, self.now())
-        partition_groups.settle(group)
-        return error
-
-    async def leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
-        """Handle LeaveGroup of members; return the error of each.
-
-        From a group of the consumer protocol they leave in one change, and the answer waits until it is stored. If a
-        request names more than `LEAVING_AT_ONCE` members, they leave in portions, and others have their turn in
-        between.
-
-        Raises:
-            KafkaError: the group cannot be used, or the change could not be stored: none of them has left.
-        """
-        errors: list[ErrorCode] = []
-        for first in range(0, max(len(members), 1), LEAVING_AT_ONCE):
-            some = members[first : first + LEAVING_AT_ONCE]
-            if first:
-                await asyncio.sleep(0)
-            try:
-                errors += await self._leave(group_id, some)
-            except KafkaError as error:
-                if not first:
-                    raise
-                errors += [error.code for _ in some]
-        return errors
-
-    async def _leave(self, group_id: str, members: Sequence[Leaver]) -> list[ErrorCode]:
-        partition_groups = self.partition_groups_for(group_id)
-        found = partition_groups.classic(group_id, create=False)
-        if found is None:
-            return [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
-        group, classic = found
-        now = self.now()
-        if isinstance(classic, ConsumerMembership):
-            token: asyncio.Future[list[ErrorCode] | KafkaError] = self._loop.create_future()
-            classic.leave(members, token, now)
-            partition_groups.settle(group)
-            return _result(await token)
-        errors = [classic.leave(*member, now) for member in members]
-        partition_groups.settle(group)
-        return errors
-
     # -- offsets
 
     async def commit(
@@ -492,10 +394,3 @@ class GroupCoordinator:
         except KafkaError as error:
             return error.code
         return ErrorCode.NONE
-
-
-def _result(result: T | KafkaError) -> T:
-    """Return the result of a token, or raise it when it is an error."""
-    if isinstance(result, KafkaError):
-        raise result
-    return result

@@ -2,8 +2,10 @@
 
 Members agree on a generation, and its leader assigns the partitions.
 
-Nothing here does I/O or reads a clock: each call gets the current time, and effects are returned as data.
+`classic_groups` handles the requests. All other modules are pure: no I/O and no clock. Each call gets the current time,
+and effects are returned as data.
 
+- `classic_groups`  the requests of the protocol
 - `classic_group`   a group, made of the parts that follow
 - `deadlines`       when a group must be woken
 - `effects`         answers, and records to be stored
