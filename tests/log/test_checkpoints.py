@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import errno
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from broker.log.directories import checkpoints
+from broker.log.directories.checkpoint_writer import CheckpointWriter
+from broker.log.directories.log_dir import LogDir
 from broker.log.files.file_ops import FileOps
 from kafkalog.storage.checkpoints import CorruptCheckpointError
+from tests.log.support import open_log
 
+DEADLINE_S = 60.0
 TOPIC_ID = UUID("fb34de52-4c1f-4b55-9d3b-0a51b2a6c2f4")
 
 
@@ -104,3 +111,30 @@ def test_meta_properties_as_java_writes_them(tmp_path: Path) -> None:
     assert checkpoints.read_meta_properties(str(tmp_path)) == {
         "broker.id": "0", "version": "0", "cluster.id": "q0TEtQH5S8yDZ=x",
     }  # fmt: skip
+
+
+def test_who_asks_for_a_row_waits_for_no_disk(tmp_path: Path) -> None:
+    """Ask on the event loop, as the making of a partition does, while a worker forces a checkpoint to the device."""
+    directory = LogDir(tmp_path)
+    writer = CheckpointWriter([directory], lambda path, reason: None)
+    log = open_log(tmp_path)
+    begun, done = threading.Event(), threading.Event()
+
+    def slow(directory: LogDir, rows: Mapping[tuple[str, int], int]) -> None:
+        begun.set()
+        assert done.wait(DEADLINE_S)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert not writer.mentions(("t", 0))
+        writing = pool.submit(writer.write, slow, {("t", 0): log}, lambda log: 7)
+        assert begun.wait(DEADLINE_S)
+        try:
+            # The file may have the row already.
+            assert pool.submit(writer.mentions, ("t", 0)).result(DEADLINE_S)
+            assert not pool.submit(writer.mentions, ("u", 0)).result(DEADLINE_S)
+        finally:
+            done.set()
+        assert writing.result(DEADLINE_S)
+    assert writer.mentions(("t", 0))
+    writer.write(slow, {}, lambda log: 7)
+    assert not writer.mentions(("t", 0))

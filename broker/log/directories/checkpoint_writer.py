@@ -36,6 +36,8 @@ class CheckpointWriter:
         self._log_dirs = log_dirs
         self._fail = fail
         self._writing = threading.Lock()
+        self._naming = threading.Lock()
+        """Held without I/O, so that `mentions` waits for no disk. Taken within `_writing`, never around it."""
         self._rows: dict[Write, Set[TopicPartition]] = {}
         self._read: dict[TopicPartition, int] = {}
 
@@ -51,8 +53,8 @@ class CheckpointWriter:
         return self._read.get(key, 0)
 
     def mentions(self, key: TopicPartition) -> bool:
-        """Return whether any file may have a row of this partition."""
-        with self._writing:
+        """Return whether any file may have a row of this partition, or is being given one."""
+        with self._naming:
             return any(key in rows for rows in self._rows.values())
 
     def write(
@@ -72,12 +74,17 @@ class CheckpointWriter:
         value: Callable[[Log], int | None],
     ) -> bool:
         rows: dict[Path, dict[TopicPartition, int]] = {directory.path: {} for directory in self._log_dirs}
-        for key, log in list(logs.items()):
-            offset = value(log)
-            if offset is not None:
-                rows[log.log_dir][key] = offset
-                if (also := log.also_in) is not None:
-                    rows[also][key] = offset
+        with self._naming:
+            for key, log in list(logs.items()):
+                offset = value(log)
+                if offset is not None:
+                    rows[log.log_dir][key] = offset
+                    if (also := log.also_in) is not None:
+                        rows[also][key] = offset
+            before = self._rows.get(write, frozenset())
+            written = frozenset().union(*rows.values())
+            # Until the files are written they have the rows of before or these.
+            self._rows[write] = before | written
         still: Set[TopicPartition] = frozenset()
         full = False
         for directory in self._log_dirs:
@@ -94,7 +101,8 @@ class CheckpointWriter:
                     "Cannot write a checkpoint in %s: %s. The one before stays in force; make room, or a crash will "
                     "have more to check", directory.path, error,
                 )  # fmt: skip
-                still = self._rows.get(write, frozenset())
+                still = before
                 full = True
-        self._rows[write] = frozenset(still).union(*rows.values())
+        with self._naming:
+            self._rows[write] = still | written
         return not full
