@@ -17,7 +17,14 @@ from uuid import UUID
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.config import Address, ClientConfig
-from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, about
+from kafkalog.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    ConfigError,
+    ConnectionFailedError,
+    UnresolvedNameError,
+    about,
+)
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.outage import Outage
 from kafkalog.client.retry import Retry
@@ -332,18 +339,22 @@ class Cluster(Closing):
         return list(dict.fromkeys([*known, *self._bootstrap]))
 
     def _request_anywhere(self, message: Request, retry: Retry, max_version: int | None = None) -> Any:
-        failures: list[str] = []
+        failures: list[ClientError] = []
         for address in self._candidates():
             try:
                 answer = self._request_at(address, message, time.monotonic() + self._timeout(retry), max_version)
             except (ConnectionFailedError, ClientTimeoutError) as error:
                 if not error.retriable:
                     raise
-                failures.append(str(error))
+                failures.append(error)
             else:
                 self._outage.over(f"{address[0]}:{address[1]}")
                 return answer
-        failure = ConnectionFailedError("; ".join(dict.fromkeys(failures)))
+        reasons = "; ".join(dict.fromkeys(map(str, failures)))
+        if all(isinstance(error, UnresolvedNameError) for error in failures) and not self._known.brokers:
+            # As in Java (ClientUtils.parseAndValidateAddresses): to try again would hide a wrong name for minutes.
+            raise ConfigError(f"bootstrap.servers names no host that can be found: {reasons}")
+        failure = ConnectionFailedError(reasons)
         self._outage.began(failure)
         raise failure
 

@@ -17,6 +17,7 @@ __all__ = [
     "ConnectionFailedError",
     "InvalidResponseError",
     "KafkaError",
+    "UnresolvedNameError",
     "about",
     "is_retriable",
 ]
@@ -37,6 +38,10 @@ class ConnectionFailedError(ClientError, ConnectionError):
     """No connection could be made, or one ended before the response came."""
 
     retriable = True
+
+
+class UnresolvedNameError(ConnectionFailedError):
+    """The name of a host has no address, or cannot be looked up."""
 
 
 class InvalidResponseError(ConnectionFailedError):

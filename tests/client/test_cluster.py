@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin import Admin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, InvalidResponseError
 from kafkalog.client.network.connection import Connection
+from kafkalog.client.producer import Producer
 from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES, Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
@@ -145,6 +148,39 @@ def test_nobody_answers() -> None:
         assert first in str(caught.value)
         assert second in str(caught.value)
         assert isinstance(caught.value.__cause__, ConnectionFailedError)
+
+
+def test_names_that_no_host_has() -> None:
+    # One of them may come back; a wrong name is no outage.
+    names = ("no-such-host.invalid:9092", "a..b:9092")
+    with Cluster(config_for(*names)) as cluster:
+        with pytest.raises(ConfigError, match=r"bootstrap\.servers names no host that can be found") as caught:
+            cluster.metadata()
+        assert all(name in str(caught.value) for name in names)
+    port = closed_port()
+    cluster = Cluster(config_for(*names, port, default_api_timeout_ms="200"))
+    with cluster, pytest.raises(ClientTimeoutError, match=port):
+        cluster.metadata()
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        with Cluster(config_for(*names, server)) as cluster:
+            assert cluster.leader(TP).broker.port == server.port
+
+
+def test_clients_tell_of_names_that_no_host_has() -> None:
+    servers = {"bootstrap.servers": "no-such-host.invalid:9092"}
+    with Producer(servers) as producer, pytest.raises(ConfigError, match="no-such-host"):
+        producer.send("t", b"v").result(BUSY_S)
+    with Consumer(servers) as consumer:
+        consumer.assign([TP])
+        with pytest.raises(ConfigError, match="no-such-host"):
+            consumer.poll(BUSY_S)
+    with Consumer({**servers, "group.id": "g"}) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ConfigError, match="no-such-host"):
+            consumer.poll(BUSY_S)
+    with Admin(ClientConfig.from_dict(servers)) as admin, pytest.raises(ConfigError, match="no-such-host"):
+        admin.topics.list_topics()
 
 
 def test_a_server_that_is_no_broker_is_not_asked_again() -> None:

@@ -15,7 +15,7 @@ import pytest
 from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.data_loss import DataLossError
@@ -147,6 +147,11 @@ def test_a_broker_that_is_not_there() -> None:
     options = {"kafka.default.api.timeout.ms": "300", "fetchOffset.numRetries": 1}
     with pytest.raises(ClientTimeoutError, match=r"127\.0\.0\.1:1"):
         Batch("127.0.0.1:1").values(subscribe="t", **options)
+
+
+def test_a_name_that_no_host_has() -> None:
+    with pytest.raises(ConfigError, match=r"no host that can be found: .*no-such-host"):
+        Batch("no-such-host.invalid:9092").values(subscribe="t")
 
 
 def test_offsets_are_asked_for_again(start_broker: Callable[..., KafkalogBroker]) -> None:

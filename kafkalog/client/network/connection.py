@@ -27,6 +27,7 @@ from kafkalog.client.errors import (
     ClientTimeoutError,
     ConnectionFailedError,
     InvalidResponseError,
+    UnresolvedNameError,
 )
 from kafkalog.client.network.security import make_ssl_context
 from kafkalog.protocol.codec import Chunk
@@ -234,10 +235,12 @@ class Connection(Closing):
             connected = socket.create_connection((self.host, self.port), timeout=min(self._left(deadline), patience))
         except TimeoutError as error:
             raise ClientTimeoutError(f"no connection to {self.address} in time") from error
+        except socket.gaierror as error:
+            raise UnresolvedNameError(f"cannot connect to {self.address}: {error.strerror or error}") from error
         except OSError as error:
             raise ConnectionFailedError(f"cannot connect to {self.address}: {error.strerror or error}") from error
         except UnicodeError as error:
-            raise ConnectionFailedError(f"cannot connect to {self.address}: this is no name of a host") from error
+            raise UnresolvedNameError(f"cannot connect to {self.address}: this is no name of a host") from error
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
