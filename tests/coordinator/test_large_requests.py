@@ -14,6 +14,7 @@ from broker.api.context import Request
 from broker.api.groups import consumer_groups, coordinators, group_offsets, groups
 from broker.assembly import assemble
 from broker.coordinator.group import removal, service
+from broker.coordinator.group.classic import classic_groups
 from broker.coordinator.group.coordinator_parts import LoadState
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
@@ -126,8 +127,12 @@ class Serving:
 def serving(stored: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch) -> Serving:
     """Handlers end their turn after each entry, and the coordinator after a few."""
     monkeypatch.setattr(large, "TURN_SECONDS", -1)
-    for name in ("OFFSETS_AT_ONCE", "LEAVING_AT_ONCE", "TOMBSTONES_AT_ONCE"):
-        monkeypatch.setattr(service, name, AT_ONCE)
+    for module, name in (
+        (service, "OFFSETS_AT_ONCE"),
+        (service, "TOMBSTONES_AT_ONCE"),
+        (classic_groups, "LEAVING_AT_ONCE"),
+    ):
+        monkeypatch.setattr(module, name, AT_ONCE)
     return Serving(stored(offsets_topic_num_partitions="2", group_initial_rebalance_delay_ms="0"))
 
 
