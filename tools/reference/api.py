@@ -1,17 +1,20 @@
 """The Python reference: the public names of the client, the records and the Spark source, from their docstrings.
 
-A page lists for each name its signature and docstring; for a class, its public methods, properties and fields too. The
-order is that of `__all__`.
+A page lists for each name its signature and docstring; for a class, its public methods, properties and fields too, each
+field with the string below it. The order is that of `__all__`.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 
@@ -141,21 +144,41 @@ def _member(name: str, member: Any) -> Iterator[str]:
     yield ""
 
 
+def _field_docs(value: type) -> dict[str, str]:
+    """Return the strings that stand below the fields of a class and of its base classes, by field."""
+    docs: dict[str, str] = {}
+    bases = [base for base in value.__mro__ if base.__module__.partition(".")[0] in ("kafkalog", "spark_kafkalog")]
+    for base in reversed(bases):
+        defined = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(defined, ast.ClassDef)
+        for statement, following in pairwise(defined.body):
+            match statement, following:
+                case (
+                    ast.AnnAssign(target=ast.Name(name)) | ast.Assign(targets=[ast.Name(name)]),
+                    ast.Expr(ast.Constant(str(doc))),
+                ):
+                    docs[name] = _QUOTED.sub(r"`\2`", " ".join(doc.split()))
+    return docs
+
+
 def _fields(value: type) -> Iterator[str]:
     if issubclass(value, enum.Enum):
-        yield from (f"- `{each.name}` = `{each.value!r}`" for each in value)
-        yield ""
+        fields = {each.name: f"`{each.name}` = `{each.value!r}`" for each in value}
     elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            if not field.name.startswith("_"):
-                yield f"- `{field.name}: {field.type}`"
-        yield ""
+        fields = {field.name: f"`{field.name}: {field.type}`" for field in dataclasses.fields(value)}
     elif hasattr(value, "_fields"):
+        fields = {}
         for name in value._fields:
             # A NamedTuple keeps annotations that are text as forward references.
             annotation = value.__annotations__.get(name, "")
-            yield f"- `{name}: {getattr(annotation, '__forward_arg__', annotation)}`"
-        yield ""
+            fields[name] = f"`{name}: {getattr(annotation, '__forward_arg__', annotation)}`"
+    else:
+        return
+    docs = _field_docs(value)
+    for name, heading in fields.items():
+        if not name.startswith("_"):
+            yield f"- {heading}: {docs[name]}" if name in docs else f"- {heading}"
+    yield ""
 
 
 def entry(name: str, value: Any) -> Iterator[str]:
