@@ -70,12 +70,7 @@ class StateRecord(NamedTuple):
 
 
 class StateBatch(NamedTuple):
-    """A record batch that was read.
-
-    Attributes:
-        marker: COMMIT or ABORT if the batch ends `producer_id`'s transaction; such a batch has no `records`.
-        records: with absolute offsets; compaction may have removed some or all of them.
-    """
+    """A record batch that was read."""
 
     base_offset: int
     last_offset: int
@@ -83,7 +78,9 @@ class StateBatch(NamedTuple):
     producer_epoch: int
     is_transactional: bool
     marker: ControlRecordType | None
+    """COMMIT or ABORT if the batch ends `producer_id`'s transaction; such a batch has no `records`."""
     records: list[Record]
+    """With absolute offsets; compaction may have removed some or all of them."""
 
 
 def as_coordinator_error(error: Exception) -> Exception:

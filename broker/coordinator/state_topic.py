@@ -32,22 +32,19 @@ def partition_of(key: str, partitions: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StateTopic:
-    """The properties with which such a topic is created.
-
-    Attributes:
-        partitions: how many, unless it exists already.
-        replication_factor: replicas of each.
-        codec: the compression of a coordinator's batches (`kafkalog.records.compression.Codec`).
-        load_buffer_bytes: how much of a partition is read at once when its state is loaded.
-        config: the topic's configuration.
-    """
+    """The properties with which such a topic is created."""
 
     name: str
     partitions: int
+    """How many, unless it exists already."""
     replication_factor: int
+    """Replicas of each."""
     codec: int
+    """The compression of a coordinator's batches (`kafkalog.records.compression.Codec`)."""
     load_buffer_bytes: int
+    """How much of a partition is read at once when its state is loaded."""
     config: dict[str, str]
+    """The topic's configuration."""
 
 
 def consumer_offsets_topic(config: BrokerConfig, brokers: int) -> StateTopic:

@@ -64,40 +64,34 @@ class GroupCounters:
 
 @dataclass(frozen=True, slots=True)
 class GroupKind:
-    """How to load groups of a kind other than the classic one.
-
-    Attributes:
-        types: the types of its records in `__consumer_offsets`.
-        value: the class of the objects that `read` stores in `Replay.others`.
-        read: reads such a record while a partition is loaded.
-        load: makes a membership of such an object.
-    """
+    """How to load groups of a kind other than the classic one."""
 
     types: frozenset[int]
+    """The types of its records in `__consumer_offsets`."""
     value: type
+    """The class of the objects that `read` stores in `Replay.others`."""
     read: Reader
+    """Reads such a record while a partition is loaded."""
     load: Callable[[str, object, Moment], Membership]
+    """Makes a membership of such an object."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorParts:
-    """Objects that the groups of all partitions share.
-
-    Attributes:
-        settings: returns the settings of classic groups.
-        new_member_id: returns an unused member id that begins with the given text.
-        commit_timeout_ms: returns how long a commit waits for replication.
-        kinds: the kinds of groups other than the classic one.
-    """
+    """Objects that the groups of all partitions share."""
 
     loop: asyncio.AbstractEventLoop
     log: StateLog
     settings: Callable[[], ClassicSettings]
+    """Returns the settings of classic groups."""
     now: Callable[[], Moment]
     new_member_id: Callable[[str], str]
+    """Returns an unused member id that begins with the given text."""
     commit_timeout_ms: Callable[[], int]
+    """Returns how long a commit waits for replication."""
     counters: GroupCounters
     kinds: Sequence[GroupKind]
+    """The kinds of groups other than the classic one."""
 
     def readers(self) -> dict[int, Reader]:
         """Return the readers of records of other kinds, by the type of the record."""

@@ -17,15 +17,12 @@ from kafkalog.protocol.errors import ErrorCode
 
 
 class Moment(NamedTuple):
-    """A moment on two clocks, both in ms.
-
-    Attributes:
-        ms: of a monotonic clock, for deadlines.
-        wall_ms: since the epoch, for timestamps of records.
-    """
+    """A moment on two clocks, both in ms."""
 
     ms: int
+    """Of a monotonic clock, for deadlines."""
     wall_ms: int
+    """Since the epoch, for timestamps of records."""
 
 
 Token: TypeAlias = object
@@ -54,31 +51,25 @@ class Store:
 
 
 class CommitRequest(NamedTuple):
-    """The member that commits, as OffsetCommit and TxnOffsetCommit name it.
-
-    Attributes:
-        epoch: generation of a classic group's member, member epoch of the consumer protocol; -1 outside of a group.
-        version: of the request.
-    """
+    """The member that commits, as OffsetCommit and TxnOffsetCommit name it."""
 
     member_id: str
     instance_id: str | None
     epoch: int
+    """Generation of a classic group's member, member epoch of the consumer protocol; -1 outside of a group."""
     version: int
+    """The version of the request."""
     transactional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The time from which the retention of a group's offsets counts.
-
-    Attributes:
-        since: ms since the epoch for all of them, or None: for each the time of its commit.
-        kept: topics whose offsets do not expire now.
-    """
+    """The time from which the retention of a group's offsets counts."""
 
     since: int | None
+    """Milliseconds since the epoch for all of them, or None: for each the time of its commit."""
     kept: frozenset[str] = field(default_factory=frozenset)
+    """Topics whose offsets do not expire now."""
 
 
 class MemberSummary(NamedTuple):

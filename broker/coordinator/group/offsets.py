@@ -25,21 +25,18 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One committed offset.
-
-    Attributes:
-        leader_epoch: of the last record read, -1 if unknown.
-        timestamp: when it was committed, ms since the epoch.
-        expires: when it expires, ms since the epoch, if the client named a retention (OffsetCommit 2 to 4), else -1.
-        stored_at: offset of its record in the log.
-    """
+    """One committed offset."""
 
     offset: int
     leader_epoch: int
+    """Of the last record read, -1 if unknown."""
     metadata: str
     timestamp: int
+    """When it was committed, ms since the epoch."""
     expires: int = records.NO_TIMESTAMP
+    """When it expires, ms since the epoch, if the client named a retention (OffsetCommit 2 to 4), else -1."""
     stored_at: int = -1
+    """Offset of its record in the log."""
 
     def at(self, stored_at: int) -> Committed:
         """Return this offset with `stored_at` set."""

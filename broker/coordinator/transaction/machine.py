@@ -93,15 +93,7 @@ class Producer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The stored state of a transactional id; times are milliseconds since the epoch.
-
-    Attributes:
-        partitions: the partitions to which the transaction may write; after the decision, those that get a marker.
-        started_ms: when the transaction began, or -1 before the first.
-        last_producer_id, last_producer_epoch: the values before they were raised for a producer that named them
-            (KIP-360), so that its second request gets the same answer; -1 after another producer took over. Not
-            stored, as in Kafka 3.9.
-    """
+    """The stored state of a transactional id; times are milliseconds since the epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -109,9 +101,14 @@ class Transaction:
     state: TransactionState
     updated_ms: int
     partitions: frozenset[TopicPartition] = frozenset()
+    """The partitions to which the transaction may write; after the decision, those that get a marker."""
     started_ms: int = -1
+    """When the transaction began, or -1 before the first."""
     last_producer_id: int = NO_PRODUCER_ID
+    """The producer id before it or the epoch was raised for a producer that named them (KIP-360), so that its second
+    request gets the same answer. Not stored, as in Kafka 3.9."""
     last_producer_epoch: int = NO_PRODUCER_EPOCH
+    """The producer epoch then; -1 after another producer took over. Not stored, as in Kafka 3.9."""
 
 
 class TransactionMachine:

@@ -24,17 +24,14 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction.
-
-    Attributes:
-        coordinator_epoch: leader epoch of the coordinator's partition of `__transaction_state`; a partition refuses
-            markers of older ones.
-    """
+    """The end of a producer's transaction."""
 
     producer_id: int
     producer_epoch: int
     committed: bool
     coordinator_epoch: int
+    """The leader epoch of the coordinator's partition of `__transaction_state`. A partition refuses markers of older
+    ones."""
 
 
 class MarkerWriter:

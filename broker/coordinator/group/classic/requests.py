@@ -15,12 +15,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """The fields of a JoinGroup request.
-
-    Attributes:
-        require_known_id: a dynamic member first gets its id (KIP-394).
-        can_skip_assignment: a static leader that returns may be told to keep the assignment (KIP-814).
-    """
+    """The fields of a JoinGroup request."""
 
     member_id: str
     instance_id: str | None
@@ -31,7 +26,9 @@ class JoinRequest:
     protocol_type: str
     protocols: Protocols
     require_known_id: bool = False
+    """A dynamic member first gets its id (KIP-394)."""
     can_skip_assignment: bool = False
+    """A static leader that returns may be told to keep the assignment (KIP-814)."""
     reason: str | None = None
 
 

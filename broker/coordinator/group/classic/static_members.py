@@ -23,25 +23,25 @@ logger = logging.getLogger(__name__)
 
 
 class Replacement(NamedTuple):
-    """A replacement that is being stored.
-
-    Attributes:
-        token: the waiting request.
-        generation: that of the group.
-        old_id, protocols, session_timeout_ms, rebalance_timeout_ms: of the member before.
-        leader: of the group before.
-        can_skip_assignment: the client may be told that it leads (KIP-814).
-    """
+    """A replacement that is being stored."""
 
     member: Member
     token: Token
+    """The waiting request."""
     generation: int
+    """The generation of the group."""
     old_id: str
+    """The id of the member before."""
     protocols: Protocols
+    """The protocols of the member before."""
     session_timeout_ms: int
+    """The session timeout of the member before."""
     rebalance_timeout_ms: int
+    """The rebalance timeout of the member before."""
     leader: str | None
+    """The leader of the group before."""
     can_skip_assignment: bool
+    """The client may be told that it leads (KIP-814)."""
 
 
 class StaticMembers:

@@ -25,20 +25,17 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupConfig:
-    """The settings in force for a group.
-
-    Attributes:
-        assignors: names of the assignors that members may choose, the default first.
-        regex_refresh_ms: the least time between two matchings of a group's regular expressions against changed topics.
-    """
+    """The settings in force for a group."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = (1 << 31) - 1
     classic_max_size: int = (1 << 31) - 1
     assignors: tuple[str, ...] = ("uniform", "range")
+    """Names of the assignors that members may choose, the default first."""
     migration_policy: MigrationPolicy = MigrationPolicy.DISABLED
     regex_refresh_ms: int = 10_000
+    """The least time between two matchings of a group's regular expressions against changed topics."""
 
     def with_overrides(self, session_timeout_ms: int | None, heartbeat_interval_ms: int | None) -> ConsumerGroupConfig:
         """Return the settings of a group that overrides some (`consumer.session.timeout.ms`, …)."""

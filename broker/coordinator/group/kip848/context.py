@@ -46,21 +46,18 @@ class Topics(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The input of a request: topics, settings, the time, and the client.
-
-    Attributes:
-        now_ms: milliseconds since the epoch.
-        new_member_id: makes a member id for members that come without one.
-        matched: what the group's expressions match since the topics changed, as far as it is known.
-    """
+    """The input of a request: topics, settings, the time, and the client."""
 
     topics: Topics
     config: ConsumerGroupConfig
     now_ms: int
+    """Milliseconds since the epoch."""
     new_member_id: Callable[[], str]
+    """Makes a member id for members that come without one."""
     client_id: str = ""
     client_host: str = ""
     matched: Mapping[str, Matched] = field(default_factory=dict)
+    """What the group's expressions match since the topics changed, as far as it is known."""
 
 
 class TimerKind(Enum):
@@ -78,18 +75,15 @@ class TimerKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Start a member's timer anew, or stop it if `delay_ms` is None.
-
-    Attributes:
-        epoch: of a REBALANCE timer: it counts only while the member is in this epoch.
-        keep: a timer that runs already goes on.
-    """
+    """Start a member's timer anew, or stop it if `delay_ms` is None."""
 
     kind: TimerKind
     member_id: str
     delay_ms: int | None
     epoch: int = -1
+    """Of a REBALANCE timer: it counts only while the member is in this epoch."""
     keep: bool = False
+    """A timer that runs already goes on."""
 
 
 @dataclass(slots=True)

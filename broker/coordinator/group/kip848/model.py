@@ -49,43 +49,37 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """The classic part of a member that uses the classic protocol in a consumer group (KIP-848's online migration).
-
-    Attributes:
-        protocols: name and embedded subscription of each supported assignor, the preferred first.
-    """
+    """The classic part of a member that uses the classic protocol in a consumer group (KIP-848's online migration)."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
+    """Name and embedded subscription of each supported assignor, the preferred first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member. A change makes a new one (`dataclasses.replace`).
-
-    Attributes:
-        previous_epoch: the epoch before `epoch`: a member sends it if it did not get the response with the newer one.
-        rebalance_timeout_ms: how long the member may take to give partitions back.
-        assigned: the partitions that the member owns, or may own as soon as it learns of them.
-        pending_revocation: the partitions that the member must give back.
-        classic: set for a member that uses the classic protocol.
-    """
+    """A member. A change makes a new one (`dataclasses.replace`)."""
 
     member_id: str
     epoch: int = 0
     previous_epoch: int = -1
+    """The epoch before `epoch`: a member sends it if it did not get the response with the newer one."""
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
+    """How long the member may take to give partitions back."""
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()
     topic_regex: str = ""
     server_assignor: str | None = None
     assigned: Assignment = field(default_factory=dict)
+    """The partitions that the member owns, or may own as soon as it learns of them."""
     pending_revocation: Assignment = field(default_factory=dict)
+    """The partitions that the member must give back."""
     classic: ClassicMetadata | None = None
+    """Set for a member that uses the classic protocol."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
