@@ -15,18 +15,15 @@ from broker.log.files.open_files import OpenFiles
 
 @dataclass(frozen=True, slots=True)
 class LogResources:
-    """Hold the objects that the logs of one broker share. Two brokers in one process have one each.
-
-    Attributes:
-        ops: the file operations.
-        open_files: the budget of open files and maps.
-        flush_stats: counts the flushes of segments.
-        seconds: a monotonic clock, called on any thread.
-        make_lock: makes a lock of the workers that flush and move logs (`Workers.make_lock`).
-    """
+    """Hold the objects that the logs of one broker share. Two brokers in one process have one each."""
 
     ops: FileOps = OS
+    """The file operations."""
     open_files: OpenFiles = field(default_factory=OpenFiles)
+    """The budget of open files and maps."""
     flush_stats: FlushStats = field(default_factory=FlushStats)
+    """Counts the flushes of segments."""
     seconds: Callable[[], float] = time.monotonic
+    """A monotonic clock, called on any thread."""
     make_lock: Callable[[], AbstractContextManager[object]] = Lock
+    """Makes a lock of the workers that flush and move logs (`Workers.make_lock`)."""

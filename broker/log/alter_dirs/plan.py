@@ -134,19 +134,16 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Settlement:
-    """Say what to do with the directories that were found of one partition.
-
-    Attributes:
-        serve: the partition's log.
-        promote: a future copy that gets the name of a log before it is served.
-        discard: directories to remove.
-        resume: a copy whose move goes on if its log is served.
-    """
+    """Say what to do with the directories that were found of one partition."""
 
     serve: list[Found] = field(default_factory=list)
+    """The partition's log."""
     promote: Found | None = None
+    """A future copy that gets the name of a log before it is served."""
     discard: list[Found] = field(default_factory=list)
+    """Directories to remove."""
     resume: Found | None = None
+    """A copy whose move goes on if its log is served."""
 
 
 def settle(found: Sequence[Found], offline: Collection[str]) -> Settlement:

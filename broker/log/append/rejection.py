@@ -35,20 +35,18 @@ class RecordError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """Hold what a topic requires of each record at one time.
-
-    Attributes:
-        require_keys: whether each record must have a key.
-        earliest, latest: bounds of a timestamp in ms; None if any timestamp is accepted.
-        label: the partition's name, for messages.
-        stored_codec: the `compression.type` of a topic that stores v2, else None.
-    """
+    """Hold what a topic requires of each record at one time."""
 
     require_keys: bool
+    """Whether each record must have a key."""
     earliest: int | None
+    """The least timestamp in ms; None if any timestamp is accepted."""
     latest: int | None
+    """The greatest timestamp in ms; None if any timestamp is accepted."""
     label: str
+    """The partition's name, for messages."""
     stored_codec: str | None
+    """The `compression.type` of a topic that stores v2, else None."""
 
     @classmethod
     def of(cls, config: LogConfig, now_ms: int, label: str, *, from_client: bool) -> RecordRules:

@@ -26,33 +26,30 @@ class CleaningAbortedError(Exception):
 
 @dataclass(slots=True)
 class CleaningJob:
-    """Describe one cleaning of one log.
-
-    Attributes:
-        segments: from the log's first to the last one that may be cleaned.
-        ends: the offset at which each of them ends, which is the next one's base offset.
-        first_dirty_offset: everything before it was cleaned before.
-        first_dirty_position: position in its segment of that offset's batch, or of one before it.
-        first_uncleanable_offset: base offset of the first segment that may not be cleaned.
-        producers: the producers that the log remembers, by id.
-        aborted: returns the aborted transactions that touch the offsets [from, to).
-        check: raises CleaningAbortedError when the cleaning must end.
-        truncations: the log's `Log.truncations` at that moment.
-    """
+    """Describe one cleaning of one log."""
 
     name: str
     directory: str
     config: LogConfig
     now_ms: int
     segments: Sequence[Segment]
+    """From the log's first to the last one that may be cleaned."""
     ends: Sequence[int]
+    """The offset at which each of them ends, which is the next one's base offset."""
     first_dirty_offset: int
+    """Everything before it was cleaned before."""
     first_dirty_position: int
+    """Position in its segment of that offset's batch, or of one before it."""
     first_uncleanable_offset: int
+    """Base offset of the first segment that may not be cleaned."""
     producers: dict[int, LastRecord]
+    """The producers that the log remembers, by id."""
     aborted: Callable[[int, int], Sequence[AbortedTransaction]]
+    """Returns the aborted transactions that touch the offsets [from, to)."""
     check: Callable[[], None]
+    """Raises CleaningAbortedError when the cleaning must end."""
     truncations: int = 0
+    """The log's `Log.truncations` at that moment."""
 
 
 @dataclass(slots=True)
