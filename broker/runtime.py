@@ -51,30 +51,27 @@ def _freeze_nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """See the module.
-
-    Attributes:
-        loop: the event loop, whose `time` is the monotonic clock.
-        workers: threads for work that would block the loop.
-        now_ms: the wall clock, in milliseconds since the epoch. Called on any thread.
-        network: opens connections to other brokers, and binds listeners.
-        files: the calls that change files.
-        random: the source of all random numbers. Used on the loop's thread.
-        seconds: the clock that measures how long work takes: for turns, metrics, and quotas of the loop's time. Called
-            on any thread.
-        collector: the garbage collector.
-        freeze: called when many objects have been made that stay. Called on the loop's thread.
-    """
+    """See the module."""
 
     loop: asyncio.AbstractEventLoop
+    """The event loop, whose `time` is the monotonic clock."""
     workers: Workers
+    """Threads for work that would block the loop."""
     network: Network
+    """Opens connections to other brokers, and binds listeners."""
     now_ms: Callable[[], int] = wall_clock_ms
+    """The wall clock, in milliseconds since the epoch. Called on any thread."""
     files: FileOps = OS
+    """The calls that change files."""
     random: random.Random = field(default_factory=random.Random)
+    """The source of all random numbers. Used on the loop's thread."""
     seconds: Callable[[], float] = time.perf_counter
+    """The clock that measures how long work takes: for turns, metrics, and quotas of the loop's time. Called on any
+    thread."""
     collector: Collector = PROCESS_COLLECTOR
+    """The garbage collector."""
     freeze: Callable[[], None] = _freeze_nothing
+    """Called when many objects have been made that stay. Called on the loop's thread."""
 
     @classmethod
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:

@@ -50,17 +50,12 @@ class ClientGoneError(ConnectionError):
 
 @dataclass(slots=True)
 class Broker:
-    """The parts of a running broker that serve requests. `broker.assembly` puts them together.
-
-    Attributes:
-        metadata: the cluster as this broker knows it: brokers, leaders, topics.
-        fetch_sessions: the sessions of clients that fetch incrementally (KIP-227).
-        log_starts_changed: called when clients deleted records, so that log start offsets are checkpointed soon.
-    """
+    """The parts of a running broker that serve requests. `broker.assembly` puts them together."""
 
     runtime: Runtime
     broker_id: int
     metadata: MetadataCache
+    """The cluster as this broker knows it: brokers, leaders, topics."""
     replicas: ReplicaManager
     topics: TopicController
     configs: ConfigController
@@ -74,11 +69,13 @@ class Broker:
     consumer_groups: ConsumerGroups
     transactions: Transactions
     fetch_sessions: FetchSessionCache
+    """The sessions of clients that fetch incrementally (KIP-227)."""
     lanes: Lanes
     checking: WorkerShare
     turns: Turns
     collections: FullCollections
     log_starts_changed: Callable[[], None] = lambda: None
+    """Called when clients deleted records, so that log start offsets are checkpointed soon."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -51,22 +51,19 @@ _INTEGER_RANGES = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key.
-
-    Attributes:
-        default: the default, as a value and not as text.
-        synonyms: the keys that are used, in order, when this one is not set.
-        effect: False for a key that is accepted for compatibility with Kafka but has no effect here.
-    """
+    """One key."""
 
     name: str
     type: Type
     default: Value
+    """The default, as a value and not as text."""
     doc: str
     validator: Validator | None = None
     update: Update = Update.READ_ONLY
     synonyms: tuple[str, ...] = ()
+    """The keys that are used, in order, when this one is not set."""
     effect: bool = True
+    """False for a key that is accepted for compatibility with Kafka but has no effect here."""
 
     @property
     def sensitive(self) -> bool:

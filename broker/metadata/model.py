@@ -35,17 +35,14 @@ class LeaderRecoveryState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """One live broker.
-
-    Attributes:
-        endpoints: the advertised endpoints, one for each listener.
-        epoch: a number that grows with each registration of the same broker.
-    """
+    """One live broker."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
+    """The advertised endpoints, one for each listener."""
     rack: str | None = None
     epoch: int = 0
+    """A number that grows with each registration of the same broker."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the advertised endpoint of the listener with this name, or None."""
@@ -54,27 +51,24 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition: its replicas, its ISR and its leader.
-
-    Attributes:
-        replicas: the brokers that hold it, the preferred leader first.
-        isr: the in-sync replicas.
-        leader: the leader's id, or NO_LEADER.
-        leader_epoch: the number of elections.
-        partition_epoch: the number of changes of this value (in ZooKeeper, the version of the partition's node).
-        controller_epoch: the epoch of the controller that elected the leader.
-        adding: replicas that a reassignment adds; among `replicas`.
-        removing: replicas that a reassignment will remove; among `replicas`.
-    """
+    """One partition: its replicas, its ISR and its leader."""
 
     replicas: tuple[int, ...]
+    """The brokers that hold it, the preferred leader first."""
     isr: tuple[int, ...]
+    """The in-sync replicas."""
     leader: int
+    """The leader's id, or NO_LEADER."""
     leader_epoch: int = 0
+    """The number of elections."""
     partition_epoch: int = 0
+    """The number of changes of this value (in ZooKeeper, the version of the partition's node)."""
     controller_epoch: int = 0
+    """The epoch of the controller that elected the leader."""
     adding: tuple[int, ...] = ()
+    """Replicas that a reassignment adds; among `replicas`."""
     removing: tuple[int, ...] = ()
+    """Replicas that a reassignment will remove; among `replicas`."""
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
 
 
@@ -90,29 +84,26 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The state of the registry at one moment.
-
-    Attributes:
-        controller_id: the broker that is the controller, or NO_CONTROLLER.
-        controller_epoch: the number of controller elections.
-        brokers: the live brokers by id.
-        broker_config: the dynamic configuration by broker id as text; `""` is the default of all brokers.
-        deleting: the topics that are being deleted, whose directories may still exist.
-        next_producer_id: the first producer id that has not been allocated.
-        revision: the number of stored changes.
-    """
+    """The state of the registry at one moment."""
 
     cluster_id: str
     controller_id: int = NO_CONTROLLER
+    """The broker that is the controller, or NO_CONTROLLER."""
     controller_epoch: int = 0
+    """The number of controller elections."""
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    """The live brokers by id."""
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     broker_config: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The dynamic configuration by broker id as text; `""` is the default of all brokers."""
     group_config: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
     deleting: frozenset[uuid.UUID] = frozenset()
+    """The topics that are being deleted, whose directories may still exist."""
     next_producer_id: int = 0
+    """The first producer id that has not been allocated."""
     revision: int = 0
+    """The number of stored changes."""
 
     def partition(self, topic: str, index: int) -> PartitionState | None:
         """Return the partition, or None if it does not exist."""

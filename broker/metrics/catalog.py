@@ -58,20 +58,17 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
-
-    Attributes:
-        name: the name in Prometheus; counters end with `_total`, the samples of summaries with `_count`, `_sum`.
-            mbean: the MBean in Kafka, or "" if Kafka has none.
-        read: reads the current rows.
-    """
+    """One metric."""
 
     name: str
+    """The name in Prometheus; counters end with `_total`, the samples of summaries with `_count`, `_sum`."""
     kind: Kind
     labels: tuple[str, ...]
     doc: str
     mbean: str
+    """The MBean in Kafka, or "" if Kafka has none."""
     read: Callable[[Sources], Rows]
+    """Reads the current rows."""
 
 
 def _one(value: Callable[[Sources], Value]) -> Callable[[Sources], Rows]:

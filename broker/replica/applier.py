@@ -41,20 +41,17 @@ Results = dict[PartitionKey, ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """The state of one partition, as the controller decided it.
-
-    Attributes:
-        topic_id: the topic's id; NO_TOPIC_ID from a controller that does not know it.
-        is_new: whether the partition has never been on this broker. If it may have been, no log is created while a
-            log directory that may hold it is offline: the empty log could be elected leader, and the records in the
-            other one would be lost.
-    """
+    """The state of one partition, as the controller decided it."""
 
     topic: str
     topic_id: uuid.UUID
+    """The topic's id; NO_TOPIC_ID from a controller that does not know it."""
     partition: int
     state: PartitionState
     is_new: bool = False
+    """Whether the partition has never been on this broker. If it may have been, no log is created while a log directory
+    that may hold it is offline: the empty log could be elected leader, and the records in the other one would be lost.
+    """
 
     @property
     def key(self) -> PartitionKey:
@@ -63,18 +60,14 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class StopReplica:
-    """One partition that this broker has to stop serving.
-
-    Attributes:
-        leader_epoch: the leader epoch of the decision; NO_LEADER_EPOCH and DELETION_EPOCH apply whatever the epoch
-            here is.
-        delete: whether its log is deleted too.
-    """
+    """One partition that this broker has to stop serving."""
 
     topic: str
     partition: int
     leader_epoch: int = NO_LEADER_EPOCH
+    """The leader epoch of the decision; NO_LEADER_EPOCH and DELETION_EPOCH apply whatever the epoch here is."""
     delete: bool = False
+    """Whether its log is deleted too."""
 
     @property
     def key(self) -> PartitionKey:

@@ -16,20 +16,18 @@ LONG_AGO_MS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class FollowerState:
-    """What the leader knows about a follower (Kafka's `ReplicaState`).
-
-    Attributes:
-        log_start_offset, log_end_offset: the offsets of the follower's log, UNKNOWN_OFFSET before its first fetch.
-        last_fetch_leader_end: the leader's log end offset at the last fetch.
-        last_fetch_ms: when the last fetch arrived.
-        last_caught_up_ms: the latest time at which the follower had everything that the leader had.
-    """
+    """What the leader knows about a follower (Kafka's `ReplicaState`)."""
 
     log_start_offset: int = UNKNOWN_OFFSET
+    """The start of the follower's log, UNKNOWN_OFFSET before its first fetch."""
     log_end_offset: int = UNKNOWN_OFFSET
+    """The end of the follower's log, UNKNOWN_OFFSET before its first fetch."""
     last_fetch_leader_end: int = UNKNOWN_OFFSET
+    """The leader's log end offset at the last fetch."""
     last_fetch_ms: int = LONG_AGO_MS
+    """When the last fetch arrived."""
     last_caught_up_ms: int = LONG_AGO_MS
+    """The latest time at which the follower had everything that the leader had."""
 
     def fetched(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> FollowerState:
         """Return the state after a fetch from `offset` that arrived when the leader's log ended at `leader_end`.

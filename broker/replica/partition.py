@@ -56,20 +56,17 @@ ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
 class Appended(NamedTuple):
-    """A batch that the leader appended, and the conditions for its acknowledgement.
-
-    Attributes:
-        info: the offsets and times of its records.
-        leader_epoch: the leader epoch in which it was appended.
-        acks: the `acks` of the produce request.
-        sync: whether `flush.messages` asks for an fsync before it is acknowledged.
-    """
+    """A batch that the leader appended, and the conditions for its acknowledgement."""
 
     partition: Partition
     info: AppendInfo
+    """The offsets and times of its records."""
     leader_epoch: int
+    """The leader epoch in which it was appended."""
     acks: int
+    """The `acks` of the produce request."""
     sync: bool
+    """Whether `flush.messages` asks for an fsync before it is acknowledged."""
 
     @property
     def first_offset(self) -> int:

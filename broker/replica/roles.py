@@ -183,15 +183,12 @@ def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, be
 
 
 class Truncation(NamedTuple):
-    """Where a follower truncates its log to agree with its leader's.
-
-    Attributes:
-        offset: records at or after it are dropped.
-        done: whether the logs agree afterwards; otherwise the follower has to ask the leader again.
-    """
+    """Where a follower truncates its log to agree with its leader's."""
 
     offset: int
+    """Records at or after it are dropped."""
     done: bool
+    """Whether the logs agree afterwards; otherwise the follower has to ask the leader again."""
 
 
 def truncation(

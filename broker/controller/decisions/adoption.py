@@ -17,19 +17,16 @@ KEPT: Mapping[str, str] = {"retention.bytes": "-1", "retention.ms": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class FoundLog:
-    """A log found in a log directory.
-
-    Attributes:
-        topic_id: the topic id in its directory, or None.
-        latest_epoch: the newest leader epoch of its records, or -1.
-        was_compacted: whether it has been compacted.
-    """
+    """A log found in a log directory."""
 
     topic: str
     partition: int
     topic_id: uuid.UUID | None
+    """The topic id in its directory, or None."""
     latest_epoch: int
+    """The newest leader epoch of its records, or -1."""
     was_compacted: bool
+    """Whether it has been compacted."""
 
 
 def adopt(

@@ -45,21 +45,18 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where new partitions may be placed.
-
-    Attributes:
-        brokers: the live brokers.
-        partitions: the default number of partitions.
-        replication_factor: the default replication factor.
-        controller_epoch: the epoch of the controller that decides.
-        random: chooses the broker that leads a topic's first partition, and the topic's id.
-    """
+    """Where new partitions may be placed."""
 
     brokers: Sequence[int]
+    """The live brokers."""
     partitions: int
+    """The default number of partitions."""
     replication_factor: int
+    """The default replication factor."""
     controller_epoch: int
+    """The epoch of the controller that decides."""
     random: random.Random
+    """Chooses the broker that leads a topic's first partition, and the topic's id."""
 
     def lead_by_first(self, replicas: tuple[int, ...]) -> PartitionState:
         """Make the state of a new partition: all replicas are in sync, and the preferred one leads."""

@@ -49,27 +49,24 @@ _LONGEST_SHIFT = 16
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How a link behaves; durations in seconds.
-
-    Attributes:
-        client_id: The client id in each request's header.
-        connect_timeout: For opening a connection, negotiation and authentication together.
-        request_timeout: From the call of `send` to the response, unless the call names another time.
-        max_response_bytes: A longer response closes the connection before memory is taken for it.
-        max_in_flight: The number of requests that may await their responses; further ones are queued.
-        max_waiting: The number of requests that may be queued; further ones are refused.
-        backoff: The pause after the first failed attempt to connect; it doubles with each one that follows.
-        backoff_max: The longest pause.
-    """
+    """How a link behaves; durations in seconds."""
 
     client_id: str
+    """The client id in each request's header."""
     connect_timeout: float = 10.0
+    """For opening a connection, negotiation and authentication together."""
     request_timeout: float = 30.0
+    """From the call of `send` to the response, unless the call names another time."""
     max_response_bytes: int = 100 << 20
+    """A longer response closes the connection before memory is taken for it."""
     max_in_flight: int = 5
+    """The number of requests that may await their responses; further ones are queued."""
     max_waiting: int = 1000
+    """The number of requests that may be queued; further ones are refused."""
     backoff: float = 0.05
+    """The pause after the first failed attempt to connect; it doubles with each one that follows."""
     backoff_max: float = 1.0
+    """The longest pause."""
 
 
 @dataclass(slots=True, eq=False)
