@@ -10,19 +10,15 @@ from kafkalog.client.types import TopicPartition
 
 
 class PartitionLag(NamedTuple):
-    """A partition of a group: its member, its committed offset and the end of its log.
-
-    Attributes:
-        member: None where no member has the partition.
-        committed: None where nothing is committed.
-        end: The high watermark. None where it is unknown, because the partition has no leader or does not exist any
-            more.
-    """
+    """A partition of a group: its member, its committed offset and the end of its log."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
+    """None where nothing is committed."""
     end: int | None
+    """The high watermark. None where it is unknown, because the partition has no leader or does not exist any more."""
     member: GroupMember | None
+    """None where no member has the partition."""
 
     @property
     def lag(self) -> int | None:

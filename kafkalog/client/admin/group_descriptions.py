@@ -25,42 +25,36 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group.
-
-    Attributes:
-        instance_id: Its `group.instance.id`; None for a dynamic member.
-        assignment: Its partitions, sorted.
-        target: The partitions that the coordinator wants it to have (KIP-848); None in the classic protocol.
-        epoch: Its member epoch (KIP-848); -1 in the classic protocol.
-    """
+    """A member of a group."""
 
     member_id: str
     instance_id: str | None
+    """Its `group.instance.id`; None for a dynamic member."""
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
+    """Its partitions, sorted."""
     target: tuple[TopicPartition, ...] | None = None
+    """The partitions that the coordinator wants it to have (KIP-848); None in the classic protocol."""
     epoch: int = -1
+    """Its member epoch (KIP-848); -1 in the classic protocol."""
 
 
 class GroupDescription(NamedTuple):
-    """A group as its coordinator sees it; `state` is `DEAD` where no group has that name.
-
-    Attributes:
-        assignor: The name of the assignor. The coordinator of a classic group knows it only while the group is stable.
-        epoch: The group epoch (KIP-848); -1 in the classic protocol.
-        assignment_epoch: The epoch of the target assignment (KIP-848); -1 in the classic protocol.
-    """
+    """A group as its coordinator sees it; `state` is `DEAD` where no group has that name."""
 
     group: str
     type: str
     state: str
     protocol_type: str
     assignor: str
+    """The name of the assignor. The coordinator of a classic group knows it only while the group is stable."""
     coordinator: Broker
     members: tuple[GroupMember, ...]
     epoch: int = -1
+    """The group epoch (KIP-848); -1 in the classic protocol."""
     assignment_epoch: int = -1
+    """The epoch of the target assignment (KIP-848); -1 in the classic protocol."""
 
 
 class CommittedOffset(NamedTuple):

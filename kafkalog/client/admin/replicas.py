@@ -65,18 +65,15 @@ class ReplicaOnBroker(NamedTuple):
 
 
 class ReplicaInfo(NamedTuple):
-    """A replica in a log directory.
-
-    Attributes:
-        size: In bytes.
-        offset_lag: How many offsets it is behind the high watermark. For the copy that a move makes (`is_future`):
-            behind the replica that it will replace. -1 where it is unknown.
-        is_future: Whether it is the copy that a move to this directory makes.
-    """
+    """A replica in a log directory."""
 
     size: int
+    """Its size in bytes."""
     offset_lag: int
+    """How many offsets it is behind the high watermark. For the copy that a move makes (`is_future`): behind the
+    replica that it will replace. -1 where it is unknown."""
     is_future: bool
+    """Whether it is the copy that a move to this directory makes."""
 
 
 class LogDirInfo(NamedTuple):

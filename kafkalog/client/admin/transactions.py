@@ -76,13 +76,7 @@ class TransactionListing(NamedTuple):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id and its present transaction.
-
-    Attributes:
-        partitions: The partitions in the transaction. While it ends, those that do not have their marker yet.
-        start_time: In ms; None where no transaction is open.
-        timeout_ms: The producer's `transaction.timeout.ms`.
-    """
+    """A transactional id and its present transaction."""
 
     transactional_id: str
     coordinator: int
@@ -90,25 +84,25 @@ class TransactionDescription(NamedTuple):
     producer_epoch: int
     state: TransactionState
     timeout_ms: int
+    """The producer's `transaction.timeout.ms`."""
     start_time: int | None
+    """In ms; None where no transaction is open."""
     partitions: list[TopicPartition]
+    """The partitions in the transaction. While it ends, those that do not have their marker yet."""
 
 
 class ProducerState(NamedTuple):
-    """The state that a partition keeps of a producer.
-
-    Attributes:
-        last_timestamp: Of its last batch, in ms.
-        coordinator_epoch: That of its last marker; None where it has had no marker.
-        start_offset: The first offset of its open transaction; None where none is open.
-    """
+    """The state that a partition keeps of a producer."""
 
     producer_id: int
     producer_epoch: int
     last_sequence: int
     last_timestamp: int
+    """Of its last batch, in ms."""
     coordinator_epoch: int | None
+    """That of its last marker; None where it has had no marker."""
     start_offset: int | None
+    """The first offset of its open transaction; None where none is open."""
 
 
 class HangingTransaction(NamedTuple):

@@ -27,22 +27,19 @@ _NOTHING = memoryview(b"")
 
 
 class FetchedRecords(NamedTuple):
-    """What one fetch returned of one partition.
-
-    Attributes:
-        records: Record batches as the log holds them, or messages of formats v0 and v1; a view of a buffer of its own.
-            The first batch may begin before the requested offset, and the last one may be cut off.
-        high_watermark: -1 where the broker does not report it, as are the next two.
-        last_stable_offset: The end for read_committed.
-        log_start_offset: The first offset of the log.
-        aborted: The producer id and first offset of each aborted transaction in the records, for read_committed.
-    """
+    """What one fetch returned of one partition."""
 
     records: memoryview
+    """Record batches as the log holds them, or messages of formats v0 and v1; a view of a buffer of its own. The first
+    batch may begin before the requested offset, and the last one may be cut off."""
     high_watermark: int
+    """-1 where the broker does not report it, as are the next two."""
     last_stable_offset: int
+    """The end for read_committed."""
     log_start_offset: int
+    """The first offset of the log."""
     aborted: list[tuple[int, int]]
+    """The producer id and first offset of each aborted transaction in the records, for read_committed."""
 
     def next_offset(self, offset: int) -> int:
         """Return the next offset to fetch: after the last whole batch of these records, or `offset`."""
