@@ -64,15 +64,15 @@ class Flusher:
         self.recovery_point = recovery_point
         # A process that was killed may have left names, and trimmed ends of files, that never reached the device.
         self.names_unsynced = created or not clean
-        # Rolls, counted by the event loop's thread, and how many of them a flush has covered, counted by the flushing
-        # thread: neither writes the other's count. -1: a process that was killed may have rolled without a flush.
         self._rolls = 0
         self._flushed_rolls = 0 if created or clean else -1
+        """Rolls, counted by the event loop's thread, and how many of them a flush has covered, counted by the flushing
+        thread: neither writes the other's count. -1: a process that was killed may have rolled without a flush."""
         self._last_append_ms = 0
         self._unflushed_since_ms = 0
         self.lock = lock
-        # Held to change the recovery point: a flush on a worker must not raise it past a concurrent truncation.
         self._recovery_lock = Lock()
+        """Held to change the recovery point: a flush on a worker must not raise it past a concurrent truncation."""
         self.truncations = 0
         self.leaving = False
 

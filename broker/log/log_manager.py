@@ -96,8 +96,9 @@ class LogManager:
         ops = RoomMakingOps(ops, open_files)
         self._ops = ops
         self.resources = LogResources(ops, open_files, seconds=seconds, make_lock=make_lock)
-        # Where a log was begun but could not be completed. It is tried again there, because a partition has one place.
         self._begun: dict[TopicPartition, Path] = {}
+        """Where a log was begun but could not be completed. It is tried again there, because a partition has one
+        place."""
         self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()

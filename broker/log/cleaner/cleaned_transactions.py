@@ -24,8 +24,8 @@ class CleanedTransactions:
 
     def __init__(self) -> None:
         self.kept: list[AbortedTransaction] = []
-        # A heap by first offset. A transaction that touches several segments is added with each of them.
         self._coming: list[tuple[int, int, AbortedTransaction]] = []
+        """A heap by first offset. A transaction that touches several segments is added with each of them."""
         self._aborted: dict[int, AbortedTransaction] = {}
         self._with_batches: set[int] = set()
         self._committed: set[int] = set()

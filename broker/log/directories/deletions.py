@@ -23,8 +23,9 @@ class Deletions:
         self._ops = ops
         self._fail = fail
         self._doomed: list[tuple[int, Path]] = []
-        # By log directory: partitions whose directory was renamed, but not yet on the device, and the new paths.
         self._renamed: dict[Path, dict[TopicPartition, Path]] = {}
+        """By log directory, the partitions whose directory was renamed, but not yet on the device, with the new
+        paths."""
 
     def add(self, path: Path, when_ms: int) -> None:
         """Schedule the removal of a directory at a time in milliseconds since the epoch."""

@@ -26,8 +26,8 @@ class AbortedTransactions:
         self._files = files
         self._ops = ops
         self.changes = 0
-        # The value of `changes` at which no index file was found.
         self._none_at = -1
+        """The value of `changes` at which no index file was found."""
 
     @property
     def index(self) -> TransactionIndex:

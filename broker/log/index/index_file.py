@@ -27,8 +27,8 @@ from broker.log.files.file_ops import NO_SPACE, write_all
 from broker.log.resources import LogResources
 from broker.system import page_cache
 
-# Entries are written to the file when so many bytes of them have gathered.
 BLOCK_BYTES = 4096
+"""Entries are written to the file when so many bytes of them have gathered."""
 
 RESIDENT_SECONDS = 1.0
 """How long an index that was in memory is assumed to be in memory still."""
@@ -73,9 +73,9 @@ class IndexFile:
         resources = resources or LogResources()
         self._resources = resources
         self._ops = resources.ops
-        # The number of bytes of entries in the file, and the entries after them. The pair is replaced as one; the
-        # bytearray grows.
         self._tail = (0, bytearray())
+        """The number of bytes of entries in the file, and the entries after them. The pair is replaced as one; the
+        bytearray grows."""
         self._map: Any = None
         self.used = False
         self._resident_until = 0.0

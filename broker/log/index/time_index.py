@@ -24,8 +24,8 @@ class TimeIndex(IndexFile):
         resources: LogResources | None = None,
     ) -> None:
         super().__init__(path, base_offset, max_bytes, resources)
-        # The last entry. An append compares with it, and must not fail because the system refuses to map the file.
         self._last: tuple[int, int] | None = None
+        """The last entry. An append compares with it, and must not fail because the system refuses to map the file."""
 
     def create(self) -> None:
         super().create()

@@ -30,7 +30,11 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry:
-    """Hold the state of one producer id."""
+    """Hold the state of one producer id.
+
+    Attributes:
+        batches: oldest first, at most RETAINED_BATCHES, all of the current epoch.
+    """
 
     __slots__ = (
         "batches",
@@ -46,7 +50,6 @@ class ProducerEntry:
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         self.transaction_first_offset = -1
-        # Oldest first, at most RETAINED_BATCHES, all of the current epoch.
         self.batches: list[BatchMetadata] = []
         self.next_sequence = 0
 

@@ -66,8 +66,9 @@ class ProducerStateManager:
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
         self.ongoing: dict[int, int] = {}
-        # Decided transactions whose marker is not yet below the high watermark: first offset to the marker's offset.
         self._unreplicated: dict[int, int] = {}
+        """Decided transactions whose marker is not yet below the high watermark: first offset to the marker's
+        offset."""
         self._snapshots = sorted(snapshots)
         self._unsynced: list[str] = []
         self.end_offset = 0

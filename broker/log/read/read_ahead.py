@@ -31,13 +31,18 @@ class Stretch:
 
 
 class _Stream:
+    """The reads of one reader that goes forward through the file.
+
+    Attributes:
+        end: everything before it was read, or is being read.
+        first: position of its first read; -1 before that.
+    """
+
     __slots__ = ("busy", "end", "first")
 
     def __init__(self, end: int) -> None:
         self.end = end
-        """Everything before it was read, or is being read."""
         self.first = -1
-        """Position of its first read; -1 before that."""
         self.busy = False
 
 

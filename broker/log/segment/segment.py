@@ -33,8 +33,8 @@ from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
-# Stands for a largest timestamp that has not been looked up yet.
 UNKNOWN_TIMESTAMP = -2
+"""Stands for a largest timestamp that has not been looked up yet."""
 
 
 class Segment:
@@ -90,8 +90,8 @@ class Segment:
         self.max_timestamp_offset = base_offset
         self._roll_timestamp: int | None = None
         self.positions = BatchPositions()
-        # Whether the index was found not to fit the log, and was built anew.
         self._distrusted = False
+        """Whether the index was found not to fit the log, and was built anew."""
 
     @classmethod
     def create(
