@@ -99,7 +99,12 @@ class Broker:
 
 
 class Request:
-    """One request under way. Exactly one of `reply`, `no_reply` and `drop` ends it."""
+    """One request under way. Exactly one of `reply`, `no_reply` and `drop` ends it.
+
+    Attributes:
+        owns_records: whether the records were copied out of the connection's buffer.
+        turn: the turns that its handler takes, if it takes any.
+    """
 
     __slots__ = (
         "_began",
@@ -142,9 +147,7 @@ class Request:
         self.response_type: type[Response] = type(message).response_type
         self.is_answered = False
         self.owns_records = False
-        """Whether the records were copied out of the connection's buffer."""
         self.turn: Turn | None = None
-        """The turns that its handler takes, if it takes any."""
 
     @property
     def user(self) -> str:

@@ -65,7 +65,11 @@ class Turns:
 
 
 class Turn:
-    """The turns of one request."""
+    """The turns of one request.
+
+    Attributes:
+        ended: turns that have ended so far.
+    """
 
     __slots__ = ("_began", "_seconds", "_turns", "ended")
 
@@ -74,7 +78,6 @@ class Turn:
         self._seconds = turns.seconds
         self._began = self._seconds()
         self.ended = 0
-        """Turns that have ended so far."""
 
     @property
     def is_over(self) -> bool:

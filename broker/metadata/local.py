@@ -42,6 +42,9 @@ class LocalStore:
         on_failure: called with a directory and the reason when it cannot be read or written, on the thread that
             notices.
         chance: where the id of a new cluster comes from; by default, a source of its own.
+
+    Attributes:
+        behind: whether a directory lacked the newest copy at startup; `write` updates it.
     """
 
     def __init__(
@@ -61,7 +64,6 @@ class LocalStore:
         self._listeners: list[Listener] = []
         self._on_failure = on_failure
         self.behind = False
-        """Whether a directory lacked the newest copy at startup; `write` updates it."""
 
     @property
     def state(self) -> ClusterState:

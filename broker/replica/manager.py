@@ -61,6 +61,7 @@ class ReplicaManager:
     Attributes:
         on_role_changed: called with a partition that has begun to lead, or to follow, or a new leader epoch; that is
             hosted no more; or whose log directory has failed. Coordinators let go of its state, or load it.
+        conversions: the workers that convert records to another message format, which takes long.
     """
 
     def __init__(self, runtime: Runtime, broker_id: int, config: BrokerConfig, logs: LogManager) -> None:
@@ -75,7 +76,6 @@ class ReplicaManager:
         self._retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
         self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
-        """The workers that convert records to another message format, which takes long."""
         self.moves = LogMover(
             logs,
             runtime.loop,

@@ -78,7 +78,11 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """See the module. Used on the event loop's thread only."""
+    """See the module. Used on the event loop's thread only.
+
+    Attributes:
+        leading: the role if this broker leads the partition, else None.
+    """
 
     __slots__ = (
         "_clock_ms", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms", "min_insync", "role",
@@ -108,7 +112,6 @@ class Partition:
         self._clock_ms = clock_ms
         self.role: Role | None = None
         self.leading: Leader | None = None
-        """The role if this broker leads the partition, else None."""
 
     # -- the role
 

@@ -153,7 +153,11 @@ class DeferredAppend:
 
 
 class Produce:
-    """One request: append its records to one partition after another, then answer."""
+    """One request: append its records to one partition after another, then answer.
+
+    Attributes:
+        rejected: made with the first batch that is refused because of some of its records.
+    """
 
     __slots__ = (
         "_acks", "_failed", "_now_ms", "_room", "_topics", "_version", "_waiting",
@@ -171,7 +175,6 @@ class Produce:
         """Bytes that may still be checked in this turn."""
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
-        """Made with the first batch that is refused because of some of its records."""
 
     def append_all(self) -> list[DeferredAppend]:
         """Append the batches that need no worker.

@@ -54,6 +54,7 @@ class PartitionGroups:
         groups: the groups by id.
         removal: deletes groups and offsets, and lets offsets expire.
         failed_ms: when the state became FAILED, in ms of the monotonic clock.
+        deleting: groups that are being deleted; requests about them are refused until that is done.
     """
 
     def __init__(self, index: int, partition: Partition, parts: CoordinatorParts) -> None:
@@ -64,7 +65,6 @@ class PartitionGroups:
         self.failed_ms = 0
         self.groups: dict[str, Group] = {}
         self.deleting: set[str] = set()
-        """Groups that are being deleted; requests about them are refused until then."""
         self.removal = Removal(self, parts)
         self._parts = parts
         self._producers: dict[int, set[str]] = {}

@@ -68,6 +68,10 @@ class TransactionCoordinator:
         exists: whether the cluster has a partition.
         allocate_producer_id: a fresh producer id.
         reserve_producer_ids: see to it that neither an id nor a smaller one is given again.
+
+    Attributes:
+        loads: partitions that were loaded.
+        load_ms: the milliseconds that all of them took.
     """
 
     def __init__(
@@ -94,7 +98,6 @@ class TransactionCoordinator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
         self.loads, self.load_ms = 0, 0
-        """Partitions that were loaded, and the milliseconds that all of them took."""
         self.completion = Completion(log.append, write_marker, exists)
 
     # -- life

@@ -35,13 +35,15 @@ class Channel(asyncio.BufferedProtocol):
         loop: The event loop.
         wire: A new wire core.
         changed: Called when there may be room for another request, and when the channel has failed.
+
+    Attributes:
+        failure: why the channel failed; None while it works.
+        closed: done once the transport has closed the socket; pending for ever if no transport was made.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wire: Wire, changed: Callable[[], None]) -> None:
         self.failure: LinkError | None = None
-        """Why the channel failed; None while it works."""
         self.closed: asyncio.Future[None] = loop.create_future()
-        """Done once the transport has closed the socket; pending for ever if no transport was made."""
         self._loop = loop
         self._wire = wire
         self._changed = changed

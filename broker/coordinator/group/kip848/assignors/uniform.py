@@ -81,9 +81,9 @@ class _Balance:
             for topic_id in group.members[member_id].topics:
                 self._subscribers.setdefault(topic_id, []).append(member_id)
         self._group = group
-        # Heaps per subscription, of its members by load; an entry with an outdated load is dropped when it is met. With
-        # heaps per topic, every partition would change as many heaps as a member has topics.
         self._heaps: dict[frozenset[UUID], list[tuple[int, str]]] = {}
+        """Heaps per subscription, of its members by load; an entry with an outdated load is dropped when it is met.
+        With heaps per topic, every partition would change as many heaps as a member has topics."""
         for member_id, member in group.members.items():
             self._heaps.setdefault(member.topics, []).append((len(owned[member_id]), member_id))
         self._of_topic: dict[UUID, list[list[tuple[int, str]]]] = {}
