@@ -34,6 +34,10 @@ class Admin(Closing):
     Args:
         config: The client's configuration.
         cluster: Connections to use instead of opening others. They stay the caller's: `close` leaves them open.
+
+    Attributes:
+        topics: The calls that create, delete, describe and grow topics, and delete their oldest records.
+        configs: The calls that read and change configurations.
     """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
@@ -41,9 +45,7 @@ class Admin(Closing):
         self._config = config
         self.cluster = cluster or Cluster(config)
         self.topics = TopicAdmin(self.cluster, config)
-        """Create, delete, describe and grow topics; delete their oldest records."""
         self.configs = ConfigAdmin(self.cluster, config)
-        """Read and change configurations."""
 
     def close(self) -> None:
         """Close all connections."""

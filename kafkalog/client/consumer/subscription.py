@@ -27,26 +27,29 @@ FETCHES_AHEAD = 2
 
 
 class PartitionState:
-    """The state of an assigned partition."""
+    """The state of an assigned partition.
+
+    Attributes:
+        position: The position of the next record to hand out.
+        fetched: Where the next fetch begins.
+        reset: The timestamp whose offset will be the position, until that offset is known.
+        committed_asked: Whether the committed offset is being looked up.
+        leader_epoch: The epoch of the leader at which the position was last validated.
+        replica: The id of the follower to which the leader wants fetches sent, and until when (KIP-392).
+        held: Whether the partition will be revoked; no more of its records are handed out.
+    """
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.version = 0
         self.position: FetchPosition | None = None
-        """The position of the next record to hand out."""
         self.fetched: FetchPosition | None = None
-        """Where the next fetch begins."""
         self.reset: int | None = None
-        """The timestamp whose offset will be the position, until that offset is known."""
         self.committed_asked = False
-        """Whether the committed offset is being looked up."""
         self.leader_epoch = NO_EPOCH
-        """The epoch of the leader at which the position was last validated."""
         self.replica: tuple[int, float] | None = None
-        """The id of the follower to which the leader wants fetches sent, and until when (KIP-392)."""
         self.paused = False
         self.held = False
-        """Whether the partition will be revoked; no more of its records are handed out."""
         self.completed_fetches: deque[CompletedFetch] = deque()
         self.high_watermark = -1
         self.last_stable_offset = -1
@@ -127,19 +130,22 @@ def checked_topics(topics: Iterable[str]) -> list[str]:
 
 
 class SubscriptionState:
-    """What a consumer subscribes to, and the partitions assigned to it."""
+    """What a consumer subscribes to, and the partitions assigned to it.
+
+    Attributes:
+        topics: The topics that the member subscribes to.
+        matched: Whether the filter has been applied to the topics of the cluster.
+        regex: The regular expression that the coordinator matches. `topics` are then those of the assignment.
+        group_topics: The topics that all members subscribe to, where this member leads the group.
+    """
 
     def __init__(self) -> None:
         self.kind = SubscriptionType.NONE
         self.topics: frozenset[str] = frozenset()
-        """The topics that the member subscribes to."""
         self.filter: TopicFilter | None = None
         self.matched = False
-        """Whether the filter has been applied to the topics of the cluster."""
         self.regex: str | None = None
-        """The regular expression that the coordinator matches. `topics` are then those of the assignment."""
         self.group_topics: frozenset[str] = frozenset()
-        """The topics that all members subscribe to, where this member leads the group."""
         self.partitions: dict[TopicPartition, PartitionState] = {}
 
     @property

@@ -62,13 +62,16 @@ class Monitor:
 
 
 class SingleThread:
-    """Let one thread in; it may enter again from listeners and callbacks."""
+    """Let one thread in; it may enter again from listeners and callbacks.
+
+    Attributes:
+        user: The identifier of the thread that is inside.
+    """
 
     def __init__(self, monitor: Monitor) -> None:
         self._monitor = monitor
         self._depth = 0
         self.user: int | None = None
-        """The identifier of the thread that is inside."""
         self.closed = False
 
     @contextmanager

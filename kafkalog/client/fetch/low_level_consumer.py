@@ -59,6 +59,9 @@ class MessageSet:
         error: The error that the broker reports of the partition, or None.
         high_watermark: The offset up to which consumers may read; -1 where the broker reports an error.
         fetch_size: The requested size in bytes, after it has grown.
+        valid_bytes: The size of the whole messages; the bytes after them are the beginning of another one. (The name is
+            that of Kafka 0.7.)
+        next_offset: The offset to fetch next.
     """
 
     def __init__(self, tp: TopicPartition, offset: int, data: memoryview, fetched: PartitionData, size: int) -> None:
@@ -70,10 +73,7 @@ class MessageSet:
         self.fetch_size = size
         whole = list(iter_any_headers(data))
         self.valid_bytes = whole[-1][0] + whole[-1][1].size if whole else 0
-        """The size of the whole messages; the bytes after them are the beginning of another one. (The name is that of
-        Kafka 0.7.)"""
         self.next_offset = max(offset, whole[-1][1].next_offset) if whole else offset
-        """The offset to fetch next."""
         self._whole = whole
 
     def __len__(self) -> int:

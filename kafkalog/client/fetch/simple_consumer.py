@@ -36,18 +36,21 @@ _RESET = {"earliest": EARLIEST, "latest": LATEST}
 
 
 class _Partition:
-    """The position in one partition, and the records fetched ahead of it."""
+    """The position in one partition, and the records fetched ahead of it.
+
+    Attributes:
+        reset: The timestamp whose offset is the position, where `offset` is None.
+        after_batch: The offset after the batch that `records` come from.
+    """
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.offset: int | None = None
         self.reset: int | None = None
-        """The timestamp whose offset is the position, where `offset` is None."""
         self.high_watermark = -1
         self.records: deque[ConsumerRecord] = deque()
         self.batches: Iterator[tuple[list[ConsumerRecord], int]] = iter(())
         self.after_batch = -1
-        """The offset after the batch that `records` come from."""
         self.buffered = False
 
     def move(self, offset: int | None, reset: int | None = None) -> None:

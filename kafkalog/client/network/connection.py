@@ -65,6 +65,11 @@ class Connection(Closing):
         ClientTimeoutError: The broker took too long.
         AuthenticationError: The broker refused the client, or the client the broker.
         InvalidResponseError: The peer does not speak Kafka's protocol.
+
+    Attributes:
+        last_used: When a request was last sent, in seconds of `time.monotonic`.
+        serves_at: Until this time (`time.monotonic`) the broker serves nothing here, because of a quota; mostly it is
+            long past.
     """
 
     def __init__(
@@ -81,10 +86,7 @@ class Connection(Closing):
         self.port = port
         self.config = config
         self.last_used = time.monotonic()
-        """When a request was last sent, in seconds of `time.monotonic`."""
         self.serves_at = 0.0
-        """Until this time (`time.monotonic`) the broker serves nothing here, because of a quota; mostly it is long
-        past."""
         self._unsent: list[memoryview] = []
         """The part that the peer has not taken yet, of a request that was sent without waiting."""
         self._session_ends = float("inf")

@@ -37,11 +37,14 @@ class MemberData(NamedTuple):
 
 
 class _AbstractSticky(Assignor):
-    """What both assignors have in common."""
+    """What both assignors have in common.
+
+    Attributes:
+        max_generation: The highest generation that a member has ever reported, kept as Kafka's assignors keep it.
+    """
 
     def __init__(self) -> None:
         self.max_generation = NO_GENERATION
-        """The highest generation that a member has ever reported, kept as Kafka's assignors keep it."""
 
     @abstractmethod
     def member_data(self, subscription: Subscription) -> MemberData:

@@ -86,7 +86,11 @@ class Wish:
 
 
 class Joining:
-    """Join the group. `member` is changed, under the lock, as answers come."""
+    """Join the group. `member` is changed, under the lock, as answers come.
+
+    Attributes:
+        wish: The subscription at present; a join with another one is out of date.
+    """
 
     def __init__(
         self,
@@ -101,7 +105,6 @@ class Joining:
         self._member, self._heartbeat, self._monitor = member, heartbeat, monitor
         self.protocol = common_protocol(config.assignors)
         self.wish: Wish | None = None
-        """The subscription at present; a join with another one is out of date."""
 
     def join(self, wish: Wish) -> Joined:
         """Become a member of the next generation.

@@ -29,6 +29,11 @@ class CompletedFetch:
     """A fetch of `tp` that began at offset `start`.
 
     `next` is the position after all of its records. `columns` are the Arrow columns it was decoded to, or None.
+
+    Attributes:
+        broken: Whether an error came after records that were handed out: the rest must be fetched again.
+        failure: The error that makes it end before the fetch does: the batch at `next` cannot be read. For records that
+            are not decoded yet, only an error of the first batch is known.
     """
 
     def __init__(self, tp: TopicPartition, start: int, fetched: FetchedRecords, leader_epoch: int) -> None:
@@ -36,10 +41,7 @@ class CompletedFetch:
         self.start = start
         self.columns: tuple[str, ...] | None = None
         self.broken = False
-        """Whether an error came after records that were handed out: the rest must be fetched again."""
         self.failure: RecordsError | None = None
-        """The error that makes it end before the fetch does: the batch at `next` cannot be read. For records that are
-        not decoded yet, only an error of the first batch is known."""
         self._fetched: FetchedRecords | None = fetched
         self._leader_epoch = leader_epoch
         self._records: Iterator[tuple[list[ConsumerRecord], FetchPosition]] | None = None

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 class FetchCollector:
-    """Hand out records or Arrow batches. `make_room` is called when a completed fetch is used up."""
+    """Hand out records or Arrow batches. `make_room` is called when a completed fetch is used up.
+
+    Attributes:
+        records: The number of records handed out.
+        after: The positions to which the last `take` moved.
+    """
 
     def __init__(
         self, config: ClientConfig, subscription: SubscriptionState, monitor: Monitor, make_room: Callable[[], None]
@@ -32,9 +37,7 @@ class FetchCollector:
         self._config, self._subscription, self._monitor = config, subscription, monitor
         self._make_room = make_room
         self.records = 0
-        """The number of records handed out."""
         self.after: dict[TopicPartition, FetchPosition] = {}
-        """The positions to which the last `take` moved."""
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Take at most `limit` fetched records, one partition after the other. Raises a partition's error."""

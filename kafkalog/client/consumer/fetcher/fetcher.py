@@ -63,7 +63,12 @@ class _Asked:
 
 
 class Fetcher(threading.Thread):
-    """Fill the partitions' completed fetches. `on_metadata` is called with metadata of the topics of interest."""
+    """Fill the partitions' completed fetches. `on_metadata` is called with metadata of the topics of interest.
+
+    Attributes:
+        columns: The Arrow columns to which fetches are decoded as they arrive; None: they are not.
+        failure: An error that belongs to no partition, for the application's next call to raise.
+    """
 
     def __init__(
         self,
@@ -85,9 +90,7 @@ class Fetcher(threading.Thread):
         self._lookups = OffsetLookups(cluster, config.client.isolation_level, self._waker.wake)
         self._nothing_before = 0.0
         self.columns: tuple[str, ...] | None = None
-        """The Arrow columns to which fetches are decoded as they arrive; None: they are not."""
         self.failure: Exception | None = None
-        """An error that belongs to no partition, for the application's next call to raise."""
         self.fetches = 0
 
     # The application's side

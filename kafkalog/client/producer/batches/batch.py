@@ -126,6 +126,13 @@ class ProducerBatch:
     """Records of one partition that travel together.
 
     It is filled under the accumulator's lock; only the sender sends it.
+
+    Attributes:
+        serial: Its number among the partition's batches.
+        size: An upper bound of the bytes of its records, uncompressed; the memory it counts for in buffer.memory.
+        keys: None while no record has a key or headers.
+        in_doubt: Whether it was sent under its present sequence number, so that it may be in the log.
+        position: The place of its first record in the batch that it was split from, directly or in several steps.
     """
 
     __slots__ = (
@@ -161,14 +168,11 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.serial = serial
-        """Its number among the partition's batches."""
         self.created = time.monotonic()
         self.size = 0
-        """An upper bound of the bytes of its records, uncompressed; the memory it counts for in buffer.memory."""
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
         self.keys: list[bytes | None] | None = None
-        """None while no record has a key or headers."""
         self.headers: list[Headers] | None = None
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
@@ -176,13 +180,11 @@ class ProducerBatch:
         self.attempts = 0
         self.retry_at = 0.0
         self.in_doubt = False
-        """Whether it was sent under its present sequence number, so that it may be in the log."""
         self.encoded: bytearray | None = None
         self.done = False
         self.parent: ProducerBatch | None = None
         self.parent_start = 0
         self.position = 0
-        """The place of its first record in the batch that it was split from, directly or in several steps."""
         self._records: bytes | None = None
         self._outcomes: list[_Outcome] = []
         self._pending_parts = 1

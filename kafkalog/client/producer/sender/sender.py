@@ -57,7 +57,11 @@ logger = logging.getLogger(__name__)
 
 
 class Sender:
-    """Send in a thread of its own, from `start` until the accumulator is closed and empty."""
+    """Send in a thread of its own, from `start` until the accumulator is closed and empty.
+
+    Attributes:
+        registration: The sender's part in transactions; None for a producer without a `transactional.id`.
+    """
 
     def __init__(self, config: ProducerConfig, cluster: Cluster) -> None:
         self._config = config
@@ -75,7 +79,6 @@ class Sender:
             if config.transactional_id is not None
             else None
         )
-        """The sender's part in transactions; None for a producer without a `transactional.id`."""
         self.sequences = Sequences(config, cluster, self.topics, self.registration)
         self._thread = threading.Thread(target=self._run, name="kafkalog-producer", daemon=True)
 

@@ -31,6 +31,9 @@ class Sequences:
     """Number batches before they are sent. Used by the sender's thread alone.
 
     `registration` is the sender's part in transactions; None for a producer without a `transactional.id`.
+
+    Attributes:
+        request_at: When a producer id may be requested (`time.monotonic`): after a pause where the last request failed.
     """
 
     def __init__(
@@ -45,7 +48,6 @@ class Sequences:
         self._spent = False
         """Whether some partition has used the producer id's last epoch, so that another id must be requested."""
         self.request_at = 0.0
-        """When a producer id may be requested (`time.monotonic`): after a pause where the last request failed."""
 
     @property
     def identified(self) -> bool:

@@ -45,25 +45,28 @@ class Patience:
 
 
 class TopicState:
-    """A topic: its queues by partition, and the present partition for records without a key."""
+    """A topic: its queues by partition, and the present partition for records without a key.
+
+    Attributes:
+        queues: The queues of the existing partitions. The list is replaced, never changed, because threads that send
+            records read it without the lock.
+        gone: The queues of partitions that do not exist any more, because the topic was created again with fewer
+            partitions.
+        available: Partitions with a leader.
+        error: The error that makes it impossible to write to the topic, for threads that wait for it.
+        fetched: How often its metadata has been fetched.
+    """
 
     __slots__ = ("available", "error", "fetched", "gone", "name", "queues", "sticky", "topic_id", "tries")
 
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
         self.queues: list[PartitionQueue] = []
-        """The queues of the existing partitions. The list is replaced, never changed, because threads that send records
-        read it without the lock."""
         self.gone: dict[int, PartitionQueue] = {}
-        """The queues of partitions that do not exist any more, because the topic was created again with fewer
-        partitions."""
         self.available: list[int] = []
-        """Partitions with a leader."""
         self.sticky = StickyPartitioner(switch_bytes)
         self.error: Exception | None = None
-        """The error that makes it impossible to write to the topic, for threads that wait for it."""
         self.fetched = 0
-        """How often its metadata has been fetched."""
         self.topic_id: UUID | None = None
         self.tries = 0
 
@@ -78,12 +81,15 @@ class TopicState:
 
 
 class Topics:
-    """Topics by name. Threads that send records wait for them; the sender's thread fetches their metadata."""
+    """Topics by name. Threads that send records wait for them; the sender's thread fetches their metadata.
+
+    Attributes:
+        last_error: The error of the last attempt to reach the cluster.
+    """
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator) -> None:
         self.states: dict[str, TopicState] = {}
         self.last_error: Exception | None = None
-        """The error of the last attempt to reach the cluster."""
         self.patience = Patience(config)
         self._config = config
         self._cluster = cluster

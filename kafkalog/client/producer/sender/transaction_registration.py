@@ -18,7 +18,11 @@ from kafkalog.records.batch import NO_SEQUENCE
 
 
 class TransactionRegistration:
-    """What the sender's thread does for the transactions of a producer with a `transactional.id`."""
+    """What the sender's thread does for the transactions of a producer with a `transactional.id`.
+
+    Attributes:
+        next_at: When partitions may be added (`time.monotonic`); later than now after a failure.
+    """
 
     def __init__(self, config: ProducerConfig, cluster: Cluster, accumulator: Accumulator, topics: Topics) -> None:
         assert config.transactional_id is not None
@@ -27,7 +31,6 @@ class TransactionRegistration:
         timeout_ms = round(config.transaction_timeout * 1000)
         self.requests = TransactionRequests(cluster, config.transactional_id, timeout_ms)
         self.next_at = 0.0
-        """When partitions may be added (`time.monotonic`); later than now after a failure."""
         self._pause = config.client.retry_backoff
         self._accumulator = accumulator
         self._topics = topics

@@ -79,27 +79,30 @@ _FATAL_CODES = frozenset(
 
 
 class TransactionManager:
-    """The transactions of one transactional id, as its producer sees them."""
+    """The transactions of one transactional id, as its producer sees them.
+
+    Attributes:
+        error: The error that led to one of the two error states, or because of which the transaction is being aborted.
+        partitions: The partitions that the coordinator has added to the transaction.
+        began: Whether the coordinator has begun the transaction: a partition or a group is in it.
+        in_doubt: Whether the coordinator may have begun the transaction, because an answer was lost.
+        end_known: Whether the coordinator has ended the transaction since then.
+        needs_epoch: Whether a partition's sequence is uncertain, so that the next transaction needs another epoch.
+        unsure_offsets: Groups and partitions whose offsets may or may not be in the transaction, because sending them
+            did not end.
+    """
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.state = State.UNINITIALIZED
         self.identity = ProducerIdentity()
         self.error: TransactionError | None = None
-        """The error that led to one of the two error states, or because of which the transaction is being aborted."""
         self.partitions: set[TopicPartition] = set()
-        """The partitions that the coordinator has added to the transaction."""
         self.began = False
-        """Whether the coordinator has begun the transaction: a partition or a group is in it."""
         self.in_doubt = False
-        """Whether the coordinator may have begun the transaction, because an answer was lost."""
         self.end_known = False
-        """Whether the coordinator has ended the transaction since then."""
         self.needs_epoch = False
-        """Whether a partition's sequence is uncertain, so that the next transaction needs another epoch."""
         self.unsure_offsets: set[tuple[str, TopicPartition]] = set()
-        """Groups and partitions whose offsets may or may not be in the transaction, because sending them did not
-        end."""
 
     # The user's calls
 
