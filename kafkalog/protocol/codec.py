@@ -66,11 +66,11 @@ _INT32 = struct.Struct(">i")
 _LENGTH_SIZE = 4
 _MAX_FRAME = 0x7FFFFFFF
 
-# Caches for the whole process. The functions of a class and version are generated at their first use, never change, and
-# have no state. The decoders are pairs: the function, and whether the message has records.
 _decoders: dict[tuple[type[Message], int], tuple[Callable[..., tuple[Any, int]], bool]] = {}
 _encoders: dict[tuple[type[Message], int], Callable[..., None]] = {}
 _bounded_decoders: dict[tuple[type[Message], int], Callable[..., tuple[Any, int]]] = {}
+"""Caches for the whole process. The functions of a class and version are generated at their first use, never change,
+and have no state. The decoders are pairs: the function, and whether the message has records."""
 
 
 class UnknownApiError(ProtocolError):

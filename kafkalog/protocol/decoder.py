@@ -61,8 +61,8 @@ class _Decoder:
         self._source = Source()
         self._source.scope.update({name: getattr(primitives, name) for name in _HELPERS})
         self._source.scope.update(repeat=repeat, read_uuid=primitives.read_uuid, new=object.__new__)
-        # Fixed-width values not yet read: (struct code, assignment target, line to run after).
         self._run: list[tuple[str, str, str]] = []
+        """Fixed-width values not yet read: (struct code, assignment target, line to run after)."""
 
     def generate(self) -> Callable[..., tuple[Any, int]]:
         self._struct(self._cls, "m", self._cls.__name__)

@@ -43,9 +43,9 @@ class _Encoder:
         self._source.scope.update(
             unsupported=_unsupported, null_value=_null_value, long_string=_long_string, uvarint=uvarint
         )
-        # Fixed-width values not yet written: (struct code, expression). An array has the code "*i" and the like, and
-        # the variable that holds it; its count stands before it.
         self._run: list[tuple[str, str]] = []
+        """Fixed-width values not yet written: (struct code, expression). An array has the code "*i" and the like, and
+        the variable that holds it; its count stands before it."""
         self._in_tag = False
 
     def generate(self) -> Callable[..., None]:

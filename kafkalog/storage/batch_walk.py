@@ -26,8 +26,8 @@ Read = Callable[[int, int], bytes | memoryview]
 ReadInto = Callable[[memoryview, int], int]
 """`read_into(view, position)` fills the view, less only at the file's end; it returns the number of bytes."""
 
-# Offset and length, with which batches of every magic begin, and the last offset delta of magic 2.
 _SPAN = Struct(">qi4xb6xi")
+"""Offset and length, with which batches of every magic begin, and the last offset delta of magic 2."""
 SPAN_BYTES = _SPAN.size
 MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 

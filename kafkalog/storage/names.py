@@ -67,8 +67,8 @@ OFFSET_CHECKPOINTS = (
     CLEANER_CHECKPOINT,
 )
 
-# The longest file name that common file systems allow.
 MAX_NAME = 255
+"""The longest file name that common file systems allow."""
 MAX_PARTITION = (1 << 31) - 1
 
 _SEGMENT_FILE = re.compile(r"([0-9]{20})(\.(?:log|index|timeindex|txnindex|snapshot))((?:\.(?:deleted|cleaned|swap))*)")

@@ -99,6 +99,11 @@ class Wire:
         max_frame_name: The setting that `max_frame` comes from, for messages.
         mechanism: Authenticates by SASL, where the listener wants that.
         software_version: The client's version in ApiVersions.
+
+    Attributes:
+        session_lifetime_ms: How long the broker lets the authenticated session last (KIP-368); 0 for as long as the
+            connection.
+        space: Returns the view to receive the next bytes into, never empty; then call `received` with their number.
     """
 
     def __init__(
@@ -114,13 +119,11 @@ class Wire:
         self.peer = peer
         self.state = State.NEW
         self.session_lifetime_ms = 0
-        """How long the broker lets the authenticated session last (KIP-368); 0 for as long as the connection."""
         self._client_id = client_id
         self._mechanism = mechanism
         self._software_version = software_version
         self._frames = FrameReader(peer, max_frame, max_frame_name)
         self.space = self._frames.space
-        """Returns the view to receive the next bytes into, never empty; then call `received` with their number."""
         self._in_flight: deque[_InFlight] = deque()
         self._correlation_id = 0
         self._versions = Versions(peer)

@@ -20,8 +20,8 @@ MIN_FRAME = 4
 _KEEP_FROM = 1 << 16
 _KEEP = 2
 """The number of buffers, of at least 64 KiB, kept for later frames: one is filled while another is read."""
-# A peer that speaks TLS or HTTP answers with these bytes first, where a length should be.
 _FOREIGN = {0x15: "a TLS alert: is this an SSL listener? set security.protocol=SSL", 0x48: "HTTP"}
+"""The bytes with which a peer that speaks TLS or HTTP answers, where a length should be."""
 
 
 class FrameReader:

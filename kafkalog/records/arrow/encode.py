@@ -96,9 +96,9 @@ class _Writer:
         self._attributes = attributes
         self._level = level
         self._scratch: npt.NDArray[np.uint8] | None = None
-        # An upper bound of the bytes of the remaining rows. It is counted down, and computed again when it may be less
-        # than a batch.
         self._bound = 0
+        """An upper bound of the bytes of the remaining rows. It is counted down, and computed again when it may be less
+        than a batch."""
         from kafkalog.records.kernels.compiled import writing
 
         self._encode: Any = writing.encode_records
@@ -156,13 +156,16 @@ def _whole(column: ArrayLike) -> Any:
 
 
 class _Inputs:
-    """The columns as the kernel takes them: addresses in `words`, and the arrays, which are kept alive."""
+    """The columns as the kernel takes them: addresses in `words`, and the arrays, which are kept alive.
+
+    Attributes:
+        rows: The number of rows to write.
+    """
 
     def __init__(self, rows: int, keys: Any, values: Any, timestamps: Any, headers: Any, order: Any) -> None:
         self.words = np.zeros(t.INPUTS, np.int64)
         self.timestamp = 0
         self.rows = rows
-        """The number of rows to write."""
         self.ordered = order is not None
         self._rows = rows
         self._kept: list[Any] = []

@@ -33,6 +33,9 @@ class OffsetMap:
 
     Raises:
         ValueError: not even one key fits.
+
+    Attributes:
+        limit: Slots that the memory has room for.
     """
 
     def __init__(
@@ -46,7 +49,6 @@ class OffsetMap:
         secret: tuple[int, int] = _SECRET,
     ) -> None:
         self.limit = min(memory // c.CELL_BYTES, MOST_SLOTS)
-        """Slots that the memory has room for."""
         wanted = int(max(most_keys, 1) / load_factor) + 2 if load_factor > 0 else self.limit
         slots = min(self.limit, wanted)
         # One slot stays empty, or the search for a missing key would not end.

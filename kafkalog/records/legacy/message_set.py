@@ -73,9 +73,9 @@ _START = Struct(">qiIbb")
 _INT64 = Struct(">q")
 _INT32 = Struct(">i")
 _UINT32 = Struct(">I")
-# The fields that the CRC covers before the key: magic, attributes, (timestamp,) length of the key.
 _HEAD_V0 = Struct(">bbi")
 _HEAD_V1 = Struct(">bbqi")
+"""The fields that the CRC covers before the key: magic, attributes, (timestamp,) length of the key."""
 _ENTRY = Struct(">qiI")
 
 

@@ -22,8 +22,8 @@ ACCESS_SYMBOL = "kafkalog_checked_access"
 ARRAY_SYMBOL = "kafkalog_checked_array"
 """Names by which compiled code finds the two functions. Cached addresses would be wrong in another process."""
 
-# Words of the table: the number of ranges, the access that was refused, then start, end and kind of each range.
 _COUNT, _ADDRESS, _SIZE, _WRITES, _RANGES = range(5)
+"""Words of the table: the number of ranges, the access that was refused, then start, end and kind of each range."""
 _START, _END, _WRITABLE, _RANGE = range(4)
 _MOST = 16384
 _TABLE = np.zeros(_RANGES + _MOST * _RANGE, np.int64)

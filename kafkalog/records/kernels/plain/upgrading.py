@@ -11,8 +11,8 @@ from kafkalog.records.kernels.abi import upgrade_layout as u
 from kafkalog.records.legacy.message_set import MIN_SIZES
 from kafkalog.records.varint import append_varint
 
-# The shortest message, up to the length of its key.
 _HEADS = (Struct(">qiIbbi"), Struct(">qiIbbqi"))
+"""The shortest message, up to the length of its key."""
 _INT32 = Struct(">i")
 _ONE_BYTE = 64
 """Lengths below it, and other non-negative numbers below it, take one byte as a varint."""
