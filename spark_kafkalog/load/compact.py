@@ -255,7 +255,11 @@ def _reading(path: str) -> Iterator[None]:
 
 
 class _Work:
-    """The directory of a compaction: its plan, new files, signs, and the files that were moved away."""
+    """The directory of a compaction: its plan, new files, signs, and the files that were moved away.
+
+    Attributes:
+        current: The group that is being exchanged.
+    """
 
     def __init__(self, files: Files, topic_path: str, path: str, groups: Sequence[Group]) -> None:
         self._files = files
@@ -263,7 +267,6 @@ class _Work:
         self._path = path
         self._groups = groups
         self.current = 0
-        """The group that is being exchanged."""
 
     @classmethod
     def read(cls, files: Files, topic_path: str, path: str) -> _Work:

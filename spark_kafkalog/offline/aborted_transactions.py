@@ -33,11 +33,14 @@ from there on are damaged and skipped."""
 
 
 class TransactionScan:
-    """Tracks the transactions of a partition. Batches are passed to it in the order of their offsets."""
+    """Tracks the transactions of a partition. Batches are passed to it in the order of their offsets.
+
+    Attributes:
+        under_way: First offset seen of each producer's transaction that has not ended yet.
+    """
 
     def __init__(self, under_way: Mapping[int, int] | None = None) -> None:
         self.under_way = dict(under_way or {})
-        """First offset seen of each producer's transaction that has not ended yet."""
         self.aborted: list[Aborted] = []
 
     def see(self, batches: Batches, at: int, header: BatchHeader) -> None:
