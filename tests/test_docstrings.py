@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -41,3 +42,37 @@ def test_names_stand_in_single_backticks(package: str) -> None:
 def test_prose_is_found() -> None:
     source = '"""A ``b``."""\nx = "``"  # ``c``\n"""Of x."""\n\n\ndef f():\n    """D."""\n'
     assert [line for line, _ in prose(source)] == [1, 2, 3, 7]
+
+
+def has_string_fields(node: ast.ClassDef) -> bool:
+    """Return whether strings below the fields document them: in a dataclass and in a NamedTuple."""
+    marks = [*node.bases, *(each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)]
+    return any(ast.unparse(mark).rpartition(".")[2] in ("dataclass", "NamedTuple") for mark in marks)
+
+
+def describes_fields(source: str) -> list[str]:
+    """Return the dataclasses and NamedTuples of a module whose docstring has a section `Attributes:` or `Args:`."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef) and has_string_fields(node)
+        if re.search(r"^(Attributes|Args):$", ast.get_docstring(node) or "", re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize("package", ["broker", "kafkalog", "spark_kafkalog"])
+def test_strings_below_fields_document_them(package: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for name in describes_fields(path.read_text())
+    ]
+    assert found == []
+
+
+def test_sections_about_fields_are_found() -> None:
+    section = '    """D.\n\n    Attributes:\n        a: x.\n    """\n    a: int\n'
+    heads = ["@dataclass\nclass A:", "@dataclasses.dataclass(slots=True)\nclass B:", "class C(NamedTuple):", "class D:"]
+    found = [describes_fields(f"{head}\n{section}") for head in heads]
+    assert found == [["A"], ["B"], ["C"], []]
+    assert describes_fields('@dataclass\nclass E:\n    """D."""\n    a: int\n    """X."""\n') == []
