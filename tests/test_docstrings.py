@@ -45,13 +45,13 @@ def test_prose_is_found() -> None:
 
 
 def has_string_fields(node: ast.ClassDef) -> bool:
-    """Return whether strings below the fields document them: in a dataclass and in a NamedTuple."""
+    """Return whether strings below the fields document them: in a dataclass, a NamedTuple and a Protocol."""
     marks = [*node.bases, *(each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)]
-    return any(ast.unparse(mark).rpartition(".")[2] in ("dataclass", "NamedTuple") for mark in marks)
+    return any(ast.unparse(mark).rpartition(".")[2] in ("dataclass", "NamedTuple", "Protocol") for mark in marks)
 
 
 def describes_fields(source: str) -> list[str]:
-    """Return the dataclasses and NamedTuples of a module whose docstring has a section `Attributes:` or `Args:`."""
+    """Return the classes with such fields whose docstring has a section `Attributes:` or `Args:`."""
     return [
         node.name
         for node in ast.walk(ast.parse(source))
@@ -72,7 +72,8 @@ def test_strings_below_fields_document_them(package: str) -> None:
 
 def test_sections_about_fields_are_found() -> None:
     section = '    """D.\n\n    Attributes:\n        a: x.\n    """\n    a: int\n'
-    heads = ["@dataclass\nclass A:", "@dataclasses.dataclass(slots=True)\nclass B:", "class C(NamedTuple):", "class D:"]
+    heads = ["@dataclass\nclass A:", "@dataclasses.dataclass(slots=True)\nclass B:", "class C(NamedTuple):"]
+    heads += ["class D(Protocol):", "class E:"]
     found = [describes_fields(f"{head}\n{section}") for head in heads]
-    assert found == [["A"], ["B"], ["C"], []]
-    assert describes_fields('@dataclass\nclass E:\n    """D."""\n    a: int\n    """X."""\n') == []
+    assert found == [["A"], ["B"], ["C"], ["D"], []]
+    assert describes_fields('@dataclass\nclass F:\n    """D."""\n    a: int\n    """X."""\n') == []

@@ -106,14 +106,11 @@ class Draft:
 
 
 class Operation(Protocol):
-    """One change.
-
-    Attributes:
-        durable: whether it must be on disk before it takes effect. An operation that is not durable lasts as long as
-            the broker that it concerns, like an ephemeral node of ZooKeeper.
-    """
+    """One change."""
 
     durable: ClassVar[bool]
+    """Whether it must be on disk before it takes effect. An operation that is not durable lasts as long as the broker
+    that it concerns, like an ephemeral node of ZooKeeper."""
 
     def apply(self, draft: Draft) -> None:
         """Apply the operation to `draft`.

@@ -93,13 +93,10 @@ class GroupSummary(NamedTuple):
 
 
 class Membership(Protocol):
-    """See the module. Errors are Kafka's, typed.
-
-    Attributes:
-        out: effects in order. `PartitionGroups.settle` carries them out after each call, and empties the list.
-    """
+    """See the module. Errors are Kafka's, typed."""
 
     out: list[Answer | Store]
+    """Effects in order. `PartitionGroups.settle` carries them out after each call, and empties the list."""
 
     @property
     def kind(self) -> str:

@@ -40,7 +40,6 @@ class Copier:
 
     Attributes:
         have: the files that were copied, for `plan.plan`.
-        size: bytes of the `.log` files that were copied.
         epochs: the leader epochs that are on the device with the copy; None until `settle`.
     """
 
@@ -54,6 +53,7 @@ class Copier:
 
     @property
     def size(self) -> int:
+        """The bytes of the `.log` files that were copied."""
         return sum(copied.length for name, copied in list(self.have.items()) if name.endswith(names.LOG))
 
     # -- what an earlier attempt has left ----------------------------------------------------------------------------

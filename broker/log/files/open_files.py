@@ -30,13 +30,10 @@ SECOND_CHANCES = 8
 
 
 class FileHolder(Protocol):
-    """Keep a descriptor or a map open.
-
-    Attributes:
-        used: set at each use, and cleared when the holder is passed over.
-    """
+    """Keep a descriptor or a map open."""
 
     used: bool
+    """Set at each use, and cleared when the holder is passed over."""
 
     def close_idle(self) -> None:
         """Close the descriptor or the map; the next use opens it again."""
