@@ -280,10 +280,10 @@ class LogManager:
             )  # fmt: skip
         elif (topic, partition) not in self._begun:
             logger.warning(
-                "%s-%d is made anew, empty: no log directory has its directory, and no checkpoint knew of records in "
-                "it. That is harmless if the broker stopped before it had made the partition. If the directory was "
-                "moved or not mounted, stop the broker before anything is written to the partition, put the directory "
-                "back in place of the new one, and start again",
+                "Creating %s-%d anew, empty: no log directory has its directory, and no checkpoint has records of it. "
+                "That is harmless if the broker stopped before it had made the partition. If the directory was moved "
+                "or not mounted, stop the broker before anything is written to the partition, put the directory back "
+                "in place of the new one, and start again",
                 topic, partition,
             )  # fmt: skip
 
