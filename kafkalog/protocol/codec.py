@@ -109,7 +109,10 @@ def decode_message(cls: type[M], version: int, buf: Any, pos: int = 0) -> tuple[
     """Decode a message that begins at `pos`; return the message and the position after it.
 
     `buf` is bytes, bytearray or memoryview. Records become memoryviews of it; all other values are copies.
-    Raises ProtocolError for malformed bytes, UnsupportedVersionError for a version that the message lacks.
+
+    Raises:
+        ProtocolError: The bytes are malformed.
+        UnsupportedVersionError: The message lacks the version.
     """
     found = _decoders.get((cls, version))
     if found is None:
@@ -154,8 +157,9 @@ def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget:
 def encode_message(msg: Message, version: int) -> bytes:
     """Encode a message's body.
 
-    Raises UnsupportedVersionError for a version that the message lacks, or that cannot carry its values;
-    EncodeError for a value that does not fit its field.
+    Raises:
+        UnsupportedVersionError: The message lacks the version, or the version cannot carry its values.
+        EncodeError: A value does not fit its field.
     """
     return _join(_encode_chunks(msg, version, bytearray()))
 
@@ -174,8 +178,11 @@ def prepare(cls: type[Message], version: int) -> None:
 def decode_request_header(buf: Any, pos: int = 0, most_tags: int | None = None) -> tuple[RequestHeader, int]:
     """Decode a request's header; return the header and the position of the body.
 
-    Raises UnknownApiError and UnsupportedApiVersionError, which carry the correlation id that ApiVersions needs;
-    ProtocolError for malformed bytes; TooManyEntriesError for more than `most_tags` tagged fields.
+    Raises:
+        UnknownApiError: There is no such API. The error carries the correlation id that ApiVersions needs.
+        UnsupportedApiVersionError: The API lacks the version. The error carries the correlation id, too.
+        ProtocolError: The bytes are malformed.
+        TooManyEntriesError: There are more than `most_tags` tagged fields.
     """
     end = len(buf)
     if end - pos < _REQUEST_START.size:

@@ -31,7 +31,9 @@ LOG_APPEND_TIME = 1
 def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Return the header at `pos`, of any format; `buf` must have the bytes that `HEADER_SIZES` states.
 
-    Raises what `batch.read_header` and `message_set.read_entry` raise.
+    Raises:
+        CorruptRecordError: Fewer bytes are left than the header has, or a length is impossible.
+        UnsupportedMagicError: The format is unknown.
     """
     if len(buf) - pos > MAGIC_AT and buf[pos + MAGIC_AT] < MAGIC:
         return message_set.read_entry(buf, pos)
@@ -49,7 +51,11 @@ def header_is_there(buf: Buffer, pos: int, end: int) -> bool:
 def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every whole batch in `buf[pos:end]`; leave out an incomplete one at the end.
 
-    Raises what `read_any_header` raises. Checksums are not verified.
+    Checksums are not verified.
+
+    Raises:
+        CorruptRecordError: A length is impossible.
+        UnsupportedMagicError: The format is unknown.
     """
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos >= MIN_ENTRY_SIZE:
@@ -70,7 +76,11 @@ def iter_any_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Itera
 
 
 def verify_any_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Raise `CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
+    """Check that the whole batch is there and its checksum is the stated one.
+
+    Raises:
+        CorruptRecordError: The batch is cut off, or its checksum is another.
+    """
     if header.magic < MAGIC:
         message_set.verify_entry(buf, pos, header)
     else:
@@ -82,7 +92,8 @@ def decode_any(
 ) -> tuple[BatchHeader, list[Record]]:
     """Return header and records of the batch at `pos`; a wrapper's header then has its first offset and count, too.
 
-    Raises any `RecordsError`.
+    Raises:
+        RecordsError: The batch cannot be decoded; any of its subclasses.
     """
     header = read_any_header(buf, pos)
     if header.magic == MAGIC:
@@ -94,7 +105,8 @@ def decode_any(
 def spanning(header: BatchHeader, records: list[Record]) -> BatchHeader:
     """Return an entry's header with the first offset and the count of the records in it.
 
-    Raises `CorruptRecordError` where the offsets of the records contradict the entry's own.
+    Raises:
+        CorruptRecordError: The offsets of the records contradict the entry's own.
     """
     first = records[0].offset
     if first < 0 or not 0 <= header.base_offset - first <= 0x7FFFFFFF:

@@ -133,7 +133,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> Codec:
-        """The codec; `UnsupportedCompressionTypeError` for the codes 5..7."""
+        """The codec.
+
+        Raises:
+            UnsupportedCompressionTypeError: The code is one of 5..7.
+        """
         try:
             return Codec(self.attributes & CODEC_MASK)
         except ValueError:
@@ -177,7 +181,11 @@ class Record(NamedTuple):
 
 
 def check_magic(magic: int) -> None:
-    """Raise `UnsupportedMagicError` unless `magic` is this module's."""
+    """Check that `magic` is this module's.
+
+    Raises:
+        UnsupportedMagicError: It is another.
+    """
     if magic != MAGIC:
         if magic in (0, 1):
             raise UnsupportedMagicError(
@@ -190,8 +198,9 @@ def check_magic(magic: int) -> None:
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
     """Return the header at `pos`; only its 61 bytes need be in the buffer.
 
-    Raises `CorruptRecordError` where fewer than 61 bytes are left or batch_length is less than a header's, and
-    `UnsupportedMagicError` for another format.
+    Raises:
+        CorruptRecordError: Fewer than 61 bytes are left, or batch_length is less than a header's.
+        UnsupportedMagicError: The batch is of another format.
     """
     available = len(buf) - pos
     if available > MAGIC_AT:
@@ -214,7 +223,11 @@ def _check_prefix(buf: Buffer, pos: int) -> int:
 def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of every whole batch in `buf[pos:end]`; leave out an incomplete one at the end.
 
-    Raises what `read_header` raises. Checksums are not verified.
+    Checksums are not verified.
+
+    Raises:
+        CorruptRecordError: A batch_length is less than a header's.
+        UnsupportedMagicError: A batch is of another format.
     """
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos > MAGIC_AT:
@@ -226,7 +239,11 @@ def iter_headers(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def verify_crc(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Raise `CorruptRecordError` unless the whole batch is there and its checksum is the stated one."""
+    """Check that the whole batch is there and its checksum is the stated one.
+
+    Raises:
+        CorruptRecordError: The batch is cut off, or its checksum is another.
+    """
     size = LOG_OVERHEAD + header.batch_length
     if pos + size > len(buf):
         raise CorruptRecordError(f"batch of {size} bytes of which {len(buf) - pos} are there")
@@ -343,7 +360,10 @@ def encode_batch(
     """Encode `records` as one batch; their offsets are absolute, at least `base_offset`, and increasing.
 
     Timestamps are ms; with `log_append_time` the largest of them becomes every record's. Without records the batch is
-    empty, as compaction leaves it behind. Raises `InvalidRecordError` where offsets do not increase or do not fit.
+    empty, as compaction leaves it behind.
+
+    Raises:
+        InvalidRecordError: Offsets do not increase or do not fit.
     """
     base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
     body = bytearray()
@@ -383,7 +403,10 @@ def records_section(
 ) -> tuple[Buffer, int, int]:
     """Return the batch's records uncompressed: a buffer, and the start and end of the records in it.
 
-    The batch must be whole (`verify_crc`). Raises what `compression.decompress` raises.
+    The batch must be whole (`verify_crc`).
+
+    Raises:
+        RecordTooLargeError, CorruptRecordError, UnsupportedCompressionTypeError: `compression.decompress` raises them.
     """
     start, end = pos + HEADER_SIZE, pos + LOG_OVERHEAD + header.batch_length
     if not header.attributes & CODEC_MASK or start == end:
@@ -397,7 +420,10 @@ def decode_batch(
 ) -> tuple[BatchHeader, list[Record]]:
     """Return header and records of the batch at `pos`, control records too; the offsets may have gaps (compaction).
 
-    Raises any `RecordsError`; `max_size` bounds the decompressed bytes.
+    `max_size` bounds the decompressed bytes.
+
+    Raises:
+        RecordsError: The batch cannot be decoded; any of its subclasses.
     """
     header = read_header(buf, pos)
     if check_crc:

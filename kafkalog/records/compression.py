@@ -108,8 +108,10 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
 def decompress(codec: int, data: Buffer, max_size: int = DEFAULT_MAX_SIZE) -> Buffer:
     """Decompress `data` into at most `max_size` bytes.
 
-    Raises `RecordTooLargeError` where the result would be larger, `CorruptRecordError` where `data` is damaged,
-    truncated or followed by other bytes, and `UnsupportedCompressionTypeError` for an unknown codec.
+    Raises:
+        RecordTooLargeError: The result would be larger.
+        CorruptRecordError: `data` is damaged, truncated or followed by other bytes.
+        UnsupportedCompressionTypeError: The codec is unknown.
     """
     decompressor = _DECOMPRESSORS.get(codec)
     if decompressor is None:
@@ -144,8 +146,10 @@ Reserve = Callable[[int], memoryview]
 def decompress_into(codec: int, data: Buffer, reserve: Reserve, max_size: int = DEFAULT_MAX_SIZE) -> int:
     """Decompress `data` to the beginning of the memory that `reserve` gives; return how many bytes came out.
 
-    `reserve` is called once, with the size that the headers allow, and at most `max_size`. Raises what `decompress`
-    raises.
+    `reserve` is called once, with the size that the headers allow, and at most `max_size`.
+
+    Raises:
+        RecordTooLargeError, CorruptRecordError, UnsupportedCompressionTypeError: `decompress` raises them.
     """
     if codec == Codec.SNAPPY:
         return _decompress_snappy_into(data, reserve, max_size)

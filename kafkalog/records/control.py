@@ -33,7 +33,11 @@ class ControlRecordType(IntEnum):
 
 
 def parse_control_type(key: bytes | None) -> ControlRecordType:
-    """Return the type that a control record's key states. Raise `InvalidRecordError` where there is no such key."""
+    """Return the type that a control record's key states.
+
+    Raises:
+        InvalidRecordError: There is no such key.
+    """
     if key is None or len(key) < _KEY.size:
         raise InvalidRecordError("control record without a key of 4 bytes")
     version, kind = _KEY.unpack_from(key)
@@ -53,7 +57,11 @@ class EndTransactionMarker(NamedTuple):
 
     @classmethod
     def parse(cls, record: Record) -> EndTransactionMarker:
-        """Return the marker in `record`. Raise `InvalidRecordError` where it is no end-transaction marker."""
+        """Return the marker in `record`.
+
+        Raises:
+            InvalidRecordError: It is no end-transaction marker.
+        """
         kind = parse_control_type(record.key)
         if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             raise InvalidRecordError(f"{kind.name} where an end-transaction marker should be")

@@ -70,7 +70,7 @@ def cut(chunk: memoryview, *, max_records: int, max_bytes: int, max_old_bytes: i
 
 
 def refuse_damage(chunk: memoryview, at: int) -> None:
-    """Raise an error unless the bytes of a chunk from `at` on can be the beginning of a batch that is cut off.
+    """Check that the bytes of a chunk from `at` on can be the beginning of a batch that is cut off.
 
     Raises:
         CorruptRecordError: the length is impossible.

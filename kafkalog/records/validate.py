@@ -51,8 +51,14 @@ def check_batch(
     """Check the batch at `pos` as a leader does; bytes after it are ignored.
 
     `require_keys` is for compacted topics; `allow_control` for what the broker itself writes (markers), which producers
-    may not. Raises `CorruptRecordError`, `InvalidRecordError`, `UnsupportedMagicError`,
-    `UnsupportedCompressionTypeError`, or `RecordTooLargeError` beyond `max_decompressed` bytes.
+    may not.
+
+    Raises:
+        CorruptRecordError: The batch is cut off or damaged.
+        InvalidRecordError: A producer may not write such a batch or such a record.
+        UnsupportedMagicError: The batch is of another format.
+        UnsupportedCompressionTypeError: The codec is unknown.
+        RecordTooLargeError: The records expand to more than `max_decompressed` bytes.
     """
     header = read_header(buf, pos)
     verify_crc(buf, pos, header)

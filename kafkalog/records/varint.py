@@ -28,13 +28,21 @@ def varint_size(value: int) -> int:
 
 
 def read_varint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """Return the 32-bit zig-zag varint at `pos` and the position after it. Raise `CorruptRecordError` if malformed."""
+    """Return the 32-bit zig-zag varint at `pos` and the position after it.
+
+    Raises:
+        CorruptRecordError: The varint is malformed.
+    """
     raw, pos = _read(buf, pos, end, 32)
     return (raw >> 1) ^ -(raw & 1), pos
 
 
 def read_varlong(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """Return the 64-bit zig-zag varlong at `pos` and the position after it; raise what `read_varint` raises."""
+    """Return the 64-bit zig-zag varlong at `pos` and the position after it.
+
+    Raises:
+        CorruptRecordError: The varlong is malformed.
+    """
     raw, pos = _read(buf, pos, end, 64)
     return (raw >> 1) ^ -(raw & 1), pos
 

@@ -155,7 +155,11 @@ def _columns(line: bytes, count: int) -> list[str]:
 
 
 def _number(text: str, limit: int) -> int:
-    """Parse a number from 0 to `limit`; raise ValueError for other text."""
+    """Parse a number from 0 to `limit`.
+
+    Raises:
+        ValueError: The text is another.
+    """
     # int() takes signs, underscores and other scripts' digits, and thousands of them.
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= limit):
         raise ValueError(f"{text[:30]!r} is no number from 0 to {limit}")

@@ -34,7 +34,11 @@ _NO_HEADERS = np.zeros(3, np.int64)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the schema of `decode_arrow`'s result for `columns`; raise `ValueError` for an unknown column."""
+    """Return the schema of `decode_arrow`'s result for `columns`.
+
+    Raises:
+        ValueError: A column is unknown.
+    """
     return _schema(tuple(columns))
 
 
@@ -72,7 +76,9 @@ def decode_arrow(
     stops early, between two batches, before the columns would exceed 32-bit Arrow offsets or `max_decompressed`. Call
     again with the same bytes and the new offset as `start` to go on.
 
-    Raises any `RecordsError`, its text naming partition and offset; `ValueError` for an unknown column.
+    Raises:
+        RecordsError: A batch cannot be decoded; any of its subclasses. The text names partition and offset.
+        ValueError: A column is unknown.
     """
     schema = arrow_schema(columns)
     loader.load()

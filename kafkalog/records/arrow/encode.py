@@ -59,9 +59,10 @@ def encode_arrow(
     of the rows to take, one after another; None takes all rows as they are. A batch of one row may take
     `max_single_bytes`. `base_sequence` is the first batch's; the others' count on from there, wrapping after 2**31 - 1.
 
-    Raises `RecordTooLargeError` for a row that does not fit a batch of its own, `InvalidRecordError` for null
-    timestamps and null header keys, and `ValueError` where the columns' lengths differ or `order` names a row that does
-    not exist.
+    Raises:
+        RecordTooLargeError: A row does not fit a batch of its own.
+        InvalidRecordError: A timestamp or a header's key is null.
+        ValueError: The columns' lengths differ, or `order` names a row that does not exist.
     """
     columns = [column for column in (keys, values) if column is not None]
     if not columns:

@@ -50,7 +50,10 @@ def group_rows(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
     """Return the rows' numbers sorted by group, and the bounds of each group in them.
 
     `groups` has the group of each row; there are `count` groups. The rows of group g are `order[bounds[g]:bounds[g +
-    1]]`, in their original order. Raises ValueError for a group that is not below `count`.
+    1]]`, in their original order.
+
+    Raises:
+        ValueError: A group is not below `count`.
     """
     loader.load()
     from kafkalog.records.kernels.compiled import rows

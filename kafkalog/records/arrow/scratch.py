@@ -49,7 +49,12 @@ class Scratch:
             self._take_memory(min(max(LIKELY_RATIO * packed, SCRATCH_BYTES), max_size) + t.SLACK)
 
     def decompress(self, codec: int, packed: memoryview, max_size: int) -> tuple[int, int]:
-        """Decompress `packed`; return the address and size of the result. Raises as `compression.decompress` does."""
+        """Decompress `packed`; return the address and size of the result.
+
+        Raises:
+            RecordTooLargeError, CorruptRecordError, UnsupportedCompressionTypeError: `compression.decompress` raises
+                them.
+        """
         size = decompress_into(codec, packed, self._reserve, max_size)
         address = self._words[t.ROOM] + self._words[t.ROOM_USED]
         self._words[t.ROOM_USED] += size

@@ -88,7 +88,10 @@ def _serve_validation() -> None:
 def load_cleaning() -> None:
     """Take the kernels of log cleaning from numba's cache; compile missing ones in a subprocess.
 
-    They are separate, since most brokers never need them. Raises what numba or the subprocess raises.
+    They are separate, since most brokers never need them.
+
+    Raises:
+        Exception: Numba or the subprocess raises it.
     """
     _prepare("cleaning", _cleaning_signatures)
     compile_cleaning()

@@ -57,7 +57,10 @@ def upgraded(
     """Return the entries of v0 and v1 in `buf[pos:end]` as uncompressed batches of v2; offsets and timestamps are kept.
 
     A wrapper makes one batch. Messages outside of wrappers share one, where their timestamp types allow it. An
-    incomplete entry at the end is left out. Raises any `RecordsError`.
+    incomplete entry at the end is left out.
+
+    Raises:
+        RecordsError: An entry cannot be decoded; any of its subclasses.
     """
     run: list[Record] = []
     key: tuple[int, int] = (0, 0)
@@ -131,8 +134,10 @@ def down_convert(
 
     Batches keep their codec. Without compression records become messages of their own, so records below `first_offset`
     are left out: some consumers take every message they are given. A compressed batch that ends below it is left out
-    too. Raises `UnsupportedCompressionTypeError` where the first batch is compressed with zstd; the result ends before
-    a later one.
+    too. The result ends before a batch that is compressed with zstd and is not the first.
+
+    Raises:
+        UnsupportedCompressionTypeError: The first batch is compressed with zstd.
     """
     out = bytearray()
     count = 0

@@ -71,8 +71,12 @@ class Message(NamedTuple):
 def read_message(buf: Buffer, pos: int = 0) -> StoredMessage | None:
     """Return the message at `pos`; None where it is incomplete.
 
-    Raises `CorruptRecordError` for an impossible size, `UnsupportedMagicError`, `UnsupportedCompressionTypeError`. The
-    checksum is not verified.
+    The checksum is not verified.
+
+    Raises:
+        CorruptRecordError: The size is impossible.
+        UnsupportedMagicError: The format is unknown.
+        UnsupportedCompressionTypeError: The codec is unknown.
     """
     if len(buf) - pos < LEAST_BYTES:
         if len(buf) - pos >= SIZE_BYTES:
@@ -103,7 +107,11 @@ def _check_size(size: int, magic: int, pos: int) -> None:
 
 
 def verify_message(buf: Buffer, message: StoredMessage) -> None:
-    """Raise `CorruptRecordError` unless the payload's checksum is the stated one."""
+    """Check that the payload's checksum is the stated one.
+
+    Raises:
+        CorruptRecordError: It is another.
+    """
     computed = zlib.crc32(memoryview(buf)[message.payload_at : message.end])
     if computed != message.crc:
         raise CorruptRecordError(
@@ -114,7 +122,10 @@ def verify_message(buf: Buffer, message: StoredMessage) -> None:
 def iter_shallow(buf: Buffer, pos: int = 0) -> Iterator[StoredMessage]:
     """Yield every whole message from `pos` on, compressed ones as they are; leave out an incomplete one at the end.
 
-    Raises what `read_message` raises; checksums are not verified.
+    Checksums are not verified.
+
+    Raises:
+        CorruptRecordError, UnsupportedMagicError, UnsupportedCompressionTypeError: `read_message` raises them.
     """
     while (message := read_message(buf, pos)) is not None:
         yield message
@@ -131,8 +142,10 @@ def iter_messages(
 ) -> Iterator[Message]:
     """Yield every message that was sent, from the whole ones from `pos` on.
 
-    `base` is the offset of the first byte of `buf`; `max_size` bounds what one compressed message may expand to. Raises
-    any `RecordsError`.
+    `base` is the offset of the first byte of `buf`; `max_size` bounds what one compressed message may expand to.
+
+    Raises:
+        RecordsError: A message cannot be decoded; any of its subclasses.
     """
     for stored in iter_shallow(buf, pos):
         if check_crc:

@@ -84,7 +84,11 @@ def read_entry(buf: Buffer, pos: int = 0) -> BatchHeader:
 
     `base_offset` is the entry's offset, for a wrapper the last offset within. `last_offset_delta` is 0. `records_count`
     is 1, for a wrapper `UNKNOWN_COUNT`. Both timestamps are the entry's, -1 in v0. `batch_length` is the size field, as
-    in a batch. Raises `CorruptRecordError` for impossible lengths, `UnsupportedMagicError` for another format.
+    in a batch.
+
+    Raises:
+        CorruptRecordError: A length is impossible.
+        UnsupportedMagicError: The entry is of another format.
     """
     if pos < 0 or len(buf) - pos < MIN_ENTRY_SIZE:
         raise CorruptRecordError(f"{len(buf) - pos} bytes where a message of {MIN_ENTRY_SIZE} should be")
@@ -106,7 +110,10 @@ def read_entry(buf: Buffer, pos: int = 0) -> BatchHeader:
 def iter_entries(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header (`read_entry`) of every whole entry in `buf[pos:end]`; wrappers stay compressed.
 
-    An incomplete entry at the end is left out. Raises what `read_entry` raises; checksums are not verified.
+    An incomplete entry at the end is left out. Checksums are not verified.
+
+    Raises:
+        CorruptRecordError, UnsupportedMagicError: `read_entry` raises them.
     """
     end = len(buf) if end is None else min(end, len(buf))
     while end - pos >= MIN_ENTRY_SIZE:
@@ -119,7 +126,11 @@ def iter_entries(buf: Buffer, pos: int = 0, end: int | None = None) -> Iterator[
 
 
 def verify_entry(buf: Buffer, pos: int, header: BatchHeader) -> None:
-    """Raise `CorruptRecordError` unless the whole entry is there and its checksum is the stated one."""
+    """Check that the whole entry is there and its checksum is the stated one.
+
+    Raises:
+        CorruptRecordError: The entry is cut off, or its checksum is another.
+    """
     size = LOG_OVERHEAD + header.batch_length
     if pos + size > len(buf):
         raise CorruptRecordError(f"message of {size} bytes of which {len(buf) - pos} are there")
@@ -131,7 +142,11 @@ def verify_entry(buf: Buffer, pos: int, header: BatchHeader) -> None:
 
 
 def codec_of(header: BatchHeader) -> Codec:
-    """Return the codec of an entry; `UnsupportedCompressionTypeError` for zstd and codes that these formats lack."""
+    """Return the codec of an entry.
+
+    Raises:
+        UnsupportedCompressionTypeError: The codec is zstd, or these formats lack the code.
+    """
     code = header.attributes & CODEC_MASK
     if code >= len(_CODECS):
         name = "zstd" if code == Codec.ZSTD else f"compression type {code}"
@@ -151,8 +166,11 @@ def decode_entry(
     """Return the records of the whole entry at `pos`: itself, or those within a wrapper; offsets are absolute.
 
     Timestamps are -1 in v0. `check_crc` verifies the messages within, too. `same_magic` refuses a wrapper whose
-    messages are of another format than itself, as a leader does; readers accept it. Raises any `RecordsError`;
-    `max_size` bounds the decompressed bytes.
+    messages are of another format than itself, as a leader does; readers accept it. `max_size` bounds the decompressed
+    bytes.
+
+    Raises:
+        RecordsError: The entry cannot be decoded; any of its subclasses.
     """
     if header is None:
         header = read_entry(buf, pos)
@@ -174,14 +192,21 @@ def entries_within(
 ) -> tuple[Buffer, list[tuple[int, BatchHeader]]]:
     """Return the message set in the wrapper at `pos`, decompressed, and position and header of each of its entries.
 
-    Offsets are as stored. Only lengths are checked. Raises what `decode_entry` raises.
+    Offsets are as stored. Only lengths are checked.
+
+    Raises:
+        RecordsError: The wrapper cannot be decoded; any of its subclasses.
     """
     data = wrapped_set(buf, pos, header, max_size=max_size)
     return data, list(iter_entries(data))
 
 
 def wrapped_set(buf: Buffer, pos: int, header: BatchHeader, *, max_size: int = compression.DEFAULT_MAX_SIZE) -> Buffer:
-    """Return the message set in the wrapper at `pos`, decompressed. Raise what `decode_entry` raises."""
+    """Return the message set in the wrapper at `pos`, decompressed.
+
+    Raises:
+        RecordsError: The wrapper cannot be decoded; any of its subclasses.
+    """
     _, value = _key_and_value(buf, pos, header)
     if value is None:
         raise InvalidRecordError(f"compressed message at offset {header.base_offset} without a value")
@@ -254,9 +279,11 @@ def encode_message_set(
     """Encode the records as entries of their own or, with a codec, as one wrapper; no records make no bytes.
 
     Offsets are absolute and must increase. `log_append_time` (ms, v1) becomes every timestamp and the timestamp type;
-    v0 has neither. Headers of records are left out, since these formats have none. Raises
-    `UnsupportedCompressionTypeError` for zstd and unknown codecs, `InvalidRecordError` for offsets that do not
-    increase.
+    v0 has neither. Headers of records are left out, since these formats have none.
+
+    Raises:
+        UnsupportedCompressionTypeError: The codec is zstd or unknown.
+        InvalidRecordError: The offsets do not increase.
     """
     if magic not in (MAGIC_V0, MAGIC_V1):
         raise UnsupportedMagicError(f"no message set has magic {magic}")

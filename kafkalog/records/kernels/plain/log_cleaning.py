@@ -77,7 +77,11 @@ class _Record(NamedTuple):
 
 
 def _records(data: Any, at: int, end: int, count: int, last: int) -> Iterator[_Record]:
-    """Return the records of data[at:end]; raise CorruptRecordError or ValueError if their number or order is wrong."""
+    """Return the records of data[at:end].
+
+    Raises:
+        CorruptRecordError, ValueError: The number or the order of the records is wrong, or a length is impossible.
+    """
     previous = -1
     for _ in range(count):
         start = at
