@@ -200,7 +200,11 @@ def _alter_resource(config: ClientConfig, kind: str, name: str, added: dict[str,
 
 
 def parse_configs(text: str) -> dict[str, str]:
-    """Parse the properties of `k=v,k=[a,b]`. Raises UsageError."""
+    """Parse the properties of `k=v,k=[a,b]`.
+
+    Raises:
+        UsageError: A property is not of the form `k=v`, or its key has a character that keys cannot have.
+    """
     found = {}
     for pair in re.split("," + _OUTSIDE_BRACKETS, text) if text else ():
         words = re.split("=" + _OUTSIDE_BRACKETS, pair)

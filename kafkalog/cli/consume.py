@@ -161,7 +161,11 @@ def _offset(arguments: argparse.Namespace) -> int | str | None:
 
 
 def _warn(properties: dict[str, str], config: ConsumerConfig | None, client: ClientConfig) -> None:
-    """Warn of properties without effect. Raise ConfigError for wrong values, even of those that only members use."""
+    """Warn of properties without effect.
+
+    Raises:
+        ConfigError: A value is wrong, even that of a property that only members use.
+    """
     from kafkalog.client.consumer import ConsumerConfig
 
     if config is not None:
@@ -174,7 +178,11 @@ def _warn(properties: dict[str, str], config: ConsumerConfig | None, client: Cli
 
 
 def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bool:
-    """Return whether to read as a member of a group, and set its properties. UsageError for contradictory options."""
+    """Return whether to read as a member of a group, and set its properties.
+
+    Raises:
+        UsageError: The options contradict each other, or the name of the group is empty.
+    """
     given = properties.get("group.id")
     if "" in (arguments.group, given):
         raise UsageError("--group: the name of a group must not be empty")

@@ -165,7 +165,11 @@ def _send_all(
 
 
 def _portions(arguments: argparse.Namespace) -> Iterator[list[bytes]]:
-    """Yield portions of values to send. UsageError if the payload file has none."""
+    """Yield portions of values to send.
+
+    Raises:
+        UsageError: The payload file has no values.
+    """
     if arguments.payload_file is not None:
         pool, size = _pieces(arguments.payload_file, arguments.payload_delimiter)
     elif arguments.record_size is not None:

@@ -247,7 +247,11 @@ def _send_all(
 
 
 def _lines(descriptor: int, max_size: int) -> Iterator[list[bytes]]:
-    """Yield lines as they arrive, many at a time, without their ends. LineError for one longer than a record may be."""
+    """Yield lines as they arrive, many at a time, without their ends.
+
+    Raises:
+        LineError: A line is longer than a record may be.
+    """
     prompt = os.isatty(descriptor)
     rest: list[bytes] = []
     kept = count = 0
@@ -291,7 +295,11 @@ class LineReader:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> LineReader:
-        """Make a reader. Raises UsageError for properties that are unknown, empty or not distinct."""
+        """Make a reader.
+
+        Raises:
+            UsageError: A property is unknown or empty, or two of them are not distinct.
+        """
         reader = cls()
         for key, value in properties.items():
             name = key.replace(".", "_")
@@ -327,7 +335,11 @@ class LineReader:
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
-        """Return value, key and headers of a line. LineError if a separator is missing."""
+        """Return value, key and headers of a line.
+
+        Raises:
+            LineError: A separator is missing.
+        """
         self.line_number += 1
         headers, rest = self._cut(self.parse_headers, line, self.headers_delimiter, "headers delimiter")
         key, value = self._cut(self.parse_key, rest, self.key_separator, "key separator")

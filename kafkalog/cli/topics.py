@@ -243,7 +243,11 @@ def _matching(admin: Admin, expression: str | None, *, internal: bool = True) ->
 
 
 def _existing(admin: Admin, arguments: argparse.Namespace) -> list[str]:
-    """Return the topics that --topic names. UnknownTopicOrPartitionError if there is none, unless --if-exists."""
+    """Return the topics that --topic names.
+
+    Raises:
+        UnknownTopicOrPartitionError: There is none, and --if-exists is not given.
+    """
     from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 
     names = _matching(admin, arguments.topic, internal=not getattr(arguments, "exclude_internal", False))

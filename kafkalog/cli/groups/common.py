@@ -34,7 +34,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
-    """Return the admin client that the options describe. Raises UsageError, ConfigError."""
+    """Return the admin client that the options describe.
+
+    Raises:
+        UsageError: The configuration file cannot be read.
+        ConfigError: A property cannot have its value.
+    """
     from kafkalog.client.admin.groups import GroupAdmin
 
     return GroupAdmin(admin_config(arguments))
@@ -50,7 +55,12 @@ def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
 
 
 def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartition]:
-    """Return the partitions of TOPIC or TOPIC:0,1,2 words, sorted. Raises UsageError, UnknownTopicOrPartitionError."""
+    """Return the partitions of TOPIC or TOPIC:0,1,2 words, sorted.
+
+    Raises:
+        UsageError: A word names no topic, or its partitions are no numbers.
+        UnknownTopicOrPartitionError: There is no topic of that name.
+    """
     from kafkalog.client.types import TopicPartition
 
     found: set[TopicPartition] = set()
@@ -73,7 +83,11 @@ def log_ends(admin: GroupAdmin, partitions: Collection[TopicPartition]) -> dict[
 
 
 def parse_topic(word: str) -> tuple[str, list[int]]:
-    """Parse `topic[:partitions]`, such as `words:0,2`; no partitions mean all. Raises UsageError."""
+    """Parse `topic[:partitions]`, such as `words:0,2`; no partitions mean all.
+
+    Raises:
+        UsageError: The word names no topic, or its partitions are no numbers.
+    """
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, []

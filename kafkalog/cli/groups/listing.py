@@ -68,7 +68,11 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def _known(text: str | None, known: tuple[str, ...], option: str) -> list[str]:
-    """Return the words of a list in their proper case. UsageError for an unknown one."""
+    """Return the words of a list in their proper case.
+
+    Raises:
+        UsageError: A word is unknown.
+    """
     proper = {each.lower(): each for each in known}
     words = [each.strip() for each in (text or "").split(",") if each.strip()]
     for word in words:

@@ -28,7 +28,8 @@ def write_plans(plans: Plans, *, with_group: bool) -> str:
 def read_plans(lines: Iterable[str], groups: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
     """Parse plans from lines; lines without a group belong to the only one of `groups`.
 
-    Raises ValueError, with the line's number, for an invalid line.
+    Raises:
+        ValueError: A line is invalid. The text has the line's number.
     """
     names = list(groups)
     found: dict[str, dict[TopicPartition, int]] = {}

@@ -112,7 +112,11 @@ def run_reset_offsets(arguments: argparse.Namespace) -> int:
 
 
 def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
-    """Return the one rule of all groups, or that of each group in a file. Raises UsageError."""
+    """Return the one rule of all groups, or that of each group in a file.
+
+    Raises:
+        UsageError: The file cannot be read or is invalid, or the text is no point in time or no duration.
+    """
     from kafkalog.cli.groups.plan_files import read_plans
     from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
 

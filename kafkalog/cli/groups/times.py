@@ -17,7 +17,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def timestamp_of(text: str) -> int:
     """Return ms since 1970 of `YYYY-MM-DDThh:mm:ss.sss`, in UTC unless it ends with a zone (`Z`, `+01:00`).
 
-    Seconds and their fraction may be left out. Raises ValueError.
+    Seconds and their fraction may be left out.
+
+    Raises:
+        ValueError: The text is no such point in time.
     """
     if "T" not in text:
         raise ValueError(f"{text!r} is no point in time: expected YYYY-MM-DDThh:mm:ss.sss")
@@ -30,7 +33,11 @@ def timestamp_of(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Return the ms of `PnDTnHnMn.nS`, as Java's `Duration.parse` reads it. Raises ValueError."""
+    """Return the ms of `PnDTnHnMn.nS`, as Java's `Duration.parse` reads it.
+
+    Raises:
+        ValueError: The text is no such duration.
+    """
     found = _DURATION.fullmatch(text)
     parts = found.groupdict() if found else {}
     given = [parts.get(name) for name in ("days", "hours", "minutes", "seconds")]

@@ -64,7 +64,11 @@ def aligned(rows: Sequence[Sequence[str]], least: Sequence[int], gap: str) -> It
 
 
 def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
-    """Parse the properties of KEY=VALUE words. UsageError names the `option` that they belong to."""
+    """Parse the properties of KEY=VALUE words.
+
+    Raises:
+        UsageError: A word is not of the form KEY=VALUE. The text names the `option` that the word belongs to.
+    """
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -79,7 +83,8 @@ def client_properties(
 ) -> dict[str, str]:
     """Return client properties: those of `file`, then `more`, then `--bootstrap-server`.
 
-    UsageError if the file cannot be read.
+    Raises:
+        UsageError: The file cannot be read.
     """
     from kafkalog.java_properties import PropertiesError, load_properties
 
@@ -95,7 +100,12 @@ def client_properties(
 
 
 def admin_config(arguments: argparse.Namespace) -> ClientConfig:
-    """Return the configuration that the options of `add_action` describe. Raises UsageError, ConfigError."""
+    """Return the configuration that the options of `add_action` describe.
+
+    Raises:
+        UsageError: The configuration file cannot be read.
+        ConfigError: A property cannot have its value.
+    """
     from kafkalog.client.config import ClientConfig
 
     more = {} if arguments.timeout is None else {"default.api.timeout.ms": str(arguments.timeout)}

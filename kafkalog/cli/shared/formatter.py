@@ -29,7 +29,11 @@ class Formatter:
 
     @classmethod
     def from_properties(cls, properties: dict[str, str]) -> Formatter:
-        """Make a formatter. Raises UsageError for unknown properties."""
+        """Make a formatter.
+
+        Raises:
+            UsageError: A property is unknown.
+        """
         formatter = cls()
         for key, value in properties.items():
             name = key.replace(".", "_")
