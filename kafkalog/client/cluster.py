@@ -210,7 +210,11 @@ class Cluster(Closing):
         return sorted(self.topic(topic, deadline=deadline).partitions)
 
     def topic(self, name: str, *, deadline: float | None = None) -> TopicMetadata:
-        """Describe a topic that exists. Raises the error that its metadata reports."""
+        """Describe a topic that exists.
+
+        Raises:
+            KafkaError: The topic's metadata reports it.
+        """
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
@@ -231,7 +235,11 @@ class Cluster(Closing):
         return retry.run(lambda: self.leader_now(tp, retry.deadline), lambda error: self.forget([tp.topic]))
 
     def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
-        """Find the leader as `leader` does, but ask only once. Raises LeaderNotAvailableError where there is none."""
+        """Find the leader as `leader` does, but ask only once.
+
+        Raises:
+            LeaderNotAvailableError: There is none.
+        """
         deadline = Retry(self.config, deadline).deadline
         return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
 
@@ -264,8 +272,12 @@ class Cluster(Closing):
         """Send a request to one broker, once, and return its response.
 
         A connection that broke while it was idle is replaced. `timeout` is in seconds and includes the wait for the
-        connection; it is `request.timeout.ms` unless given. Raises the errors of `Connection`, and
-        ConnectionFailedError for a broker that the metadata does not name.
+        connection; it is `request.timeout.ms` unless given.
+
+        Raises:
+            ConnectionFailedError: The metadata does not name the broker, no connection could be made, or it ended.
+            ClientTimeoutError: The broker took too long.
+            AuthenticationError: The broker refused the client, or the client the broker.
         """
         deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
         return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version)
@@ -273,7 +285,10 @@ class Cluster(Closing):
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker: try all of them, again and again, until one answers.
 
-        Raises ClientTimeoutError after `deadline`, and at once an error that is not retriable.
+        An error that is not retriable is raised at once.
+
+        Raises:
+            ClientTimeoutError: No broker has answered by `deadline`.
         """
         retry = Retry(self.config, deadline)
         return retry.run(lambda: self._request_anywhere(message, retry, max_version))

@@ -148,7 +148,8 @@ class ClientConfig:
     def from_dict(cls, properties: Mapping[str, Any]) -> ClientConfig:
         """Make settings from properties. Values that are not strings are read as Java's properties would write them.
 
-        Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
+        Raises:
+            ConfigError: A property cannot have its value, or properties contradict each other.
         """
         values: dict[str, Any] = {}
         unknown: dict[str, str] = {}

@@ -51,15 +51,22 @@ class Coordinators:
     def find(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
         """Return the coordinator of `key`: from memory, or by asking until `deadline`.
 
-        `deadline` is a time of `time.monotonic` (`default.api.timeout.ms` from now unless given); then
-        ClientTimeoutError is raised. Errors that are not retriable, such as GroupAuthorizationFailedError, are raised
-        at once.
+        `deadline` is a time of `time.monotonic` (`default.api.timeout.ms` from now unless given).
+
+        Raises:
+            ClientTimeoutError: None was found by `deadline`.
+            KafkaError: The broker reports an error that is not retriable, such as GroupAuthorizationFailedError. It is
+                raised at once.
         """
         retry = Retry(self._cluster.config, deadline)
         return retry.run(lambda: self.find_now(kind, key, deadline=retry.deadline))
 
     def find_now(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
-        """Do as `find` does, but raise CoordinatorNotAvailableError and CoordinatorLoadInProgressError at once."""
+        """Do as `find` does, but ask only once.
+
+        Raises:
+            CoordinatorNotAvailableError, CoordinatorLoadInProgressError: The broker reports it.
+        """
         with self._lock:
             known = self._found.get((kind, key))
         if known is not None:

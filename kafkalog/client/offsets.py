@@ -29,8 +29,11 @@ def list_offsets(
     """Find the offset of each partition's first record with at least the given timestamp (ms; -2 earliest, -1 latest).
 
     Each leader is asked once for all of its partitions. Partitions that fail with a retriable error are asked for again
-    until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless given), which then raises
-    ClientTimeoutError. An error of a partition that is not retriable, such as UnknownTopicOrPartitionError, is raised.
+    until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless given).
+
+    Raises:
+        ClientTimeoutError: The deadline has passed.
+        KafkaError: A partition has an error that is not retriable, such as UnknownTopicOrPartitionError.
     """
     retry = Retry(cluster.config, deadline)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}

@@ -45,7 +45,9 @@ class Retry:
     def pause(self, error: Exception) -> float:
         """Return how many seconds to wait before the next try.
 
-        Raises `error` where another try does not help, and ClientTimeoutError where the deadline would come first.
+        Raises:
+            ClientTimeoutError: The deadline would come first.
+            Exception: Another try does not help; it is `error`.
         """
         if not is_retriable(error):
             raise error

@@ -149,7 +149,9 @@ class ConfigAdmin:
     ) -> None:
         """Change single configurations; the others stay as they are.
 
-        Raises InvalidConfigError and other errors of the broker.
+        Raises:
+            InvalidConfigError: A key is unknown, or cannot have that value.
+            KafkaError: The broker reports another error.
         """
         for resource, wanted in changes.items():
             configs = [

@@ -87,7 +87,9 @@ def of_classic(group: classic.DescribedGroup, coordinator: Broker) -> GroupDescr
     """Describe a group of the classic protocol.
 
     Assignments are decoded where the members are consumers; other protocols (`connect`) have formats of their own.
-    Raises MalformedMemberDataError where a member's assignment cannot be decoded.
+
+    Raises:
+        MalformedMemberDataError: A member's assignment cannot be decoded.
     """
     consumers = group.protocol_type == PROTOCOL_TYPE
     members = tuple(

@@ -49,9 +49,14 @@ class GroupOffsets:
         """Commit positions (the next offsets to read), with a note that the group's description shows.
 
         Retriable errors are retried until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless
-        given), which then raises ClientTimeoutError. Other errors are raised at once: UnknownMemberIdError where the
-        group has members, GroupAuthorizationFailedError and others. The first error of a partition is raised once the
-        other partitions have been committed.
+        given). Other errors are raised at once. The first error of a partition is raised once the other partitions have
+        been committed.
+
+        Raises:
+            ClientTimeoutError: The deadline has passed.
+            UnknownMemberIdError: The group has members.
+            GroupAuthorizationFailedError: The client may not use the group.
+            KafkaError: The coordinator reports another error.
         """
         if not offsets:
             return

@@ -115,7 +115,9 @@ class GroupAdmin(Closing):
     def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
         """Describe the state and the members of each group.
 
-        Raises GroupAuthorizationFailedError and other errors of the broker.
+        Raises:
+            GroupAuthorizationFailedError: The client may not describe the group.
+            KafkaError: The broker reports another error.
         """
         found: dict[str, GroupDescription] = self._all(groups, self._describe)
         return found
@@ -125,8 +127,11 @@ class GroupAdmin(Closing):
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """Read what each group has committed, sorted by partition; an empty dict for a group that does not exist.
 
-        `require_stable` waits for the end of transactions that commit offsets (KIP-447). Raises the first error of a
-        partition, GroupAuthorizationFailedError, and other errors of the broker.
+        `require_stable` waits for the end of transactions that commit offsets (KIP-447).
+
+        Raises:
+            GroupAuthorizationFailedError: The client may not describe the group.
+            KafkaError: The broker reports another error, or one of a partition; then it is the first.
         """
 
         def ask(coordinator: Broker, names: Sequence[str], timeout: float) -> Mapping[str, Any]:
@@ -143,16 +148,23 @@ class GroupAdmin(Closing):
     def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit positions for a group that has no members. A group that does not exist is created.
 
-        Raises UnknownMemberIdError where the group has members, GroupAuthorizationFailedError and other errors of the
-        broker, and the first error of a partition, once the other partitions have been committed.
+        Raises:
+            UnknownMemberIdError: The group has members.
+            GroupAuthorizationFailedError: The client may not use the group.
+            KafkaError: The broker reports another error, or one of a partition. The first of these is raised once the
+                other partitions have been committed.
         """
         GroupOffsets(self.cluster, group, coordinators=self._coordinators).commit(offsets)
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Outcome]:
         """Delete the committed offsets of a group in these partitions.
 
-        An outcome may be GroupSubscribedToTopicError or UnknownTopicOrPartitionError. Raises GroupIdNotFoundError,
-        NonEmptyGroupError for a group whose members are not consumers, and other errors of the broker.
+        An outcome may be GroupSubscribedToTopicError or UnknownTopicOrPartitionError.
+
+        Raises:
+            GroupIdNotFoundError: There is no such group.
+            NonEmptyGroupError: The group has members that are not consumers.
+            KafkaError: The broker reports another error.
         """
         topics: dict[str, list[OffsetDeleteRequestPartition]] = defaultdict(list)
         for tp in sorted(partitions):
@@ -189,8 +201,10 @@ class GroupAdmin(Closing):
         Use it for static members that will not come back; a member that is alive notices, and joins again. An outcome
         may be UnknownMemberIdError. `reason` is for the broker's log (KIP-800).
 
-        Raises InvalidRequestError for a group of KIP-848, whose members can only leave by themselves;
-        GroupAuthorizationFailedError and other errors of the broker.
+        Raises:
+            InvalidRequestError: The group is one of KIP-848, whose members can only leave by themselves.
+            GroupAuthorizationFailedError: The client may not use the group.
+            KafkaError: The broker reports another error.
         """
         described = self.describe_groups([group])[group]
         if described.type == CONSUMER_TYPE:

@@ -111,8 +111,10 @@ class ReplicaAdmin(Closing):
         """Elect leaders for these partitions, or (None) for all partitions.
 
         An outcome is None, ElectionNotNeededError (left out where all partitions were asked for),
-        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError or UnknownTopicOrPartitionError. Raises
-        UnsupportedVersionError where brokers older than Kafka 2.4 are asked for an unclean election.
+        PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError or UnknownTopicOrPartitionError.
+
+        Raises:
+            UnsupportedVersionError: Brokers older than Kafka 2.4 are asked for an unclean election.
         """
         topics = None
         if partitions is not None:

@@ -88,7 +88,9 @@ class TopicAdmin:
     def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics with all of their records.
 
-        Raises UnknownTopicOrPartitionError and other errors of the broker.
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            KafkaError: The broker reports another error.
         """
         self._change_topics(
             [DeleteTopicState(name=name) for name in names],
@@ -141,7 +143,9 @@ class TopicAdmin:
     def describe_topics(self, names: Iterable[str] | None = None) -> dict[str, TopicMetadata]:
         """Describe partitions, leaders and replicas of topics (None: all topics).
 
-        Raises UnknownTopicOrPartitionError and other errors of the broker.
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            KafkaError: The broker reports another error.
         """
         described = self._cluster.metadata(names, refresh=True).topics
         for topic in described.values():

@@ -153,7 +153,11 @@ class TransactionsAdmin(Closing):
         return sorted(found)
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """Describe the present transactions of these ids. Raises TransactionalIdNotFoundError."""
+        """Describe the present transactions of these ids.
+
+        Raises:
+            TransactionalIdNotFoundError: The coordinator does not know an id.
+        """
         found = {}
         for transactional_id in transactional_ids:
 
@@ -168,8 +172,11 @@ class TransactionsAdmin(Closing):
     ) -> dict[TopicPartition, list[ProducerState]]:
         """Describe the producers that have written to these partitions.
 
-        The partitions' leaders describe them; with `broker_id`, the replicas of that broker. Raises
-        NotLeaderOrFollowerError where the broker has no replica, and UnknownTopicOrPartitionError.
+        The partitions' leaders describe them; with `broker_id`, the replicas of that broker.
+
+        Raises:
+            NotLeaderOrFollowerError: The broker `broker_id` has no replica of a partition.
+            UnknownTopicOrPartitionError: There is no such partition.
         """
         left = set(partitions)
         retry = Retry(self.cluster.config)
@@ -226,7 +233,8 @@ class TransactionsAdmin(Closing):
     def abort_transaction_at(self, partition: TopicPartition, start_offset: int) -> ProducerState:
         """Abort the transaction that begins in a partition at this offset; return its producer.
 
-        Raises LookupError where no open transaction begins there.
+        Raises:
+            LookupError: No open transaction begins there.
         """
         for producer in self.describe_producers([partition])[partition]:
             if producer.start_offset == start_offset:
@@ -246,8 +254,10 @@ class TransactionsAdmin(Closing):
     ) -> list[HangingTransaction]:
         """Find transactions with no record for `max_timeout_ms` that no coordinator knows to be open.
 
-        Searches one topic, one of its partitions, or the replicas of one broker. Raises ValueError where neither a
-        topic nor a broker is given.
+        Searches one topic, one of its partitions, or the replicas of one broker.
+
+        Raises:
+            ValueError: Neither a topic nor a broker is given.
         """
         now = int(time.time() * 1000) if now_ms is None else now_ms
         searched = list(self._searched(topic, partition, broker_id))

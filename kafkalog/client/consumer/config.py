@@ -59,7 +59,8 @@ class ConsumerConfig:
         a function of bytes, or an object with `from_bytes`. `interceptor.classes` takes objects with `on_consume`
         or `on_commit`.
 
-        Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
+        Raises:
+            ConfigError: A property cannot have its value, or properties contradict each other.
         """
         plain = dict(properties)
         strategy = plain.pop("partition.assignment.strategy", DEFAULT_ASSIGNORS)

@@ -54,19 +54,21 @@ _CAUSE_S = 0.1
 class Consumer(Closing):
     """Read topics, alone (`assign`) or as a member of a group (`subscribe`).
 
-    `config` holds Kafka's consumer properties, or is a ConsumerConfig; a property that cannot be used raises
-    ConfigError. One thread at a time may use a consumer; only `wakeup` is for other threads. A consumer fetches, sends
-    heartbeats and commits in threads of its own, but calls listeners, callbacks and interceptors in the thread that
-    polls.
+    `config` holds Kafka's consumer properties, or is a ConsumerConfig. One thread at a time may use a consumer; only
+    `wakeup` is for other threads. A consumer fetches, sends heartbeats and commits in threads of its own, but calls
+    listeners, callbacks and interceptors in the thread that polls.
 
         with Consumer({"bootstrap.servers": "localhost:9092", "group.id": "words"}) as consumer:
             consumer.subscribe(["words"])
             for batch in consumer.read_arrow():
                 print(batch.num_rows)
 
-    Every call may raise `AuthenticationError`, `WakeupError`, and errors of the broker that are not retriable, such as
+    Every call may raise `AuthenticationError`, `WakeupError` and errors of the broker that are not retriable, such as
     those of authorization. Lost connections, and leaders and coordinators that move, raise nothing. Where another
-    consumer takes this `group.instance.id`, `poll` and `commit` raise FencedInstanceIdError until `unsubscribe`.
+    consumer takes this `group.instance.id`, `poll` and `commit` raise `FencedInstanceIdError` until `unsubscribe`.
+
+    Raises:
+        ConfigError: A property cannot be used.
     """
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
@@ -249,9 +251,12 @@ class Consumer(Closing):
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """Poll as `poll` does, but return one Arrow record batch: records that one fetch returned of one partition.
 
-        `columns` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types
-        of Spark's Kafka source. An unknown one raises ValueError. The next batches are fetched and decoded in the
-        background. Deserializers and interceptors are not applied. Needs pyarrow.
+        `columns` are some of key, value, topic, partition, offset, timestamp, timestampType, headers, with the types of
+        Spark's Kafka source. The next batches are fetched and decoded in the background. Deserializers and interceptors
+        are not applied. Needs pyarrow.
+
+        Raises:
+            ValueError: A column is unknown.
         """
         from kafkalog.records.arrow import arrow_schema
 
@@ -294,7 +299,11 @@ class Consumer(Closing):
     # Positions
 
     def seek(self, tp: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Continue at `offset`. Raises ValueError where it is negative, or the partition is not assigned."""
+        """Continue at `offset`.
+
+        Raises:
+            ValueError: The offset is negative, or the partition is not assigned.
+        """
         with self._use():
             given = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
             if given.offset < 0:
@@ -321,7 +330,8 @@ class Consumer(Closing):
     def position(self, tp: TopicPartition, timeout: float | None = None) -> int:
         """Return the offset of the next record.
 
-        Raises ClientTimeoutError where it is not known within `timeout` seconds.
+        Raises:
+            ClientTimeoutError: It is not known within `timeout` seconds.
         """
         with self._use():
             state = self._subscription.state(tp)
@@ -405,7 +415,11 @@ class Consumer(Closing):
     # Topics and offsets, whatever is assigned
 
     def partitions_for(self, topic: str, timeout: float | None = None) -> list[TopicPartition]:
-        """List a topic's partitions. Raises UnknownTopicOrPartitionError where there is no such topic."""
+        """List a topic's partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+        """
         with self._use():
             return self._queries.partitions_for(topic, self._deadline(timeout))
 
@@ -452,7 +466,7 @@ class Consumer(Closing):
     # Ending
 
     def wakeup(self) -> None:
-        """Make the call in which another thread waits raise WakeupError; or the next call, if none is waiting."""
+        """Interrupt the call in which another thread waits, or else the next call: it ends with WakeupError."""
         self._monitor.wakeup()
 
     def close(self, timeout: float = _CLOSE_S) -> None:

@@ -100,7 +100,11 @@ class PollLoop:
         self._fetcher.wake()
 
     def check_woken(self) -> None:
-        """Raise WakeupError where `Monitor.wakeup` was called."""
+        """Check that no other thread has called `Monitor.wakeup`.
+
+        Raises:
+            WakeupError: One has called it.
+        """
         if self._monitor.woken:
             self._monitor.woken = False
             raise WakeupError("the consumer was woken up")

@@ -120,7 +120,12 @@ class SubscriptionType(Enum):
 
 
 def checked_topics(topics: Iterable[str]) -> list[str]:
-    """Return names of topics that a caller gives. Raises TypeError for one string, ValueError for what is no name."""
+    """Return names of topics that a caller gives.
+
+    Raises:
+        TypeError: They are one string.
+        ValueError: One of them is no name.
+    """
     if isinstance(topics, str):
         raise TypeError(f"topics is one string; did you mean [{topics!r}]?")
     named = list(topics)
@@ -163,7 +168,11 @@ class SubscriptionState:
         self.topics, self.filter, self.regex = frozenset(topics), None, None
 
     def subscribe_to(self, pattern: str | re.Pattern[str] | TopicFilter | SubscriptionPattern) -> None:
-        """Subscribe to the topics that match a pattern. Raises ConfigError for one that is invalid."""
+        """Subscribe to the topics that match a pattern.
+
+        Raises:
+            ConfigError: The pattern is invalid.
+        """
         if isinstance(pattern, SubscriptionPattern):
             self.subscribe_regex(pattern.pattern)
         else:
@@ -218,7 +227,11 @@ class SubscriptionState:
         return self.filter is not None or all(tp.topic in self.topics for tp in partitions)
 
     def state(self, tp: TopicPartition) -> PartitionState:
-        """Return the state of an assigned partition. Raises ValueError where it is not assigned."""
+        """Return the state of an assigned partition.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
         found = self.partitions.get(tp)
         if found is None:
             raise ValueError(f"partition {TopicPartition(*tp)} is not assigned; assigned are {sorted(self.partitions)}")

@@ -76,7 +76,11 @@ class SingleThread:
 
     @contextmanager
     def use(self) -> Iterator[None]:
-        """Keep other threads out. Raises RuntimeError in a thread that enters meanwhile, or after `close`."""
+        """Keep other threads out.
+
+        Raises:
+            RuntimeError: Another thread is inside, or the consumer is closed.
+        """
         thread = threading.get_ident()
         with self._monitor.lock:
             if self.closed and self.user != thread:

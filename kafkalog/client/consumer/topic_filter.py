@@ -28,7 +28,11 @@ class TopicFilter:
 
     @classmethod
     def of(cls, pattern: str | re.Pattern[str]) -> TopicFilter:
-        """Make a filter of a regular expression. Raises ConfigError where it is invalid."""
+        """Make a filter of a regular expression.
+
+        Raises:
+            ConfigError: The expression is invalid.
+        """
         if isinstance(pattern, re.Pattern):
             return cls(pattern)
         try:
@@ -49,7 +53,10 @@ class SubscriptionPattern:
     """A regular expression of RE2 that the group's coordinator matches with whole topic names (KIP-848).
 
     It needs `group.protocol=consumer`. The coordinator finds new topics, so the consumer needs the metadata of its
-    assigned topics only. Raises ConfigError where it is empty.
+    assigned topics only.
+
+    Raises:
+        ConfigError: The expression is empty.
     """
 
     pattern: str

@@ -19,7 +19,8 @@ def decode_records(
 ) -> Iterator[tuple[list[ConsumerRecord], int]]:
     """Decode the records from `offset` on, batch by batch, each with the offset after the batch.
 
-    Raises RecordsError.
+    Raises:
+        RecordsError: A batch cannot be decoded.
     """
     for records, after, _ in decode_batches(fetched, tp, offset, config):
         yield records, after
@@ -71,10 +72,13 @@ def _read_old(buf: memoryview, pos: int, tp: TopicPartition, check_crc: bool) ->
 def read_batch(
     buf: memoryview, pos: int, header: BatchHeader, tp: TopicPartition, check_crc: bool = True
 ) -> list[ConsumerRecord]:
-    """Decode the records of the whole batch at `pos`. Raises RecordsError.
+    """Decode the records of the whole batch at `pos`.
 
     One loop without a call for each field reads well-formed batches, at three times the speed of `decode_batch`. Other
     batches go to `decode_batch`, whose error says what is wrong with them.
+
+    Raises:
+        RecordsError: The batch cannot be decoded.
     """
     if check_crc:
         verify_crc(buf, pos, header)
@@ -95,10 +99,14 @@ def read_batch(
 
 
 def _read_records(data: bytes, end: int, header: BatchHeader, tp: TopicPartition) -> list[ConsumerRecord] | None:
-    """Decode the records in `data`; return None or raise IndexError where anything is malformed.
+    """Decode the records in `data`; return None where one contradicts its length or the header.
 
     Varints of one or two bytes are read in place. No field has a negative length, and each record ends where its length
     says, so no field reaches beyond its record.
+
+    Raises:
+        IndexError: A record reaches beyond the data, or a varint or a header is malformed.
+        UnicodeDecodeError: A header's key is not UTF-8.
     """
     topic, partition = tp
     base_offset, base_timestamp = header.base_offset, header.base_timestamp

@@ -91,7 +91,11 @@ def fetch_request(
 
 
 def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedRecords:
-    """Read a response's part about a partition that was fetched from `offset`. Raises the error that it reports."""
+    """Read a response's part about a partition that was fetched from `offset`.
+
+    Raises:
+        KafkaError: The response reports it.
+    """
     if data.error_code:
         where = f"partition {tp} at offset {offset}"
         error = error_for(data.error_code)

@@ -80,7 +80,11 @@ class MessageSet:
         return len(self.data)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield the records from the requested offset on, without transaction markers. Raises RecordsError."""
+        """Yield the records from the requested offset on, without transaction markers.
+
+        Raises:
+            RecordsError: The next bytes are not a record batch.
+        """
         for position, header in self._whole:
             if header.magic == MAGIC and header.is_control:
                 continue
@@ -172,7 +176,10 @@ class LowLevelConsumer(Closing):
     def messages(self, topic: str, partition: int, offset: int) -> Iterator[ConsumerRecord]:
         """Yield all records from `offset` up to the high watermark of the last fetch, fetch after fetch.
 
-        Raises the errors of `fetch`, the error that the broker reports, and RecordsError.
+        Raises:
+            ValueError, MessageSizeTooLargeError, ClientTimeoutError: `fetch` raises them.
+            KafkaError: The broker reports it.
+            RecordsError: The next bytes are not a record batch.
         """
         while True:
             found = self.fetch(topic, partition, offset).raise_error()
@@ -186,8 +193,9 @@ class LowLevelConsumer(Closing):
 
         -1 (latest) and -2 (earliest) are as in ListOffsets; with -1 the end of the log comes first.
 
-        Raises the error that the broker reports, and UnsupportedVersionError where the broker does not know ListOffsets
-        0.
+        Raises:
+            UnsupportedVersionError: The broker does not know ListOffsets 0.
+            KafkaError: The broker reports another error.
         """
         tp = TopicPartition(topic, partition)
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp, max_num_offsets=max_offsets)

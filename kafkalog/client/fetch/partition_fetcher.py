@@ -61,10 +61,14 @@ class PartitionFetcher(Closing):
     def fetch(self, offset: int, *, deadline: float | None = None) -> FetchedRecords:
         """Fetch record batches from `offset` on; there are none where nothing is written within `max_wait`.
 
-        Follows the partition to a new leader. Raises OffsetOutOfRangeError, any other error of the leader that is not
-        retriable, and ClientTimeoutError after `deadline`. That is a time of `time.monotonic`; unless given, it is
-        `default.api.timeout.ms` from now, not counting the time for which the leader holds the client back because of
-        a quota.
+        Follows the partition to a new leader. `deadline` is a time of `time.monotonic`; unless given, it is
+        `default.api.timeout.ms` from now, not counting the time for which the leader holds the client back because of a
+        quota.
+
+        Raises:
+            OffsetOutOfRangeError: The log does not have the offset.
+            KafkaError: The leader reports another error that is not retriable.
+            ClientTimeoutError: No leader has answered by `deadline`.
         """
         retry = Retry(self._config, deadline)
         self._is_patient = deadline is None

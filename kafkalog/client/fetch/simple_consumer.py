@@ -115,7 +115,11 @@ class SimpleConsumer(Closing):
         return list(self._partitions)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at `offset`. Raises ValueError where it is negative."""
+        """Continue at `offset`.
+
+        Raises:
+            ValueError: The offset is negative.
+        """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; seek_to_beginning and seek_to_end find the log's ends")
         self._assigned(tp).move(offset)
@@ -132,7 +136,12 @@ class SimpleConsumer(Closing):
         self._resolve(None)
 
     def position(self, tp: TopicPartition) -> int:
-        """Return the offset of the next record. Raises ClientTimeoutError and the errors of `list_offsets`."""
+        """Return the offset of the next record.
+
+        Raises:
+            ClientTimeoutError: The leader did not tell it in time.
+            KafkaError: The leader reports an error that is not retriable.
+        """
         partition = self._assigned(tp)
         if partition.offset is None:
             self._resolve(None)

@@ -375,7 +375,8 @@ class Connection(Closing):
     def _set_patience(self, connected: socket.socket, deadline: float | None) -> None:
         """Let the socket wait until the deadline, or not at all without one.
 
-        Raises TimeoutError where the deadline has passed.
+        Raises:
+            TimeoutError: The deadline has passed.
         """
         patience = 0.0 if deadline is None else self._left(deadline)
         if connected.gettimeout() != patience:

@@ -144,7 +144,11 @@ class Accumulator:
     ) -> tuple[ProducerBatch, int]:
         """Append a record of at most `size` bytes; return its batch and its place there.
 
-        Waits while buffer.memory is used up. Raises ClientTimeoutError and ProducerClosedError.
+        Waits while buffer.memory is used up.
+
+        Raises:
+            ClientTimeoutError: There was no room for `max.block.ms`.
+            ProducerClosedError: The producer is closed, or was closed meanwhile.
         """
         with self.lock:
             batch = queue.open
@@ -245,7 +249,12 @@ class Accumulator:
         self.check_open()
 
     def check_open(self) -> None:
-        """Raise ProducerClosedError, or the error of the transaction's state, unless records are taken."""
+        """Check that records are taken.
+
+        Raises:
+            ProducerClosedError: The producer is closed.
+            Exception: The transaction's state does not allow records; `TransactionManager.check_send` raises it.
+        """
         if self.closed:
             raise ProducerClosedError(self.why_closed)
         if self.transactions is not None:
@@ -262,7 +271,8 @@ class Accumulator:
     def flush(self, timeout: float | None) -> None:
         """Send all records without lingering; wait until they are done and their callbacks have returned.
 
-        Raises ClientTimeoutError after `timeout` seconds.
+        Raises:
+            ClientTimeoutError: They are not done after `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.lock:

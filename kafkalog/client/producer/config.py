@@ -82,7 +82,8 @@ class ProducerConfig:
     def from_dict(cls, properties: Mapping[str, Any]) -> ProducerConfig:
         """Make settings from properties.
 
-        Raises ConfigError for a value that its property cannot have, and for properties that contradict each other.
+        Raises:
+            ConfigError: A property cannot have its value, or properties contradict each other.
         """
         client = ClientConfig.from_dict({key: value for key, value in properties.items() if key not in _OBJECTS})
         unknown = dict(client.unknown)

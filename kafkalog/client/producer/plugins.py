@@ -83,7 +83,11 @@ class Plugins:
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Plugins:
-        """Make the plug-ins of a configuration. Raises ConfigError for one that is invalid or cannot be loaded."""
+        """Make the plug-ins of a configuration.
+
+        Raises:
+            ConfigError: A plug-in is invalid or cannot be loaded.
+        """
         closing = []
         found = []
         for key, given in (("key.serializer", config.key_serializer), ("value.serializer", config.value_serializer)):
@@ -124,9 +128,11 @@ def _checked(key: str, parse: Callable[[Any], T], given: Any) -> T:
 def partitioner(given: Any) -> tuple[Choose | None, bool]:
     """Find the partitioner of `partitioner.class` (None: the built-in one), and whether that ignores keys.
 
-    The property may be the name of one of Kafka's partitioners, an object with `partition(topic, key, value,
-    layout)`, its class, the class's dotted path, or a callable with the same arguments. Raises ConfigError for
-    anything else.
+    The property may be the name of one of Kafka's partitioners, an object with `partition(topic, key, value, layout)`,
+    its class, the class's dotted path, or a callable with the same arguments.
+
+    Raises:
+        ConfigError: The property is anything else.
     """
     if given in _DEFAULT or given is None:
         return None, False
@@ -145,7 +151,11 @@ def partitioner(given: Any) -> tuple[Choose | None, bool]:
 
 
 def load(path: str) -> Any:
-    """Import the object at a dotted path. Raises ConfigError where there is none."""
+    """Import the object at a dotted path.
+
+    Raises:
+        ConfigError: There is none.
+    """
     module, _, name = path.rpartition(":" if ":" in path else ".")
     try:
         found: Any = import_module(module)

@@ -49,13 +49,16 @@ FORKED = "the producer belongs to the process that this one was forked from; mak
 class Producer:
     """Send records to topics in the background. Safe for use by several threads.
 
-    `config` holds Kafka's producer properties, or is a ProducerConfig; a property that cannot be used raises
-    ConfigError. Nothing is sent before the first record. When `send` returns, the record waits to be sent, and its
-    future will have the outcome. In a forked process the producer is closed.
+    `config` holds Kafka's producer properties, or is a ProducerConfig. Nothing is sent before the first record. When
+    `send` returns, the record waits to be sent, and its future will have the outcome. In a forked process the producer
+    is closed.
 
         with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
             future = producer.send("words", b"value", key=b"key")
             print(future.result().offset)
+
+    Raises:
+        ConfigError: A property cannot be used.
     """
 
     def __init__(self, config: ProducerConfig | Mapping[str, Any]) -> None:
@@ -230,8 +233,10 @@ class Producer:
         """Send a record batch (format v2) that the caller has encoded; from then on `data` belongs to the producer.
 
         It is numbered, sent and retried as the producer's own batches are, and split where the topic takes only smaller
-        ones. Waits and raises as `send_values` does; raises ValueError unless it is one whole batch of records without
-        a producer id.
+        ones. Waits and raises as `send_values` does.
+
+        Raises:
+            ValueError: `data` is not one whole batch of records without a producer id.
         """
         check_encoded(data)
         if len(data) > self._max_request_size + HEADER_SIZE:
@@ -321,16 +326,20 @@ class Producer:
         """Get a producer id for `transactional.id`, before the first transaction.
 
         Another producer with the same transactional id is fenced from then on, and its open transaction is aborted.
-        Waits up to `max.block.ms`; after a ClientTimeoutError it may be called again. Raises FatalTransactionError
-        where the id or `transaction.timeout.ms` is refused.
+        Waits up to `max.block.ms`. After a timeout it may be called again.
+
+        Raises:
+            ClientTimeoutError: The coordinator has not answered in time.
+            FatalTransactionError: The id or `transaction.timeout.ms` is refused.
         """
         self._calls.init()
 
     def begin_transaction(self) -> None:
         """Begin a transaction: read_committed consumers see the records sent from now on together, or never.
 
-        Raises TransactionStateError before `init_transactions` and within a transaction, and FencedError where another
-        producer has taken over.
+        Raises:
+            TransactionStateError: `init_transactions` was not called, or a transaction is open.
+            FencedError: Another producer has taken over.
         """
         self._calls.begin()
 
@@ -340,7 +349,10 @@ class Producer:
         """Commit a group's positions (the next offsets to read) with the transaction.
 
         It replaces the consumer's commit. With the consumer's group metadata (KIP-447), the offsets of a member that
-        was replaced meanwhile are refused: AbortableTransactionError.
+        was replaced meanwhile are refused.
+
+        Raises:
+            AbortableTransactionError: The offsets are refused.
         """
         self._calls.send_offsets(offsets, group)
 
@@ -406,7 +418,8 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until all records sent before this call are delivered or have failed; their futures tell which.
 
-        Raises ClientTimeoutError after `timeout` seconds.
+        Raises:
+            ClientTimeoutError: They are not done after `timeout` seconds.
         """
         if self._forked:
             raise ProducerClosedError(FORKED)

@@ -74,7 +74,11 @@ KNOWN: Mapping[str, Serialize] = {
 
 
 def serializer(given: Any) -> Serialize:
-    """Return the serializer that a property holds, as a function. Raises ConfigError where it is not a serializer."""
+    """Return the serializer that a property holds, as a function.
+
+    Raises:
+        ConfigError: It is not a serializer.
+    """
     if isinstance(given, str) and given.rpartition(".")[2] in KNOWN:
         return KNOWN[given.rpartition(".")[2]]
     if isinstance(given, Serializer):
@@ -85,7 +89,11 @@ def serializer(given: Any) -> Serialize:
 
 
 def apply(serialize: Serialize | None, topic: str, what: str, value: Any) -> Any:
-    """Serialize a key or a value (`what`); None stays None. Raises SerializationError."""
+    """Serialize a key or a value (`what`); None stays None.
+
+    Raises:
+        SerializationError: The serializer has raised an exception.
+    """
     if serialize is None or value is None:
         return value
     try:

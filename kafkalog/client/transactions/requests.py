@@ -97,7 +97,8 @@ class TransactionRequests(Closing):
     def raise_epoch(self, *, deadline: float | None = None) -> ProducerIdentity:
         """Get the next epoch of the present producer id, whose transaction has ended (KIP-360).
 
-        Raises FencedError where another producer has got an epoch meanwhile.
+        Raises:
+            FencedError: Another producer has got an epoch meanwhile.
         """
         return self._init(self.identity, deadline)
 
@@ -185,8 +186,11 @@ class TransactionRequests(Closing):
     def end(self, commit: bool, *, deadline: float | None = None) -> None:
         """Commit or abort the transaction. The outcome is decided when this returns, and visible a moment later.
 
-        Raises FatalTransactionError (INVALID_TXN_STATE) where no partition and no group were added, or where the
-        transaction was ended the other way. A repeated call with the same outcome does nothing.
+        A repeated call with the same outcome does nothing.
+
+        Raises:
+            FatalTransactionError: No partition and no group were added, or the transaction was ended the other way
+                (INVALID_TXN_STATE).
         """
         request = EndTxnRequest(
             transactional_id=self.transactional_id,

@@ -47,7 +47,8 @@ _BY_NAME = {each.name: each for each in BUILT_IN} | {
 def find_assignors(given: Any) -> tuple[Assignor, ...]:
     """Find the assignors of `partition.assignment.strategy`: names, Kafka's class names, Assignor classes or objects.
 
-    Raises ConfigError for anything else, for two assignors of one name, and where there is none.
+    Raises:
+        ConfigError: A value is anything else, two assignors have one name, or there is no assignor.
     """
     if isinstance(given, str):
         given = [word for word in (word.strip() for word in given.split(",")) if word]
@@ -64,7 +65,8 @@ def find_assignors(given: Any) -> tuple[Assignor, ...]:
 def common_protocol(assignors: Iterable[Assignor]) -> RebalanceProtocol:
     """Return the rebalance protocol that all assignors support, rather cooperative than eager.
 
-    Raises ConfigError where there is none.
+    Raises:
+        ConfigError: There is none.
     """
     supported = [set(each.protocols) for each in assignors]
     common = set.intersection(*supported)

@@ -99,7 +99,11 @@ class ClassicCoordinator(AbstractCoordinator):
         return min(times)
 
     def _check_fenced(self) -> None:
-        """Raise FencedInstanceIdError, until the application leaves, if another member has this one's id."""
+        """Check that no other member has this one's id.
+
+        Raises:
+            FencedInstanceIdError: Another member has it, and the application has not left the group since.
+        """
         if not self.member.fenced:
             return
         with self._monitor.lock:

@@ -109,7 +109,9 @@ class Joining:
     def join(self, wish: Wish) -> Joined:
         """Become a member of the next generation.
 
-        Raises JoinRefusedError where the join must be tried again, and errors that are not retriable.
+        Raises:
+            JoinRefusedError: The join must be tried again.
+            KafkaError: The coordinator reports an error that is not retriable.
         """
         answer = self._join(wish)
         generation = self._member.generation
@@ -266,8 +268,9 @@ def check_decision(
 ) -> None:
     """Check an assignor's decision.
 
-    Raises AssignorError where partitions go to unknown members; and, in a cooperative rebalance, where partitions
-    change hands in one step, since their owners must give them up first (KIP-429).
+    Raises:
+        AssignorError: Partitions go to unknown members; or, in a cooperative rebalance, they change hands in one step.
+            Their owners must give them up first (KIP-429).
     """
     if strangers := decided.keys() - members.keys():
         raise AssignorError(f"assignor {assignor.name} assigns partitions to {sorted(strangers)}, who are no members")

@@ -60,7 +60,8 @@ class CompletedFetch:
     def take(self, count: int, config: ClientConfig) -> tuple[list[ConsumerRecord], FetchPosition | None]:
         """Take at most `count` records; return them and the position after them (None: no record was left).
 
-        Raises RecordsError for bytes that are not a record batch, once everything before them was taken.
+        Raises:
+            RecordsError: The next bytes are not a record batch, and everything before them was taken.
         """
         if self._records is None:
             self._records = self._decode(config)
@@ -111,7 +112,11 @@ class CompletedFetch:
     def _arrow_batches(
         self, records: memoryview, columns: Sequence[str], config: ClientConfig
     ) -> list[tuple[pa.RecordBatch, int]]:
-        """Decode all of `records`; return Arrow batches, each with the offset after it. Raises RecordsError."""
+        """Decode all of `records`; return Arrow batches, each with the offset after it.
+
+        Raises:
+            RecordsError: Bytes are not a record batch.
+        """
         from kafkalog.records.arrow import decode_arrow
 
         assert self._fetched is not None
@@ -175,7 +180,8 @@ class CompletedFetch:
     def take_arrow(self) -> tuple[pa.RecordBatch | None, FetchPosition]:
         """Take the next Arrow batch; return it and the position after it. The batch is None where none is left.
 
-        Raises RecordsError for bytes that are not a record batch, once everything before them was taken.
+        Raises:
+            RecordsError: The next bytes are not a record batch, and everything before them was taken.
         """
         if self._arrow:
             return self._arrow.pop(0)

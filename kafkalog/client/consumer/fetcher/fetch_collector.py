@@ -40,7 +40,11 @@ class FetchCollector:
         self.after: dict[TopicPartition, FetchPosition] = {}
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Take at most `limit` fetched records, one partition after the other. Raises a partition's error."""
+        """Take at most `limit` fetched records, one partition after the other.
+
+        Raises:
+            Exception: A partition has this error, and no records were taken before.
+        """
         taken: list[ConsumerRecord] = []
         self.after = {}
         for state in list(self._subscription.partitions.values()):
@@ -118,7 +122,11 @@ class FetchCollector:
         return taken
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
-        """Take the next fetched Arrow batch, one partition after the other. Raises a partition's error."""
+        """Take the next fetched Arrow batch, one partition after the other.
+
+        Raises:
+            Exception: A partition has this error.
+        """
         for state in list(self._subscription.partitions.values()):
             try:
                 self._raise_error(state)

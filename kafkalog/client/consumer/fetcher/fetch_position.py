@@ -58,7 +58,8 @@ def validation_request(partitions: Iterable[tuple[TopicPartition, FetchPosition,
 def find_truncation(tp: TopicPartition, position: FetchPosition, answer: EpochEndOffset) -> Truncation | None:
     """Compare a position with the leader's answer; None where the log holds everything before the position.
 
-    Raises the error that the leader reports, such as FencedLeaderEpochError or UnknownLeaderEpochError.
+    Raises:
+        KafkaError: The leader reports it, such as FencedLeaderEpochError or UnknownLeaderEpochError.
     """
     if answer.error_code:
         error = error_for(answer.error_code)

@@ -44,7 +44,10 @@ class LeaderConnections:
     def connected(self, broker: Broker) -> Connection | None:
         """Return a connection, or None while it is being opened.
 
-        Raises the errors of `Connection` once for each failed attempt; the next call begins another.
+        An error is raised once for each failed attempt; the next call begins another.
+
+        Raises:
+            ConnectionFailedError, ClientTimeoutError, AuthenticationError: `Connection` raises them.
         """
         known = self._connections.get(broker.node_id)
         if known is not None:
@@ -83,7 +86,8 @@ class LeaderConnections:
     ) -> None:
         """Send to a broker that is `idle` and `connected`; `wait` calls `answered` within `patience` seconds.
 
-        Raises the errors of `Connection`.
+        Raises:
+            ConnectionFailedError, ClientTimeoutError: `Connection` raises them.
         """
         _, connection = self._connections[broker.node_id]
         connection.send(request, min_version=min_version, max_version=max_version)

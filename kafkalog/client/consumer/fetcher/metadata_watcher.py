@@ -65,7 +65,10 @@ class MetadataWatcher:
     def step(self) -> None:
         """Begin to fetch metadata if that is due, or handle metadata that has come.
 
-        Raises the error of a fetch, or one for the application; another fetch follows `retry.backoff.ms` later.
+        After an error another fetch follows `retry.backoff.ms` later.
+
+        Raises:
+            Exception: A fetch has failed, or the metadata has an error for the application.
         """
         if self._asking is not None:
             if self._asking.done():

@@ -76,7 +76,11 @@ class AbstractCoordinator(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Do what is due. Raises exceptions of listeners, and the error that ends the membership."""
+        """Do what is due.
+
+        Raises:
+            Exception: A listener has raised it, or it ends the membership.
+        """
 
     @abstractmethod
     def due(self) -> bool:

@@ -43,7 +43,11 @@ _OF_THE_MEMBER = frozenset(
 def checked_offsets(
     offsets: Mapping[TopicPartition, int | OffsetAndMetadata],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Check offsets to commit. Raises ValueError for a negative one."""
+    """Check offsets to commit.
+
+    Raises:
+        ValueError: An offset is negative.
+    """
     given = {
         TopicPartition(*tp): each if isinstance(each, OffsetAndMetadata) else OffsetAndMetadata(each)
         for tp, each in offsets.items()
@@ -155,7 +159,8 @@ class Commits:
     def _renewed(self, generation: Generation, held: Collection[TopicPartition]) -> Generation:
         """Return the identity under which to commit again.
 
-        Raises CommitFailedError where the member has left the group, or has given up some of the partitions.
+        Raises:
+            CommitFailedError: The member has left the group, or has given up some of the partitions.
         """
         # Without the lock, partitions that are just moving within the order would seem to be missing.
         with self._monitor.lock:

@@ -153,7 +153,8 @@ class GroupRequests:
     def group_heartbeat(self, request: ConsumerGroupHeartbeatRequest, timeout: float) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat of the consumer protocol.
 
-        Raises UnsupportedVersionError where the broker does not know it.
+        Raises:
+            UnsupportedVersionError: The broker does not know that protocol.
         """
         least = 0 if request.subscribed_topic_regex is None else _REGEX
         answer: ConsumerGroupHeartbeatResponse = self._send(request, timeout, min_version=least)
@@ -162,7 +163,8 @@ class GroupRequests:
     def leave(self, member_id: str, reason: str, timeout: float) -> None:
         """Leave the group, so that it need not wait for the session to end.
 
-        Raises the error that the coordinator reports.
+        Raises:
+            KafkaError: The coordinator reports it.
         """
         request = LeaveGroupRequest(
             group_id=self.group_id, member_id=member_id, members=[MemberIdentity(member_id=member_id, reason=reason)]

@@ -56,7 +56,9 @@ class PositionReset:
     def step(self) -> None:
         """Begin to find positions for partitions that have none, or use positions that were found.
 
-        Raises NoOffsetForPartitionError, and errors that are not retriable.
+        Raises:
+            NoOffsetForPartitionError: A partition has no committed offset, and `auto.offset.reset` is none.
+            KafkaError: A broker reports an error that is not retriable.
         """
         states = [state for state in self._subscription.partitions.values() if state.lost]
         if not states:

@@ -65,7 +65,10 @@ class RowPartitioner:
     def groups(self, chunk: Chunk, sizes: Int64s) -> Iterator[Group]:
         """Group the chunk's rows by partition; `sizes` are those of their records.
 
-        Raises RowError for a row without a topic or with a negative partition, and the errors of `Producer.layout`.
+        Errors of `Producer.layout` are raised, too.
+
+        Raises:
+            RowError: A row has no topic, or a negative partition.
         """
         names, codes = self._topics(chunk)
         explicit = _explicit(chunk.partitions)

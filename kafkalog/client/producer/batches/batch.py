@@ -69,7 +69,9 @@ class DeliveryFuture:
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Return where the record is; wait `timeout` seconds (None: without end) until that is known.
 
-        Raises the error of the delivery, and ClientTimeoutError where the wait was too short.
+        Raises:
+            ClientTimeoutError: The wait was too short.
+            Exception: The delivery has failed with it.
         """
         return self._batch.result(self._index, timeout)
 
@@ -105,7 +107,11 @@ class BatchFuture:
         return self._batch.done
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Return where the records are. Raises the error of the first record that failed."""
+        """Return where the records are.
+
+        Raises:
+            Exception: The first record that failed has failed with it.
+        """
         return [self._batch.result(index, timeout) for index in range(self._start, self._start + self.count)]
 
     def exception(self, timeout: float | None = None) -> Exception | None:
@@ -330,7 +336,11 @@ class ProducerBatch:
         _call(callback)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until the batch is done. Raises ClientTimeoutError."""
+        """Wait until the batch is done.
+
+        Raises:
+            ClientTimeoutError: The batch is not done in time.
+        """
         if self.done:
             return
         with self._lock:

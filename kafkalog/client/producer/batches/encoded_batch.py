@@ -14,9 +14,12 @@ from kafkalog.records.errors import RecordsError
 
 
 def check_encoded(data: bytearray) -> None:
-    """Raise ValueError unless `data` is one whole batch of records without a producer id.
+    """Check that `data` is one whole batch of records without a producer id.
 
     The checksum is not checked.
+
+    Raises:
+        ValueError: It is not.
     """
     try:
         header = read_header(data)
@@ -85,7 +88,8 @@ class EncodedBatch(ProducerBatch):
     def span(self) -> tuple[int, int]:
         """Return the offsets of the first and the last record, -1 where they are unknown; the batch must be done.
 
-        Raises the error of the first record that failed.
+        Raises:
+            Exception: The first record that failed has failed with it.
         """
         for outcome in self._outcomes:
             if outcome.error is not None:
@@ -121,9 +125,12 @@ class EncodedFuture:
     def result(self, timeout: float | None = None) -> tuple[int, int]:
         """Return the offsets of the first and the last record, -1 with acks=0.
 
-        Waits `timeout` seconds (None: without end). Raises the error of the first record that failed, and
-        ClientTimeoutError where the wait was too short. If the batch had to be split, records of other producers may be
+        Waits `timeout` seconds (None: without end). If the batch had to be split, records of other producers may be
         between the two offsets.
+
+        Raises:
+            ClientTimeoutError: The wait was too short.
+            Exception: The first record that failed has failed with it.
         """
         self._batch.wait(timeout)
         return self._batch.span()

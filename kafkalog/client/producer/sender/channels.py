@@ -102,7 +102,10 @@ class Channel:
         """Send a request that carries `batches`; connect first where there is no connection.
 
         Returns False where the broker has not received all of it within `patience` seconds; the selector reports when
-        `send_rest` may continue. Raises the errors of `Connection`; then the caller has the batches again.
+        `send_rest` may continue. After an error the caller has the batches again.
+
+        Raises:
+            ConnectionFailedError, ClientTimeoutError, AuthenticationError: `Connection` raises them.
         """
         connection = self._connection
         if connection is not None and not self._requests and (connection.expired or connection.readable()):

@@ -94,7 +94,8 @@ class Sequences:
     def request_producer_id(self, limit: float) -> bool:
         """Request a producer id, until about `limit` (`time.monotonic`); return whether there is one now.
 
-        Raises the error where another try does not help.
+        Raises:
+            Exception: Another try does not help.
         """
         self.request_at = time.monotonic() + self._config.client.retry_backoff
         try:

@@ -108,8 +108,11 @@ class Topics:
     def wait_for(self, name: str, partition: int | None = None) -> TopicState:
         """Return a topic whose partitions are known, `partition` among them; wait `max.block.ms` for it.
 
-        Raises UnknownTopicOrPartitionError, ClientTimeoutError, ProducerClosedError, and the error that the metadata
-        reports.
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic or partition.
+            ClientTimeoutError: The partitions are not known in time.
+            ProducerClosedError: The producer is closed, or was closed meanwhile.
+            KafkaError: The metadata reports another error.
         """
         accumulator = self._accumulator
         deadline = time.monotonic() + accumulator.patience()
