@@ -43,7 +43,8 @@ def source_schema(include_headers: bool) -> StructType:
 def columns_of(schema: StructType) -> tuple[str, ...]:
     """Return the names of the columns to build for a schema, which may be the user's.
 
-    Raises OptionsError for a column that the source does not have, or that has another type there.
+    Raises:
+        OptionsError: The source does not have a column, or the column has another type there.
     """
     names: list[str] = []
     for column in schema.fields:

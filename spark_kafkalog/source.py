@@ -51,7 +51,11 @@ class KafkalogDataSource(DataSource):
 
     @property
     def _source_options(self) -> SourceOptions:
-        """The options of a source. Raises OptionsError if they are not valid ones."""
+        """The options of a source.
+
+        Raises:
+            OptionsError: They are not valid ones.
+        """
         if self._parsed is None:
             self._parsed = SourceOptions.parse(self.options)
         return self._parsed

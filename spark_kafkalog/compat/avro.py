@@ -14,8 +14,8 @@ Read = Callable[..., Any]
 def bounded_reader() -> Read | None:
     """Return the reader in plain Python; None if this fastavro has none.
 
-    It raises RecursionError for records that are nested too deeply. Its compiled twin, the public one, does not limit
-    the depth, so it overflows the stack and kills the process.
+    Records that are nested too deeply end it with RecursionError. Its compiled twin, the public one, does not limit the
+    depth, so it overflows the stack and kills the process.
     """
     try:
         from fastavro import _read_py

@@ -35,7 +35,10 @@ def has_begun(spark: SparkSession, checkpoint: str) -> bool | None:
 def written_files(directory: Path) -> list[Path] | None:
     """Return the local files that a query's file sink has committed to a directory; None if unknown.
 
-    A task that crashed may have left other files there. Raises FileNotFoundError if no query has written the directory.
+    A task that crashed may have left other files there.
+
+    Raises:
+        FileNotFoundError: No query has written the directory.
     """
     if not is_tested():
         return None

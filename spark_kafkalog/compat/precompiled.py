@@ -55,7 +55,8 @@ class Status:
 def find_archives(spark_home: Path | None = None) -> list[Path]:
     """Return the archives of a Spark installation, by default that of `SPARK_HOME` or of the `pyspark` package.
 
-    Raises PrecompileError if there is none.
+    Raises:
+        PrecompileError: There is none.
     """
     home = spark_home or _spark_home()
     directory = home / "python" / "lib"
@@ -76,7 +77,11 @@ def _spark_home() -> Path:
 
 
 def status(archive: Path) -> Status:
-    """Count the modules of an archive. Raises PrecompileError if it cannot be read."""
+    """Count the modules of an archive.
+
+    Raises:
+        PrecompileError: The archive cannot be read.
+    """
     with _reading(archive) as opened:
         sources = _sources(opened)
         compiled = [name for name in opened.namelist() if name.endswith(".pyc") and name[:-1] in sources]
@@ -87,7 +92,10 @@ def status(archive: Path) -> Status:
 def precompile(archive: Path) -> Status:
     """Give every module byte code for this Python, in place of any other, unless it has that already.
 
-    The archive is replaced by one rename. Raises PrecompileError, without any change, if it cannot be read or replaced.
+    The archive is replaced by one rename.
+
+    Raises:
+        PrecompileError: The archive cannot be read or replaced. Nothing has changed.
     """
     before = status(archive)
     if before.complete:
@@ -99,7 +107,11 @@ def precompile(archive: Path) -> Status:
 
 
 def undo(archive: Path) -> Status:
-    """Remove byte code from an archive. Raises PrecompileError as `precompile` does."""
+    """Remove byte code from an archive.
+
+    Raises:
+        PrecompileError: The archive cannot be read or replaced. Nothing has changed.
+    """
     before = status(archive)
     if before.current or before.other:
         _replace(archive, {})

@@ -56,7 +56,11 @@ class Discovery:
         self._cluster: Cluster | None = None
 
     def assigned(self) -> Assigned:
-        """Return the current partitions. Raises UnknownTopicOrPartitionError if a subscribed topic does not exist."""
+        """Return the current partitions.
+
+        Raises:
+            UnknownTopicOrPartitionError: A subscribed topic does not exist.
+        """
         return self._trying(self._assigned)
 
     def lookup(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
@@ -106,7 +110,11 @@ class Discovery:
     def _densities_of(
         self, cluster: Cluster, node_id: int, asked: list[_Asked], at: Offsets
     ) -> dict[TopicPartition, float]:
-        """Return the densities that one request finds. Raises the request's errors."""
+        """Return the densities that one request finds.
+
+        Raises:
+            ClientError, KafkaError: The request has failed.
+        """
         limits = self._options.client.fetch_max_bytes, _BATCH_BYTES
         answers = self._fetched(cluster, node_id, asked, *limits, READ_UNCOMMITTED)
         found = {}
@@ -118,7 +126,10 @@ class Discovery:
     def records(self, at: Offsets, max_bytes: int) -> dict[TopicPartition, FetchedRecords]:
         """Fetch records from an offset of each partition: one request of about `max_bytes` to each leader.
 
-        Nothing is retried: any failure raises ClientError or KafkaError.
+        Nothing is retried.
+
+        Raises:
+            ClientError, KafkaError: A request has failed.
         """
         from kafkalog.client.fetch.fetch_request import read_partition
 

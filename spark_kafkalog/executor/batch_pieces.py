@@ -36,8 +36,11 @@ def joined(pieces: list[ChunkPiece]) -> ChunkPiece:
 def cut_pieces(records: memoryview, offset: int) -> list[ChunkPiece]:
     """Cut the whole batches of a chunk fetched from `offset` into pieces of about PIECE_ROWS or PIECE_BYTES.
 
-    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2. Raises
-    CorruptRecordError for an impossible length and UnsupportedMagicError for an unknown format.
+    A batch that the response cut off at its end is left out. Messages of formats v0 and v1 become batches of v2.
+
+    Raises:
+        CorruptRecordError: A length is impossible.
+        UnsupportedMagicError: A format is unknown.
     """
     # The size of old messages says little: pieces of them are bounded by what they become.
     found = stretches.cut(records, max_records=PIECE_ROWS, max_bytes=PIECE_BYTES, max_old_bytes=len(records))

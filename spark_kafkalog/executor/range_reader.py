@@ -66,8 +66,10 @@ def read_range(
     `topic` is the mark of the topic (`offsets.topic_mark`) that the offsets belong to. If the topic was deleted and
     created again since, the whole range is lost. `on_loss` is called with each loss that does not end the reading.
 
-    Raises DataLossError if records are gone and `failOnDataLoss` is set, TimeoutError if the position does not move
-    for `kafkaConsumer.pollTimeoutMs`, and the errors of fetching and decoding.
+    Raises:
+        DataLossError: Records are gone, and `failOnDataLoss` is set.
+        TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`.
+        Exception: Fetching or decoding has failed.
     """
     with (
         python_worker.task(options.keep_freed_memory),
@@ -209,7 +211,11 @@ class _RangeReader:
             self._waits_since = None
 
     def _check_progress(self) -> None:
-        """Raise TimeoutError if the position has been awaited for too long."""
+        """Check that the position has not been awaited for too long.
+
+        Raises:
+            TimeoutError: It has.
+        """
         assert self._waits_since is not None
         waited_ms = (time.monotonic() - self._waits_since) * 1000
         if waited_ms >= self._options.poll_timeout_ms:

@@ -54,11 +54,19 @@ class FileSystem(ABC):
 
     @abstractmethod
     def entries(self, directory: str) -> list[Entry]:
-        """Return a directory's entries by name. Raises FileNotFoundError if it is missing."""
+        """Return a directory's entries by name.
+
+        Raises:
+            FileNotFoundError: The directory is missing.
+        """
 
     @abstractmethod
     def open(self, path: str) -> File:
-        """Open a file for reading. Raises FileNotFoundError if it is missing."""
+        """Open a file for reading.
+
+        Raises:
+            FileNotFoundError: The file is missing.
+        """
 
     def list(self, directory: str) -> list[Entry]:
         """Return a directory's entries by name; none if it is missing."""
@@ -79,7 +87,9 @@ class Files(FileSystem):
     def create(self, path: str) -> io.RawIOBase:
         """Create a file to write. Its data is on the device when `close` returns.
 
-        Raises FileExistsError if it exists, and FileNotFoundError if its directory is missing.
+        Raises:
+            FileExistsError: The file exists.
+            FileNotFoundError: Its directory is missing.
         """
 
     @abstractmethod
@@ -88,7 +98,11 @@ class Files(FileSystem):
 
     @abstractmethod
     def stream(self, path: str) -> IO[bytes]:
-        """Open a file to read from its beginning, with `seek`. Raises FileNotFoundError if it is missing."""
+        """Open a file to read from its beginning, with `seek`.
+
+        Raises:
+            FileNotFoundError: The file is missing.
+        """
 
     @abstractmethod
     def make_directories(self, path: str) -> None:
@@ -96,7 +110,11 @@ class Files(FileSystem):
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Move a file or directory atomically. Raises FileExistsError, without any change, if the target exists."""
+        """Move a file or directory atomically.
+
+        Raises:
+            FileExistsError: The target exists. Nothing has changed.
+        """
 
     @abstractmethod
     def delete(self, path: str) -> None:

@@ -41,7 +41,11 @@ def file_system(path: str) -> FileSystem:
 
 
 def open_files(to: str) -> tuple[Files, str]:
-    """Return the file system of `--to` and the path in it. Raises UnsupportedUrlError for other kinds of targets."""
+    """Return the file system of `--to` and the path in it.
+
+    Raises:
+        UnsupportedUrlError: The target is of another kind.
+    """
     if "://" not in to and not to.startswith("file:"):
         if not to:
             raise UnsupportedUrlError("--to is empty; name a directory or hdfs://host:port/directory")

@@ -23,7 +23,12 @@ _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def rename_without_replacing(source: str, target: str) -> None:
-    """Move a file or directory. Raises FileExistsError, or OSError with ENOTEMPTY, if the target exists."""
+    """Move a file or directory.
+
+    Raises:
+        FileExistsError: The target exists.
+        OSError: The target exists, and the error number is ENOTEMPTY.
+    """
     by_flag = _by_flag()
     if by_flag is not None:
         code = by_flag(os.fsencode(source), os.fsencode(target))

@@ -138,7 +138,11 @@ def stop_signals() -> Iterator[threading.Event]:
 def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
     """Start all queries, and wait until all have ended or a signal arrives.
 
-    Raises the errors of starting, and StreamingQueryException if a query fails; then the others are stopped, too.
+    If a query fails, the others are stopped, too.
+
+    Raises:
+        StreamingQueryException: A query has failed.
+        Exception: A query could not be started.
     """
     running: list[StreamingQuery] = []
     with stop_signals() as asked:

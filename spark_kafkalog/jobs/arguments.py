@@ -75,7 +75,11 @@ def add_streaming(parser: argparse.ArgumentParser) -> None:
 
 
 def source_options(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return options of the format `kafkalog` as a source. Raises UsageError for wrong ones."""
+    """Return options of the format `kafkalog` as a source.
+
+    Raises:
+        UsageError: An option is wrong.
+    """
     properties = client_properties(arguments)
     if "bootstrap.servers" in properties:
         raise UsageError("bootstrap.servers is set by --bootstrap-server")
@@ -91,7 +95,11 @@ def source_options(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
-    """Return options of the format `kafkalog` as a sink. Raises UsageError for wrong ones."""
+    """Return options of the format `kafkalog` as a sink.
+
+    Raises:
+        UsageError: An option is wrong.
+    """
     properties = client_properties(argparse.Namespace(command_config=arguments.command_config, consumer_property=[]))
     for pair in arguments.producer_property:
         key, equals, value = pair.partition("=")

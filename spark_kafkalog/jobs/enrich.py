@@ -112,7 +112,11 @@ def arguments_of(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def check(arguments: argparse.Namespace) -> Plan:
-    """Check the options. UsageError or OptionsError names the wrong one."""
+    """Check the options.
+
+    Raises:
+        UsageError, OptionsError: An option is wrong. The text names it.
+    """
     from spark_kafkalog.options.source_options import SourceOptions
     from spark_kafkalog.sink.sink_options import SinkOptions
 

@@ -21,7 +21,11 @@ _KEY, _ENTRY, _ENTRIES = "lookup_key", "lookup_entry", "lookup_entries"
 
 
 def format_of(path: str, given: str | None) -> str:
-    """Return `csv` or `parquet`, by default from the file's name. Raises UsageError if that is unclear."""
+    """Return `csv` or `parquet`, by default from the file's name.
+
+    Raises:
+        UsageError: The format is not clear from the name.
+    """
     if given is not None:
         return given
     for ending, name in _FORMATS.items():
@@ -33,8 +37,11 @@ def format_of(path: str, given: str | None) -> str:
 def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataFrame:
     """Read the table: strings `lookup_key`, and structures `lookup_entry` with its other columns.
 
-    `column` has the keys, by default the first one. The driver holds the rows: later changes of the file have no
-    effect until a restart. UsageError if the table cannot be used.
+    `column` has the keys, by default the first one. The driver holds the rows: later changes of the file have no effect
+    until a restart.
+
+    Raises:
+        UsageError: The table cannot be used.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -56,7 +63,11 @@ def read(spark: SparkSession, path: str, kind: str, column: str | None) -> DataF
 
 
 def check(path: str, rows: Sequence[Row]) -> None:
-    """Raise UsageError for a table that is empty, too long, has a key twice, or a row without a key."""
+    """Check that a table can be used.
+
+    Raises:
+        UsageError: The table is empty or too long, or it has a key twice or a row without a key.
+    """
     if not rows:
         raise UsageError(f"--lookup {path} has no rows")
     if len(rows) > MOST_ROWS:

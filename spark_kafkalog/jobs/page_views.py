@@ -101,7 +101,11 @@ def page_views(records: DataFrame, watermark: str, methods: Sequence[str]) -> Da
 
 
 def check(arguments: argparse.Namespace) -> tuple[dict[str, str], str, list[str], dict[str, Any]]:
-    """Check the source's options, the watermark, the methods and the trigger. UsageError or OptionsError."""
+    """Check the source's options, the watermark, the methods and the trigger.
+
+    Raises:
+        UsageError, OptionsError: One of them is wrong.
+    """
     from spark_kafkalog.options.source_options import SourceOptions
     from spark_kafkalog.sink.sink_options import SinkOptions
 

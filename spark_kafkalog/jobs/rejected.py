@@ -35,7 +35,11 @@ def checkpoint(name: str, arguments: argparse.Namespace) -> str:
 
 
 def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -> None:
-    """Raise UsageError if `--rejected` names a directory that belongs to another checkpoint."""
+    """Check that `--rejected` does not name a directory that belongs to another checkpoint.
+
+    Raises:
+        UsageError: It does.
+    """
     if arguments.rejected is not None:
         check_written(spark, "--rejected", arguments.rejected, checkpoint)
 
@@ -43,7 +47,10 @@ def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -
 def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
     """Return the writer of the records with a `reason`: to Parquet files, or to a topic with the reason as a header.
 
-    `frame` has the columns of the source and `reason`. UsageError for options that cannot be used.
+    `frame` has the columns of the source and `reason`.
+
+    Raises:
+        UsageError: An option cannot be used.
     """
     found = frame.where("reason IS NOT NULL")
     if arguments.rejected is not None:

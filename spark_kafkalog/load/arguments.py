@@ -129,7 +129,11 @@ def _size(text: str) -> int:
 
 
 def load_options(arguments: argparse.Namespace) -> LoadOptions:
-    """Return the options of a load. Raises UsageError or OptionsError for wrong ones."""
+    """Return the options of a load.
+
+    Raises:
+        UsageError, OptionsError: An option is wrong.
+    """
     for name in ("bootstrap_server", "topic", "to"):
         if not getattr(arguments, name):
             raise UsageError(f"--{name.replace('_', '-')} is missing")

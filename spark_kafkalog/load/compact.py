@@ -301,7 +301,11 @@ class _Work:
         return f"{self._path}/new/{index}/{name}"
 
     def exchange(self) -> None:
-        """Exchange the files that are not exchanged yet. Raises FileNotFoundError if another run took the work over."""
+        """Exchange the files that are not exchanged yet.
+
+        Raises:
+            FileNotFoundError: Another run took the work over.
+        """
         lifted = {each.name for each in self._files.list(f"{self._path}/lifted")}
         waiting = {each.name for each in self._files.list(f"{self._path}/signs")}
         for index, group in enumerate(self._groups):
@@ -387,8 +391,13 @@ def compact(
 ) -> Compacted:
     """Merge the small files of the published loads `loads` (None: all).
 
-    Raises CompactionRunsError if another compaction is running, and CompactionError, SweptError, StateError,
-    OptionsError, OSError.
+    Raises:
+        CompactionRunsError: Another compaction of the topic is running.
+        CompactionError: The compaction cannot run or continue.
+        SweptError: Another run considered this one dead and swept its staging directory.
+        StateError: A published load cannot be read.
+        OptionsError: An option is wrong.
+        OSError: The file system has failed.
     """
     check_stale_after(stale_after_s)
     with Staging(files, topic_path) as staging:

@@ -161,7 +161,11 @@ WRITERS: dict[str, type[Any]] = {"parquet": ParquetFormat, "avro": AvroFormat, "
 
 
 def read_raw(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Yield the values of a `raw` file. Raises EOFError if it is cut off."""
+    """Yield the values of a `raw` file.
+
+    Raises:
+        EOFError: The file is cut off.
+    """
     while head := file.read(_LENGTH.size):
         if len(head) < _LENGTH.size:
             raise EOFError("the file ends within a length")

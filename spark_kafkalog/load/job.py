@@ -78,8 +78,13 @@ def topic_path(root: str, topic: str) -> str:
 def plan_topic(options: LoadOptions, topic: str) -> Planned:
     """Plan the next load of a topic, without changing anything.
 
-    Raises PlanError, OptionsError, errors of brokers and client (UnknownTopicOrPartitionError, ClientTimeoutError), and
-    OSError or StateError of the file system.
+    Raises:
+        PlanError: The load must not run.
+        OptionsError: An option is wrong.
+        KafkaError, ClientError: A request to the brokers has failed, such as with UnknownTopicOrPartitionError or
+            ClientTimeoutError.
+        OSError: The file system has failed.
+        StateError: A published load cannot be read.
     """
     files, root = open_files(options.to)
     source = options.source(topic)
@@ -155,7 +160,12 @@ def load_topic(
 
     `shown` returns a context that shows progress; its arguments are the total of offsets, and the runner that counts.
 
-    Raises the errors of `plan_topic`, and LostRaceError, SweptError, TaskFailedError; then nothing is published.
+    After an error nothing is published. The errors of `plan_topic` are raised, too.
+
+    Raises:
+        LostRaceError: Another run has published this run's load first.
+        SweptError: Another run considered this one dead and swept its staging directory.
+        TaskFailedError: A task failed on an executor.
     """
     began = time.monotonic()
     planned = plan_topic(options, topic)
@@ -230,7 +240,11 @@ def _prepare(files: Files, staging: Staging, document: Offsets, written: Sequenc
 
 
 def _document(plan: Plan, run_id: str, format_: str, written: Sequence[WrittenSplit]) -> Offsets:
-    """Return the document of what was read. Raises AssertionError if files and plan disagree, which is a defect."""
+    """Return the document of what was read.
+
+    Raises:
+        AssertionError: Files and plan disagree, which is a defect.
+    """
     found = tuple(sorted((each.file for split in written for each in split.files), key=lambda file: file.path))
     if len({file.path for file in found}) != len(found):
         raise AssertionError("two files of a load have one name")

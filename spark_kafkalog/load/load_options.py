@@ -62,7 +62,11 @@ class LoadOptions:
         check_stale_after(self.stale_after_s, self.heartbeat_s)
 
     def source(self, topic: str) -> SourceOptions:
-        """Return the options of the source that reads one topic. Raises OptionsError for a wrong client property."""
+        """Return the options of the source that reads one topic.
+
+        Raises:
+            OptionsError: A client property is wrong.
+        """
         given = {f"kafka.{key}": value for key, value in self.properties.items()}
         given["kafka.bootstrap.servers"] = self.bootstrap_servers
         given |= {"subscribe": topic, "failOnDataLoss": str(self.fail_on_data_loss).lower(), "includeHeaders": "true"}
@@ -70,13 +74,21 @@ class LoadOptions:
 
 
 def check_topic(name: str) -> None:
-    """Raise OptionsError for a text that cannot be a topic's name, and must not become part of a path."""
+    """Check that a text can be a topic's name, since it becomes part of a path.
+
+    Raises:
+        OptionsError: It cannot be one.
+    """
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionsError(f"--topic {name}: is no name of a topic (letters, digits, '.', '_' and '-', at most 249)")
 
 
 def check_stale_after(stale_after_s: float, heartbeat_s: float = HEARTBEAT_S) -> None:
-    """Raise OptionsError for a time so short that a live run could be silent for it, and be swept."""
+    """Check that a live run cannot be silent for the time, and be swept.
+
+    Raises:
+        OptionsError: The time is too short.
+    """
     if not stale_after_s >= 3 * heartbeat_s:  # also refuses nan
         raise OptionsError(f"--stale-after must be at least {3 * heartbeat_s:g} seconds: three heartbeats")
 

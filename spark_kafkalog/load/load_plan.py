@@ -109,8 +109,10 @@ class Plan:
 def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> Plan:
     """Plan the next load of a topic after `last`, its newest published one.
 
-    Raises RecreatedTopicError and LostOffsetsError. Raises PlanError if the wanted offsets are loaded already, or would
-    leave a gap.
+    Raises:
+        RecreatedTopicError: The topic was deleted and created again since it was loaded.
+        LostOffsetsError: Offsets that should have been loaded are gone.
+        PlanError: The wanted offsets are loaded already, would leave a gap, or lie beyond the partition's end.
     """
     restarted = last is not None and _is_recreated(topic, last, seen, wanted.restart_recreated)
     loaded: By = {} if last is None or restarted else last.ends

@@ -32,7 +32,11 @@ class Runner(Protocol):
         """Return how many tasks run at a time."""
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-        """Return `work`'s results for all tasks, in order. Raises the first failure when no task runs any more."""
+        """Return `work`'s results for all tasks, in order. It ends when no task runs any more, after a failure, too.
+
+        Raises:
+            Exception: A task has failed with it; it is the first failure.
+        """
 
     def progress(self) -> tuple[int, int]:
         """Return rows and bytes of the finished tasks."""

@@ -132,7 +132,11 @@ def describe(files: Files, root: str, topic: str, now: Ends | None) -> Status:
 
 
 def ends(topics: Sequence[str], bootstrap_servers: str, properties: Mapping[str, str]) -> dict[str, Ends]:
-    """Request where the partitions of each topic end now. Raises errors of brokers and client."""
+    """Request where the partitions of each topic end now.
+
+    Raises:
+        KafkaError, ClientError: A request to the brokers has failed.
+    """
     config = ClientConfig.from_dict({**properties, "bootstrap.servers": bootstrap_servers})
     with Cluster(config) as cluster:
         return {topic: _ends(cluster, topic, config.isolation_level) for topic in topics}

@@ -79,7 +79,12 @@ class WrittenSplit(NamedTuple):
 
 
 def load_split(task: SplitTask) -> WrittenSplit:
-    """Read the split and write its files. Raises errors of reading, and OSError of the file system."""
+    """Read the split and write its files.
+
+    Raises:
+        OSError: The file system has failed.
+        Exception: The split could not be read.
+    """
     split = task.split
     faults.point("split-begun")
     attempt = f"{task.directory}/{uuid.uuid4().hex}"

@@ -44,7 +44,11 @@ class TransactionScan:
         self.aborted: list[Aborted] = []
 
     def see(self, batches: Batches, at: int, header: BatchHeader) -> None:
-        """Take the next batch. Raises CorruptLogError for a marker that cannot be read."""
+        """Take the next batch.
+
+        Raises:
+            CorruptLogError: The batch is a marker that cannot be read.
+        """
         if not header.is_transactional or not header.has_producer_id:
             return
         if not header.is_control:
@@ -55,7 +59,11 @@ class TransactionScan:
             self.aborted.append(Aborted(header.producer_id, first, header.base_offset))
 
     def refuse_damage(self, path: str, at: int) -> None:
-        """Raise CorruptLogError if a transaction may end in the damaged bytes at `at`."""
+        """Check that no transaction may end in the damaged bytes at `at`.
+
+        Raises:
+            CorruptLogError: One may end there.
+        """
         if self.under_way:
             producer = min(self.under_way, key=lambda each: self.under_way[each])
             raise _unknown_end(path, at, producer, "damaged bytes, and the marker may be among them")
@@ -77,9 +85,12 @@ class TransactionScan:
 def aborted_before(walk: Walk, start: int, end: int, indexed: Callable[[], Iterable[Aborted]]) -> list[Aborted]:
     """Return the aborted transactions with batches in offsets [start, end) of a walk.
 
-    The walk may begin before `start`, and goes on behind `end` to the end of the partition's log. It is followed
-    only until the end of every transaction below `end` is known. `indexed` returns the entries of the transaction
-    indexes, and is called at most once. Raises CorruptLogError if damage hides how a transaction ended.
+    The walk may begin before `start`, and goes on behind `end` to the end of the partition's log. It is followed only
+    until the end of every transaction below `end` is known. `indexed` returns the entries of the transaction indexes,
+    and is called at most once.
+
+    Raises:
+        CorruptLogError: Damage hides how a transaction ended.
     """
     scan = TransactionScan()
     behind = -1

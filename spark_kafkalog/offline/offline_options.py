@@ -34,7 +34,11 @@ class OfflineOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> OfflineOptions:
-        """Check and convert options. Raises OptionsError, which names the option."""
+        """Check and convert options.
+
+        Raises:
+            OptionsError: An option is wrong. The text names it.
+        """
         given = {name.lower(): value for name, value in options.items()}
         paths = _paths(given)
         if "kafka.bootstrap.servers" in given:
@@ -55,7 +59,11 @@ def is_offline(options: Mapping[str, str]) -> bool:
 
 
 def refuse_stream(options: Mapping[str, str]) -> None:
-    """Raise OptionsError if a streaming query names log directories."""
+    """Check that a streaming query does not name log directories.
+
+    Raises:
+        OptionsError: It names some.
+    """
     if is_offline(options):
         raise OptionsError(
             "path: log directories are read in batch queries only (spark.read). A streaming query reads from brokers: "

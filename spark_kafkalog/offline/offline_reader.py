@@ -84,7 +84,11 @@ class Logs:
 
     @classmethod
     def find(cls, options: OfflineOptions) -> Logs:
-        """Find the logs that the options name. Raises OptionsError if a path or a named topic does not exist."""
+        """Find the logs that the options name.
+
+        Raises:
+            OptionsError: A path or a named topic does not exist.
+        """
         directories = find_directories(options.paths)
         wanted = _wanted(directories, options)
         starts: dict[str, dict[TopicPartition, int]] = {}
@@ -147,7 +151,11 @@ class Logs:
 
 
 def find_directories(paths: Sequence[str]) -> dict[TopicPartition, list[str]]:
-    """Find the directories of partitions at or below paths. Raises OptionsError for a path without any."""
+    """Find the directories of partitions at or below paths.
+
+    Raises:
+        OptionsError: There is none at or below a path.
+    """
     found: dict[TopicPartition, list[str]] = {}
     for path in paths:
         entries = expand(path)

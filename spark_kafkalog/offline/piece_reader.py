@@ -57,7 +57,9 @@ def read_pieces(
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of all pieces as batches with exactly `columns`.
 
-    If `failOnDataLoss` is set, raises CorruptLogError for damage and DataLossError for deleted segments.
+    Raises:
+        CorruptLogError: Bytes are damaged, and `failOnDataLoss` is set.
+        DataLossError: Segments were deleted, and `failOnDataLoss` is set.
     """
     with python_worker.task(options.source.keep_freed_memory):
         for piece in pieces:

@@ -51,7 +51,10 @@ class PartitionLog:
 def inspect(fs: FileSystem, tp: TopicPartition, directory: str, log_start: int) -> PartitionLog:
     """Find the segments and the end of the last one. `log_start` is the checkpoint's, 0 without one.
 
-    A torn end is logged. Raises the errors of listing and reading.
+    A torn end is logged.
+
+    Raises:
+        OSError: The directory cannot be listed, or a file cannot be read.
     """
     files, found = _listed(fs, directory)
     names = _in_place(fs, directory, files, found) if found.swaps else found.segments
@@ -145,7 +148,12 @@ def _known_epoch(fs: FileSystem, files: dict[str, Entry]) -> int:
 
 
 def read_small(fs: FileSystem, path: str) -> bytes:
-    """Read a whole small file. Raises ValueError if it is too large, and FileNotFoundError if it is gone."""
+    """Read a whole small file.
+
+    Raises:
+        ValueError: The file is too large.
+        FileNotFoundError: The file is gone.
+    """
     with closing(fs.open(path)) as file:
         if file.size > _SMALL_FILE:
             raise ValueError(f"{file.size} bytes")
@@ -225,8 +233,10 @@ def _walk_to_end(batches: Batches, at: int, base: int) -> tuple[int, int, int]:
 def last_stable_offset(fs: FileSystem, log: PartitionLog) -> int:
     """Return where read_committed ends: before the first open transaction.
 
-    The batches' headers are read from the newest readable producer snapshot on, or from the start without one. Raises
-    CorruptLogError if damage hides how a transaction ended.
+    The batches' headers are read from the newest readable producer snapshot on, or from the start without one.
+
+    Raises:
+        CorruptLogError: Damage hides how a transaction ended.
     """
     under_way, since = _snapshot(fs, log)
     scan = aborted_transactions.TransactionScan(under_way)

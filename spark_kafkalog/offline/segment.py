@@ -52,7 +52,8 @@ class Batches:
     def header(self, at: int) -> BatchHeader | None:
         """Return the header of the batch at `at`; None if the file ends before the batch does.
 
-        Raises CorruptRecordError if the bytes cannot be a batch.
+        Raises:
+            CorruptRecordError: The bytes cannot be a batch.
         """
         head = self.bytes_at(at, HEADER_SIZE) if at < self.end else memoryview(b"")
         if not header_is_there(head, 0, len(head)):
@@ -66,7 +67,11 @@ class Batches:
         return header if at + header.size <= self.end else None
 
     def checked(self, at: int) -> BatchHeader | None:
-        """Return the header and verify the batch's checksum. Raises CorruptRecordError if it is wrong."""
+        """Return the header and verify the batch's checksum.
+
+        Raises:
+            CorruptRecordError: The checksum is wrong.
+        """
         header = self.header(at)
         if header is not None:
             verify_any_crc(self.bytes_at(at, header.size), 0, header)

@@ -44,7 +44,11 @@ class PatternError(ValueError):
 
 
 def compile_java(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a name contains a match. Raises PatternError."""
+    """Return a function that tells whether a name contains a match.
+
+    Raises:
+        PatternError: The text is no regular expression of Java, or it has something that is not supported.
+    """
     try:
         search = re.compile(_Translation(pattern).text()).search
     except re.error as error:

@@ -31,7 +31,11 @@ class OptionsError(ValueError):
 
 
 def parse_offsets(text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
-    """Parse `{"topic":{"0":23}}`. Raises OptionsError that shows what was expected."""
+    """Parse `{"topic":{"0":23}}`.
+
+    Raises:
+        OptionsError: The text is something else. The error shows what was expected.
+    """
     try:
         document = json.loads(text)
     except ValueError:
@@ -50,7 +54,11 @@ def parse_offsets(text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicParti
 
 
 def parse_partitions(text: str) -> frozenset[TopicPartition]:
-    """Parse `{"topic":[0,1]}`. Raises OptionsError that shows what was expected."""
+    """Parse `{"topic":[0,1]}`.
+
+    Raises:
+        OptionsError: The text is something else. The error shows what was expected.
+    """
     try:
         document = json.loads(text)
     except ValueError:

@@ -109,7 +109,11 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check and convert options. Raises OptionsError, with the message of Spark's source where it has one."""
+        """Check and convert options.
+
+        Raises:
+            OptionsError: An option is wrong. The message is that of Spark's source where it has one.
+        """
         given = Given(options)
         strategy = parse_strategy(given)
         min_partitions = given.get("minPartitions", positive_int32, None)
@@ -158,7 +162,11 @@ class SourceOptions:
         )
 
     def batch_limits(self) -> tuple[Limit, Limit]:
-        """Return start and end of a batch query. Raises OptionsError for limits that only a stream may have."""
+        """Return start and end of a batch query.
+
+        Raises:
+            OptionsError: Only a stream may have the limits, or they are in the wrong order.
+        """
         starting = self.starting or AtEnd(EARLIEST)
         ending = self.ending or AtEnd(LATEST)
         if starting == AtEnd(LATEST):
@@ -180,7 +188,11 @@ class SourceOptions:
         return starting, ending
 
     def stream_start(self) -> Limit:
-        """Return the start of a new streaming query. Raises OptionsError for options that only a batch may have."""
+        """Return the start of a new streaming query.
+
+        Raises:
+            OptionsError: Only a batch may have one of the options.
+        """
         for name, message in _STREAM_REFUSED.items():
             if name.lower() in self.given:
                 raise OptionsError(message)

@@ -91,7 +91,8 @@ def is_held_back(start: Offsets, latest: Offsets, least: int, since_last_s: floa
 def check_available_now(end: Offsets, target: Position, latest: Position) -> None:
     """Check that a batch of Trigger.AvailableNow ends within the target set at the start, and that brokers have it.
 
-    Raises RuntimeError with the condition's name if topics changed while the query ran.
+    Raises:
+        RuntimeError: Topics changed while the query ran. The text has the condition's name.
     """
     if end.keys() != target.offsets.keys():
         raise RuntimeError(

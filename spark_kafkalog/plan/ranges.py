@@ -15,7 +15,8 @@ from spark_kafkalog.options.parsing import OptionsError
 def batch_ranges(starts: Offsets, ends: Offsets) -> list[OffsetRange]:
     """Return the ranges of a batch query in the order of their partitions, without empty ones.
 
-    Raises OptionsError if a start lies beyond its end.
+    Raises:
+        OptionsError: A start lies beyond its end.
     """
     for tp in sorted(starts.keys() & ends.keys()):
         if starts[tp] > ends[tp]:

@@ -15,8 +15,9 @@ def resolve(
 ) -> dict[TopicPartition, int]:
     """Return the offset that `limit` means in each assigned partition.
 
-    Raises OptionsError if `limit` names other partitions than the assigned ones. For a start, also raises it if no
-    record is as late as a timestamp (unless `startingOffsetsByTimestampStrategy=latest`).
+    Raises:
+        OptionsError: `limit` names other partitions than the assigned ones; or it is a start, and no record is as late
+            as a timestamp (unless `startingOffsetsByTimestampStrategy=latest`).
     """
     if isinstance(limit, AtEnd):
         wanted = dict.fromkeys(assigned, limit.which)

@@ -16,7 +16,11 @@ from spark_kafkalog.sink.sink_options import SinkOptions
 
 
 class KafkalogWriter(QueryWriter, DataSourceArrowWriter):
-    """Writes a batch query. Raises OptionsError for wrong options and columns, while Spark plans the query."""
+    """Writes a batch query.
+
+    Raises:
+        OptionsError: An option or a column is wrong. This is found while Spark plans the query.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:

@@ -29,7 +29,8 @@ class SinkColumns:
     def of(cls, schema: StructType, topic: str | None) -> SinkColumns:
         """Find the columns in `schema`; `topic` is the value of the option.
 
-        Raises OptionsError for a column that is missing or has a type that cannot be written.
+        Raises:
+            OptionsError: A column is missing, or has a type that cannot be written.
         """
         if topic is None:
             topic_at = _place(schema, "topic", "string")

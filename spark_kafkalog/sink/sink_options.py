@@ -56,7 +56,11 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """Check and convert options. Raises OptionsError, with the message of Spark's sink where it has one."""
+        """Check and convert options.
+
+        Raises:
+            OptionsError: An option is wrong. The message is that of Spark's sink where it has one.
+        """
         given = {name.lower(): value for name, value in options.items()}
         properties = {name[len(_PREFIX) :]: value for name, value in given.items() if name.startswith(_PREFIX)}
         for name, message in _REFUSED_PROPERTIES.items():

@@ -33,8 +33,11 @@ def write_rows(
     With a claim, the rows are written in a transaction, which is left open. `streaming` says who numbers the
     micro-batch: Spark, or the user by option `batchId`.
 
-    Raises RowError for a row that cannot be written, and KafkaError or ClientError for a failed delivery. After an
-    error some of the rows may have been written.
+    After an error some of the rows may have been written.
+
+    Raises:
+        RowError: A row cannot be written.
+        KafkaError, ClientError: A delivery has failed.
     """
     with python_worker.task():
         if claim is not None:
@@ -90,7 +93,11 @@ class _Task:
                 self._under_way.append(self._producer.send_batch(group.topic, group.partition, data))
 
     def _settle(self) -> None:
-        """Wait for the oldest batch and count it. Raises the error of its delivery."""
+        """Wait for the oldest batch and count it.
+
+        Raises:
+            KafkaError, ClientError: Its delivery has failed.
+        """
         future = self._under_way.popleft()
         first, last = future.result()
         known = first >= 0

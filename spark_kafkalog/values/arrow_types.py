@@ -45,7 +45,11 @@ _ATOMS: dict[type[DataType], pa.DataType] = {
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Return the Arrow type of a Spark type. Raises ValueError for a type that values cannot have."""
+    """Return the Arrow type of a Spark type.
+
+    Raises:
+        ValueError: Values cannot have the type.
+    """
     if isinstance(kind, StructType):
         return pa.struct([pa.field(each.name, arrow_type(each.dataType)) for each in kind.fields])
     if isinstance(kind, ArrayType):

@@ -45,7 +45,11 @@ class DdlError(ValueError):
 
 
 def parse_ddl(text: str) -> StructType:
-    """Parse a list of columns, or the fields of one `STRUCT<…>`. Raises DdlError."""
+    """Parse a list of columns, or the fields of one `STRUCT<…>`.
+
+    Raises:
+        DdlError: The text cannot be parsed, names a field twice, or nests types too deeply.
+    """
     reading = _Reading(text)
     if reading.peek("struct") and reading.peek("<", 1):
         found = reading.type(0)

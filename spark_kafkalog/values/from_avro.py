@@ -89,7 +89,12 @@ class Writer(NamedTuple):
 
 
 def load_schema(schema: RegisteredSchema | str) -> Writer:
-    """Parse a schema's JSON, and the schemas that it refers to, for reading. Raises AvroSchemaError."""
+    """Parse a schema's JSON, and the schemas that it refers to, for reading.
+
+    Raises:
+        AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes, or it contains itself
+            and this version of fastavro may not be trusted to read that.
+    """
     parsed, contains_itself = _parse(schema, expand=False)
     if contains_itself:
         bounded = avro.bounded_reader()
@@ -130,7 +135,11 @@ def _own_decimals(schema: Schema) -> Schema:
 
 
 def _read_decimal(data: bytes, writer: Schema = None, reader: Schema = None) -> Decimal:
-    """Raise ValueError for more digits than the writer's schema allows, before they are computed."""
+    """Read a decimal; check the number of its digits before they are computed.
+
+    Raises:
+        ValueError: It has more digits than the writer's schema allows.
+    """
     number = int.from_bytes(data, "big", signed=True)
     if abs(number) >= 10 ** min(writer.get("precision", 0), _MOST_DIGITS):
         raise ValueError("more digits than the schema allows")
@@ -138,7 +147,7 @@ def _read_decimal(data: bytes, writer: Schema = None, reader: Schema = None) -> 
 
 
 class _Examination:
-    """Examine a schema and the types that it names in one pass. Raises AvroSchemaError for arrays of empty items."""
+    """Examine a schema and the types that it names in one pass."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
@@ -146,7 +155,11 @@ class _Examination:
         self._contains_itself = False
 
     def of(self, schema: Schema) -> bool:
-        """Return whether a type contains itself."""
+        """Return whether a type contains itself.
+
+        Raises:
+            AvroSchemaError: There is an array of items that take no bytes.
+        """
         self._takes_nothing(schema)
         return self._contains_itself
 
@@ -202,7 +215,11 @@ def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
 
 
 def spark_type(schema: RegisteredSchema | str) -> StructType:
-    """Return the struct of a record's schema. Raises AvroSchemaError for other types, and if one contains itself."""
+    """Return the struct of a record's schema.
+
+    Raises:
+        AvroSchemaError: The schema is of another type, or one contains itself.
+    """
     return _spark_type(_parse(schema, expand=True)[0])
 
 

@@ -63,7 +63,11 @@ _RANGES: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 3
 
 
 def check_supported(schema: StructType) -> None:
-    """Raise ValueError for a schema that JSON values cannot have; the message names the part and a remedy."""
+    """Check that JSON values can have the schema.
+
+    Raises:
+        ValueError: They cannot. The message names the part and a remedy.
+    """
     if not schema.fields:
         raise ValueError("a field is needed")
     for kind in parts(schema):
@@ -201,7 +205,7 @@ Convert = Callable[[Any], Any]
 
 
 def _converter(kind: DataType) -> Convert:
-    """Return a function that converts results of `_load` for pyarrow; it raises ValueError if that is impossible."""
+    """Return a function that converts results of `_load` for pyarrow; it ends with ValueError if that is impossible."""
     convert = _bare_converter(kind)
     return lambda value: None if value is None else convert(value)
 

@@ -48,7 +48,11 @@ class Typed:
         return StructType([*fields, StructField(self.options.corrupt_column, BinaryType())])
 
     def chosen(self, schema: StructType) -> Typed:
-        """Take the struct from a schema that may be the user's. Raises OptionsError if the schema does not fit."""
+        """Take the struct from a schema that may be the user's.
+
+        Raises:
+            OptionsError: The schema does not fit.
+        """
         for each in schema.fields:
             if each.name == self.options.corrupt_column and each.dataType != BinaryType():
                 raise OptionsError(
@@ -90,7 +94,8 @@ class Typed:
     def batch(self, batch: pa.RecordBatch, names: tuple[str, ...]) -> pa.RecordBatch:
         """Return a batch of records with columns `names` and decoded values. Null values stay null.
 
-        Raises SchemaRegistryError if the registry fails.
+        Raises:
+            SchemaRegistryError: The registry fails.
         """
         if VALUE not in batch.schema.names:
             return batch

@@ -20,7 +20,11 @@ logger = logging.getLogger(__name__)
 def typed_batch_reader(
     make: Callable[[StructType], DataSourceReader], typed: Typed, schema: StructType
 ) -> DataSourceReader:
-    """Make a reader of `schema` over the binary reader from `make`. Raises OptionsError if they do not fit."""
+    """Make a reader of `schema` over the binary reader from `make`.
+
+    Raises:
+        OptionsError: They do not fit.
+    """
     chosen = typed.chosen(schema)
     reader = make(chosen.binary_schema(schema))
     return (FilteringTypedBatchReader if takes_filters(reader) else TypedBatchReader)(reader, chosen, schema)

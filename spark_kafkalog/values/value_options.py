@@ -36,7 +36,11 @@ class ValueOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ValueOptions | None:
-        """Check and convert options; None if values stay binary. Raises OptionsError, which names the option."""
+        """Check and convert options; None if values stay binary.
+
+        Raises:
+            OptionsError: An option is wrong. The text names it.
+        """
         given = Given(options)
         named = [name for name in NAMES if name in given]
         if "valueFormat" not in given:

@@ -12,7 +12,11 @@ from spark_kafkalog.values.value_options import ValueOptions
 
 
 def typed_values(options: Mapping[str, str], strategy: Strategy) -> Typed | None:
-    """Return how values are decoded, by a query's options; None if they stay binary. Raises as `plan`."""
+    """Return how values are decoded, by a query's options; None if they stay binary.
+
+    Raises:
+        OptionsError, SchemaRegistryError: `plan` raises them.
+    """
     parsed = ValueOptions.parse(options)
     return None if parsed is None else plan(parsed, _topics(strategy))
 
@@ -26,7 +30,11 @@ def _topics(strategy: Strategy) -> tuple[str, ...] | None:
 def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
     """Return the types of the values, from the schema registry if no schema is given.
 
-    `topics` are those that the query names, None if it names none. Raises OptionsError and SchemaRegistryError.
+    `topics` are those that the query names, None if it names none.
+
+    Raises:
+        OptionsError: A schema cannot be used, or fastavro is missing.
+        SchemaRegistryError: The registry fails.
     """
     if options.format == "json":
         schema = options.json_schema

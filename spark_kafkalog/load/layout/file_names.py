@@ -61,7 +61,11 @@ def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> 
 
 
 def parse_file_name(name: str) -> FileName:
-    """Parse a data file's name. Raises ValueError for any other name."""
+    """Parse a data file's name.
+
+    Raises:
+        ValueError: The name is any other.
+    """
     match = _FILE.fullmatch(name)
     if match is None:
         raise ValueError(f"{name} is not the name of a load's file (topic+partition+start+end.suffix)")

@@ -118,7 +118,11 @@ class Offsets:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Offsets:
-        """Parse a document. Raises DocumentError, which says what is wrong."""
+        """Parse a document.
+
+        Raises:
+            DocumentError: This version cannot read the document. The text says what is wrong.
+        """
         try:
             document = json.loads(text)
         except ValueError as error:

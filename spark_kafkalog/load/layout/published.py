@@ -28,7 +28,11 @@ def numbers(files: Files, topic_path: str) -> list[int]:
 
 
 def read_document(files: Files, topic_path: str, number: int) -> Offsets:
-    """Read the document of a published load. Raises StateError if it is missing or invalid."""
+    """Read the document of a published load.
+
+    Raises:
+        StateError: The document is missing or invalid.
+    """
     path = f"{topic_path}/{load_name(number)}/{OFFSETS_FILE}"
     try:
         document = Offsets.from_json(files.read(path))
@@ -63,7 +67,9 @@ def history(files: Files, topic_path: str) -> list[Offsets]:
 def publish(files: Files, topic_path: str, prepared: str, document: Offsets) -> str:
     """Publish the directory `prepared`, which has the document and its files, and return the path of the load.
 
-    Raises LostRaceError if the load exists, and FileNotFoundError if `prepared` was swept.
+    Raises:
+        LostRaceError: The load exists.
+        FileNotFoundError: `prepared` was swept.
     """
     target = f"{topic_path}/{load_name(document.load)}"
     faults.point("before-rename")

@@ -86,7 +86,11 @@ class Staging:
             self._files.sync(each)
 
     def check(self) -> None:
-        """Raise SweptError if the lease could not be renewed, because the directory is gone."""
+        """Check that the lease could be renewed.
+
+        Raises:
+            SweptError: It could not, because the directory is gone.
+        """
         if isinstance(self._lost, FileNotFoundError) or self._files.stat(f"{self.path}/{LEASE}") is None:
             raise SweptError(
                 f"another run took this one ({self.run_id}) for dead and swept its staging directory, so nothing was "
@@ -95,7 +99,11 @@ class Staging:
             )
 
     def renew(self) -> None:
-        """Rewrite the lease. Raises FileNotFoundError if the directory is gone."""
+        """Rewrite the lease.
+
+        Raises:
+            FileNotFoundError: The directory is gone.
+        """
         now = datetime.now(UTC).isoformat(timespec="seconds")
         lease = {"machine": _machine(), "process": os.getpid(), "host": socket.gethostname(), "renewed": now}
         self._files.replace(f"{self.path}/{LEASE}", json.dumps(lease).encode())
@@ -128,7 +136,11 @@ class Judge:
 
     @classmethod
     def of(cls, files: Files, own: Staging, stale_after_s: float) -> Judge:
-        """Take the time from the file system's clock, by the lease of `own`. Raises SweptError if that is gone."""
+        """Take the time from the file system's clock, by the lease of `own`.
+
+        Raises:
+            SweptError: The lease is gone.
+        """
         own.renew()
         lease = files.stat(f"{own.path}/{LEASE}")
         if lease is None:

@@ -46,7 +46,11 @@ class Ledger:
         return self.read()
 
     def read(self) -> Record:
-        """Read the ledger. Waits while somebody writes it. Raises LedgerError if it cannot be decoded."""
+        """Read the ledger. Waits while somebody writes it.
+
+        Raises:
+            LedgerError: The ledger cannot be decoded.
+        """
         # A fetch of all offsets omits a partition whose first commit is still pending, so it would not wait for that
         # commit. The fetch of partition 0 does.
         first = self._fetch([OffsetFetchRequestTopic(name=self._topic, partition_indexes=[0])])
@@ -55,8 +59,10 @@ class Ledger:
     def write(self, record: Record) -> None:
         """Replace the ledger's record atomically; call `open` first.
 
-        Raises TakenOverError if another driver has opened the ledger since. After any other error the record may have
-        been written or not: open the ledger to find out.
+        After any error but the one below the record may have been written or not: open the ledger to find out.
+
+        Raises:
+            TakenOverError: Another driver has opened the ledger since.
         """
         pieces = self._pieces(record)
         offsets = {

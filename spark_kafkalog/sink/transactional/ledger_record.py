@@ -85,7 +85,10 @@ class Record:
 def encode(record: Record, prefix: str, pieces: int, characters: int = PIECE_CHARACTERS) -> list[str]:
     """Encode the record as at most `pieces` texts of at most `characters` each.
 
-    Transactional ids begin with `prefix`, which is left out. Raises LedgerError if the record does not fit.
+    Transactional ids begin with `prefix`, which is left out.
+
+    Raises:
+        LedgerError: The record does not fit.
     """
     transactions = [(each[0].removeprefix(prefix), *each[1:]) for each in record.transactions]
     fields = [record.claim, record.state, record.query, record.batch, transactions]
@@ -105,7 +108,8 @@ def encode(record: Record, prefix: str, pieces: int, characters: int = PIECE_CHA
 def decode(texts: Iterable[str], prefix: str) -> Record:
     """Decode the latest record among pieces, which may belong to several writings; an empty one if there are none.
 
-    Raises LedgerError if a piece of the latest record is missing, or if a text is not a piece.
+    Raises:
+        LedgerError: A piece of the latest record is missing, or a text is not a piece.
     """
     writings: dict[int, dict[int, tuple[int, str]]] = {}
     for text in texts:

@@ -39,7 +39,8 @@ logger = logging.getLogger(__name__)
 def commit_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadline: float) -> list[TaskTransaction]:
     """Commit transactions, and return those that cannot be committed any more. Committing one twice is harmless.
 
-    Other errors of brokers and of the client are raised after all transactions were tried.
+    Raises:
+        KafkaError, ClientError: A commit has failed for another reason. All transactions were tried before.
     """
 
     def commit(transaction: TaskTransaction) -> bool:
