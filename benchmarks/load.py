@@ -78,7 +78,11 @@ class Session:
         self.close = self._process.close
 
     def run(self, topic: str, records: int) -> Result:
-        """Load once; RuntimeError where not every record is written."""
+        """Load once.
+
+        Raises:
+            RuntimeError: Not every record was written.
+        """
         before = self._process.cpu_seconds()
         order = {"contestant": self.contestant.kind, "topic": topic, "bootstrap": self._bootstrap}
         done: dict[str, Any] = self._process.ask(order)

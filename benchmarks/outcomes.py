@@ -104,7 +104,11 @@ class Outcomes:
 
     @classmethod
     def load(cls, path: Path) -> Outcomes:
-        """Read a file. TypeError where a field is unknown or missing."""
+        """Read a file.
+
+        Raises:
+            TypeError: A field is unknown or missing.
+        """
         found = json.loads(path.read_text())
         return cls(found["benchmark"], found["title"], [Outcome(**each) for each in found["results"]])
 

@@ -33,7 +33,8 @@ out: tests of a setting's source would otherwise find another source than with o
 def broker(kind: str, directory: Path, settings: Mapping[str, str]) -> Iterator[Target]:
     """Run a broker of the kind `kafkalog` or `apache:VERSION` for the time of the block.
 
-    Raises MissingPeerError if it cannot run here.
+    Raises:
+        MissingPeerError: It cannot run here.
     """
     name, _, version = kind.partition(":")
     if name == "kafkalog":

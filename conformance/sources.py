@@ -18,7 +18,8 @@ from peers.cache import MissingPeerError, cached, fetch
 def python_environment(name: str, requirements: Sequence[str]) -> Path:
     """Return the `python` of a virtual environment with `requirements`.
 
-    Raises MissingPeerError if they cannot be installed.
+    Raises:
+        MissingPeerError: They cannot be installed.
     """
 
     def make(directory: Path) -> None:
@@ -82,7 +83,11 @@ def npm_packages(name: str, packages: Mapping[str, str]) -> Path:
 
 
 def node() -> str:
-    """Return the path of `node`; raises MissingPeerError if it is not installed."""
+    """Return the path of `node`.
+
+    Raises:
+        MissingPeerError: It is not installed.
+    """
     found = shutil.which("node")
     if found is None:
         raise MissingPeerError("missing because node (Node.js) is not installed")
@@ -90,7 +95,11 @@ def node() -> str:
 
 
 def edit(path: Path, replacements: Mapping[str, str]) -> None:
-    """Replace texts in a foreign file; raises ValueError if one is missing, because then the file has changed."""
+    """Replace texts in a foreign file.
+
+    Raises:
+        ValueError: A text is missing, because the file has changed.
+    """
     text = path.read_text()
     for old, new in replacements.items():
         if old not in text:

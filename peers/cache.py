@@ -43,7 +43,8 @@ def cache_root() -> Path:
 def fetch(what: str, command: Sequence[str], directory: Path) -> None:
     """Run a command that downloads, up to three times, for at most FETCH_DEADLINE_S in all.
 
-    Raises MissingPeerError with the end of the command's output if it does not succeed.
+    Raises:
+        MissingPeerError: The command does not succeed. The text has the end of its output.
     """
     end = time.monotonic() + FETCH_DEADLINE_S
     said = ""
@@ -79,7 +80,10 @@ def cached(name: str, build: Callable[[Path], None]) -> Path:
 
     It is built under another name and renamed, so that a broken download never looks complete. A file lock lets
     processes that need the same directory wait for one download. A build that failed is not tried again in this
-    process: later calls raise the same MissingPeerError.
+    process: later calls fail with the same error.
+
+    Raises:
+        MissingPeerError: The build has failed.
     """
     root = cache_root()
     done = root / name

@@ -13,7 +13,11 @@ _MODULES = ("github.com/twmb/franz-go@v1.22.2", "github.com/twmb/franz-go/pkg/ka
 
 
 def build(source: Path) -> Path:
-    """Return the program built from one source file; raise MissingPeerError if it cannot be built."""
+    """Return the program built from one source file.
+
+    Raises:
+        MissingPeerError: It cannot be built.
+    """
     text = source.read_bytes()
 
     def make(directory: Path) -> None:

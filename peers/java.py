@@ -59,7 +59,8 @@ def run_java(
 ) -> str:
     """Run a Java program; return its standard output.
 
-    Raises RuntimeError with its errors if its exit code is not 0.
+    Raises:
+        RuntimeError: The exit code is not 0. The text has what the program wrote to standard error.
     """
     done = subprocess.run(
         java_line(classpath, main, args, jvm),

@@ -105,7 +105,11 @@ def coordinates(version: str) -> list[str]:
 
 
 def kafka_classpath(version: str) -> list[Path]:
-    """Return the jars of the broker, clients and tools; raise MissingPeerError if they cannot be fetched."""
+    """Return the jars of the broker, clients and tools.
+
+    Raises:
+        MissingPeerError: They cannot be fetched.
+    """
     return maven.classpath(coordinates(version))
 
 
@@ -121,7 +125,11 @@ def missing(version: str = KAFKA_4) -> str | None:
 
 
 def streams_classpath() -> list[Path]:
-    """Return the jars of Kafka Streams; raise MissingPeerError if they cannot be fetched."""
+    """Return the jars of Kafka Streams.
+
+    Raises:
+        MissingPeerError: They cannot be fetched.
+    """
     return maven.classpath([f"org.apache.kafka:kafka-streams:{KAFKA_3}", *_LOGGING["3"]])
 
 
@@ -170,7 +178,8 @@ def run_java_tool(
 ) -> str:
     """Run a tool, such as `kafka.tools.DumpLogSegments`; return its output.
 
-    Raises RuntimeError with the output if the exit code is not 0.
+    Raises:
+        RuntimeError: The exit code is not 0. The text has the output.
     """
     command = tool_line(main, args, version)
     at = command.index("-cp")

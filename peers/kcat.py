@@ -26,7 +26,11 @@ def kcat_line(bootstrap: str, args: Sequence[str]) -> list[str]:
 
 
 def run_kcat(bootstrap: str, args: Sequence[str], *, stdin: bytes = b"", timeout_s: float = 60.0) -> bytes:
-    """Run kcat; return its standard output. Raises RuntimeError with its errors if its exit code is not 0."""
+    """Run kcat; return its standard output.
+
+    Raises:
+        RuntimeError: The exit code is not 0. The text has what kcat wrote to standard error.
+    """
     done = subprocess.run(kcat_line(bootstrap, args), input=stdin, capture_output=True, timeout=timeout_s, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"kcat ended with {done.returncode}: {done.stderr.decode(errors='replace')[-2000:]}")

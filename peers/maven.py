@@ -42,7 +42,8 @@ def cache_name(coordinates: Sequence[str]) -> str:
 def classpath(coordinates: Sequence[str]) -> list[Path]:
     """Return the jars of `coordinates` (each `group:artifact:version`) and their run-time dependencies.
 
-    Raises MissingPeerError if Maven is absent or cannot fetch them.
+    Raises:
+        MissingPeerError: Maven is absent or cannot fetch them.
     """
 
     def resolve(directory: Path) -> None:

@@ -48,7 +48,11 @@ def _read(sock: socket.socket, size: int) -> bytes:
 
 
 def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, int]]:
-    """Return the announced API versions: key to (lowest, highest). Raises OSError without a response."""
+    """Return the announced API versions: key to (lowest, highest).
+
+    Raises:
+        OSError: No response comes.
+    """
     with connect(address, timeout_s) as sock:
         answer = _ask(sock, API_VERSIONS, 0, 1, b"")
     error, count = struct.unpack_from(">hi", answer)
@@ -58,7 +62,11 @@ def api_versions(address: str, timeout_s: float = 1.0) -> dict[int, tuple[int, i
 
 
 def brokers(address: str, timeout_s: float = 1.0) -> int:
-    """Return the number of brokers in Metadata v1. Raises OSError without a response."""
+    """Return the number of brokers in Metadata v1.
+
+    Raises:
+        OSError: No response comes.
+    """
     with connect(address, timeout_s) as sock:
         answer = _ask(sock, METADATA, 1, 2, struct.pack(">i", -1))
     count: int = struct.unpack_from(">i", answer)[0]
@@ -74,7 +82,11 @@ def answers(address: str, timeout_s: float = 1.0) -> bool:
 
 
 def wait_for_answer(address: str, deadline_s: float, poll_s: float = 0.002) -> float:
-    """Wait until both requests are answered; return time.perf_counter(). Raises TimeoutError at the deadline."""
+    """Wait until both requests are answered; return time.perf_counter().
+
+    Raises:
+        TimeoutError: They are not answered by the deadline.
+    """
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if answers(address):

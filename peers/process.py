@@ -70,7 +70,11 @@ class Process:
         return self._popen.poll() is None
 
     def wait_until(self, ready: Callable[[], bool], deadline_s: float, *, poll_s: float = 0.02) -> None:
-        """Poll `ready` until it returns True. Raises PeerFailedError if the process ends, or at the deadline."""
+        """Poll `ready` until it returns True.
+
+        Raises:
+            PeerFailedError: The process ends, or the deadline has passed.
+        """
         end = time.monotonic() + deadline_s
         while not ready():
             if not self.running:
@@ -80,7 +84,11 @@ class Process:
             time.sleep(poll_s)
 
     def wait(self, deadline_s: float) -> int:
-        """Wait for the exit code. Raises subprocess.TimeoutExpired if the process does not end in time."""
+        """Wait for the exit code.
+
+        Raises:
+            subprocess.TimeoutExpired: The process does not end in time.
+        """
         return self._popen.wait(deadline_s)
 
     def stop(self, deadline_s: float = STOP_DEADLINE_S) -> int:

@@ -39,7 +39,11 @@ class SparkProcess:
         return self._process.pid
 
     def ask(self, order: Mapping[str, Any]) -> Any:
-        """Return the answer to an order; RuntimeError with the process's last words where it ended instead."""
+        """Return the answer to an order.
+
+        Raises:
+            RuntimeError: The process has ended instead. The text has its last words.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(order) + "\n")

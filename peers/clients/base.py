@@ -74,8 +74,10 @@ class ForeignClient(ABC):
     ) -> list[int]:
         """Send all records and wait for them; return their offsets (-1 with acks=0).
 
-        A `transaction` of "commit" or "abort" puts the records in a transaction that ends so. Raises ClientError on
-        failure.
+        A `transaction` of "commit" or "abort" puts the records in a transaction that ends so.
+
+        Raises:
+            ClientError: The client reports a failure.
         """
 
     @abstractmethod

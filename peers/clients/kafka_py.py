@@ -19,7 +19,11 @@ _SPECS = {"latest": -1, "earliest": -2, "max_timestamp": -3}
 
 
 def _told(call: Callable[[], T]) -> T:
-    """Return the call's result; raise its failure as ClientError."""
+    """Return the call's result.
+
+    Raises:
+        ClientError: The call has failed.
+    """
     try:
         return call()
     except kafka.errors.KafkaError as error:

@@ -59,7 +59,11 @@ class LineClient(ForeignClient, ABC):
         self._unread = bytearray()
 
     def _line(self) -> bytes:
-        """Return one whole line of the reply; raise ClientError if the program ends or does not reply in time."""
+        """Return one whole line of the reply.
+
+        Raises:
+            ClientError: The program ends or does not reply in time.
+        """
         out = self._process.stdout
         assert out is not None
         with selectors.DefaultSelector() as selector:
