@@ -364,7 +364,11 @@ def _shown(key: ConfigKey, text: str | None) -> str | None:
 
 
 def check_alterations(alterations: Iterable[Alteration]) -> None:
-    """Raise InvalidRequestError if a key is repeated or a value is missing."""
+    """Check that no key is repeated and no value is missing.
+
+    Raises:
+        InvalidRequestError: a key is repeated, or a value is missing.
+    """
     seen: set[str] = set()
     for alteration in alterations:
         if alteration.name in seen:

@@ -93,7 +93,11 @@ class QuotaEntity:
         return dict(self.parts).get(EntityType.IP)
 
     def check(self, key: str, value: float) -> None:
-        """Raise InvalidRequestError if the entity cannot have `key`, or the key cannot have `value`."""
+        """Check that the entity can have `key`, and the key can have `value`.
+
+        Raises:
+            InvalidRequestError: one of them cannot.
+        """
         keys = _OF_ADDRESSES if self.parts[0][0] == EntityType.IP else _OF_CLIENTS
         if key not in keys:
             raise InvalidRequestError(f"Invalid configuration key {key}")

@@ -431,7 +431,11 @@ def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
 
 
 def _check_version(version: int, view: RecordsView) -> None:
-    """Raise RecordsError for records that a produce request of that version may not contain."""
+    """Check that a produce request of that version may contain the records.
+
+    Raises:
+        RecordsError: there are no records, or the version may not contain their format or their codec.
+    """
     if version < BATCH_SINCE:
         # This holds for any format, and for empty records: Kafka never restricted what clients sent in these versions.
         return

@@ -136,7 +136,11 @@ class Membership(Protocol):
         """
 
     def check_deletable(self) -> None:
-        """Raise NonEmptyGroupError if the group has members."""
+        """Check that the group has no members.
+
+        Raises:
+            NonEmptyGroupError: it has some.
+        """
 
     def is_subscribed(self, topic: str) -> bool:
         """Return whether its members consume the topic, as far as the coordinator knows.

@@ -250,7 +250,14 @@ class TransactionCoordinator:
         return transactions, transactions.machines.get(transactional_id)
 
     def _require(self, transactional_id: str) -> tuple[PartitionTransactions, TransactionMachine]:
-        """Find a transaction; raise InvalidRequestError, InvalidProducerIdMappingError, or errors of `_partition`."""
+        """Find a transaction.
+
+        Raises:
+            InvalidRequestError: there is no transactional id.
+            InvalidProducerIdMappingError: there is no such transaction.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: it is not here, or not
+                now.
+        """
         if not transactional_id:
             raise InvalidRequestError
         transactions, machine = self._find(transactional_id)

@@ -133,7 +133,12 @@ def prepare(
 
 
 def check_size(size: int, config: LogConfig, label: str) -> None:
-    """Raise MessageTooLargeError or RecordListTooLargeError for a batch that is too large for the topic."""
+    """Check that a batch is not too large for the topic.
+
+    Raises:
+        MessageTooLargeError: it is larger than `max.message.bytes`.
+        RecordListTooLargeError: it is larger than a segment.
+    """
     if size > config.max_message_bytes:
         raise MessageTooLargeError(
             f"The record batch size in the append to {label} is {size} bytes which exceeds the maximum configured "
@@ -155,7 +160,12 @@ def _refuse_magic(magic: int, label: str) -> None:
 
 
 def refuse_length(stated: int, size: int, label: str) -> None:
-    """Raise CorruptMessageError or InvalidRecordError for records that are not exactly one batch."""
+    """Raise the error of records that are not exactly one batch.
+
+    Raises:
+        CorruptMessageError: the first batch states a length that is impossible.
+        InvalidRecordError: the first batch ends before the records do.
+    """
     if stated < HEADER_SIZE or stated > size:
         raise CorruptMessageError(f"A record batch sent to {label} states {stated} of {size} bytes")
     raise InvalidRecordError(
@@ -164,7 +174,11 @@ def refuse_length(stated: int, size: int, label: str) -> None:
 
 
 def refuse_append_time(label: str) -> None:
-    """Raise InvalidTimestampError for records that claim to have timestamps of the broker."""
+    """Raise the error of records that claim to have timestamps of the broker.
+
+    Raises:
+        InvalidTimestampError: a producer may not claim that.
+    """
     raise InvalidTimestampError(
         f"Invalid timestamp type in the batch sent to {label}: a producer should not set it to LogAppendTime"
     )
@@ -232,6 +246,10 @@ def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: O
 
 
 def check_transaction(header: BatchHeader, origin: Origin, label: str, *, in_transaction: bool) -> None:
-    """Raise InvalidTxnStateError for a client's transactional batch whose transaction does not cover the partition."""
+    """Check that the transaction of a client's transactional batch covers the partition.
+
+    Raises:
+        InvalidTxnStateError: it does not.
+    """
     if header.attributes & TRANSACTIONAL_FLAG and origin is Origin.CLIENT and not in_transaction:
         raise InvalidTxnStateError(f"Record was not part of an ongoing transaction in topic partition {label}")

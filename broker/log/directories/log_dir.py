@@ -168,7 +168,11 @@ class LogDir:
         return self._read(names.CLEANER_CHECKPOINT)
 
     def write_recovery_points(self, offsets: Offsets) -> None:
-        """Write the recovery points. Raise OSError if that fails."""
+        """Write the recovery points.
+
+        Raises:
+            OSError: they cannot be written.
+        """
         self._write(names.RECOVERY_POINT_CHECKPOINT, offsets)
 
     def forget_recovery_points(self) -> None:
@@ -181,15 +185,27 @@ class LogDir:
         self._ops.fsync_dir(str(self.path))
 
     def write_log_start_offsets(self, offsets: Offsets) -> None:
-        """Write the log start offsets. Raise OSError if that fails."""
+        """Write the log start offsets.
+
+        Raises:
+            OSError: they cannot be written.
+        """
         self._write(names.LOG_START_CHECKPOINT, offsets)
 
     def write_high_watermarks(self, offsets: Offsets) -> None:
-        """Write the high watermarks. Raise OSError if that fails."""
+        """Write the high watermarks.
+
+        Raises:
+            OSError: they cannot be written.
+        """
         self._write(names.HIGH_WATERMARK_CHECKPOINT, offsets)
 
     def write_cleaned_offsets(self, offsets: Offsets) -> None:
-        """Write the cleaned offsets. Raise OSError if that fails."""
+        """Write the cleaned offsets.
+
+        Raises:
+            OSError: they cannot be written.
+        """
         self._write(names.CLEANER_CHECKPOINT, offsets)
 
     def take_clean_shutdown(self) -> bool:
@@ -197,7 +213,11 @@ class LogDir:
         return checkpoints.take_clean_shutdown(str(self.path), self._ops)
 
     def write_clean_shutdown(self) -> None:
-        """Write the clean-shutdown marker. Raise OSError if that fails."""
+        """Write the clean-shutdown marker.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         checkpoints.write_clean_shutdown(str(self.path), ops=self._ops)
 
     def _read(self, name: str) -> dict[tuple[str, int], int]:

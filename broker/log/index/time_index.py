@@ -40,7 +40,11 @@ class TimeIndex(IndexFile):
         super().truncate_entries(count)
 
     def _check_loaded(self) -> None:
-        """Raise CorruptIndexError for a last entry that no trimmed index can end with."""
+        """Check that a trimmed index can end with the last entry.
+
+        Raises:
+            CorruptIndexError: none can.
+        """
         count = self.entries
         if count == 0:
             return

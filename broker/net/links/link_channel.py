@@ -82,7 +82,11 @@ class Channel(asyncio.BufferedProtocol):
         return self._transport is not None
 
     def version_of(self, request_class: type[Request], max_version: int | None, min_version: int) -> int:
-        """Choose the newest version that both sides speak; raise UnsupportedVersionError if there is none."""
+        """Choose the newest version that both sides speak.
+
+        Raises:
+            UnsupportedVersionError: There is none.
+        """
         return self._wire.version_of(request_class, max_version, min_version)
 
     async def shake_hands(self, workers: Workers) -> None:

@@ -307,7 +307,12 @@ def encoded(records: list[GroupRecord]) -> list[StateRecord]:
 
 
 def _check_epoch(member: Member, epoch: int) -> None:
-    """Raise StaleMemberEpochError, or IllegalGenerationError for a member of the classic protocol."""
+    """Check the epoch that a request states.
+
+    Raises:
+        StaleMemberEpochError: it is not the member's.
+        IllegalGenerationError: it is not the member's, and the member is one of the classic protocol.
+    """
     if epoch == member.epoch:
         return
     error: KafkaError

@@ -26,13 +26,21 @@ _ABANDON = "The member must abandon all its partitions and rejoin."
 
 
 def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
-    """Raise GroupMaxSizeReachedError if one more member is too many."""
+    """Check that there may be one more member.
+
+    Raises:
+        GroupMaxSizeReachedError: one more is too many.
+    """
     if len(group.members) >= max_size and member_id not in group.members:
         raise GroupMaxSizeReachedError(f"The consumer group has reached its maximum capacity of {max_size} members.")
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> Member:
-    """Return a member. Raises UnknownMemberIdError if none has this id."""
+    """Return a member.
+
+    Raises:
+        UnknownMemberIdError: none has this id.
+    """
     member = group.members.get(member_id)
     if member is None:
         raise UnknownMemberIdError(f"Member {member_id} is not a member of group {group.group_id}.")
@@ -56,10 +64,13 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
-    """Raise FencedMemberEpochError if a heartbeat's epoch is not the member's.
+    """Check that a heartbeat's epoch is the member's.
 
     The previous epoch is accepted as well if the member owns only partitions that it is assigned: then the response
     with the newer epoch was lost.
+
+    Raises:
+        FencedMemberEpochError: it is another one.
     """
     if epoch == member.epoch:
         return
@@ -90,7 +101,11 @@ def static_joiner(group: ConsumerGroup, member_id: str, instance_id: str, record
 
 
 def check_released(group: ConsumerGroup, member_id: str, instance_id: str) -> None:
-    """Raise UnreleasedInstanceIdError if another member has the instance id and has not left."""
+    """Check that no other member has the instance id, or that it has left.
+
+    Raises:
+        UnreleasedInstanceIdError: another member has the instance id, and has not left.
+    """
     existing = group.static_member(instance_id)
     if existing is not None and existing.epoch != STATIC_LEAVE_EPOCH:
         raise UnreleasedInstanceIdError(
