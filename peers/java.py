@@ -60,7 +60,7 @@ def run_java(
     """Run a Java program; return its standard output.
 
     Raises:
-        RuntimeError: The exit code is not 0. The text has what the program wrote to standard error.
+        RuntimeError: The exit code is not 0. The text has the end of its output.
     """
     done = subprocess.run(
         java_line(classpath, main, args, jvm),

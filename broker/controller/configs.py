@@ -304,7 +304,9 @@ class ConfigController:
         """Return the operation of a valid change.
 
         Raises:
-            UnknownTopicOrPartitionError, InvalidConfigError, InvalidRequestError
+            UnknownTopicOrPartitionError: there is no such topic.
+            InvalidConfigError: a key is unknown, or cannot have that value.
+            InvalidRequestError: the name is not this broker's, or a group's name is empty.
         """
         kind, name = change.kind, change.name
         try:
@@ -395,7 +397,7 @@ def _altered(
         default: returns the effective value of a key without an override.
 
     Raises:
-        InvalidConfigError
+        InvalidConfigError: a key is unknown, or is no list, which APPEND and SUBTRACT need.
     """
     result = dict(present)
     for alteration in alterations:

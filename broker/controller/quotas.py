@@ -102,7 +102,9 @@ class QuotaController:
         """Return the entities that a filter of (type, match, name) matches (`quota_filter`), with their values by key.
 
         Raises:
-            InvalidRequestError, UnsupportedVersionError
+            InvalidRequestError: a type is repeated or empty, a match is unknown or does not fit its name, or the types
+                cannot be combined.
+            UnsupportedVersionError: a type is unknown.
         """
         names = quota_filter(components, strict=strict)
         return [(entity, values) for entity, values in self._cache.image.client_quotas.items() if names(entity)]

@@ -248,7 +248,8 @@ class StateLog:
 
         Raises:
             CoordinatorNotAvailableError, NotCoordinatorError: see `as_coordinator_error`.
-            MessageTooLargeError, RecordListTooLargeError, InvalidProducerEpochError.
+            MessageTooLargeError, RecordListTooLargeError: the batch is larger than the partition takes.
+            InvalidProducerEpochError: another producer has fenced this one.
         """
         try:
             partition = self._replicas.require(self._name, index)

@@ -64,8 +64,8 @@ def decode(data: bytes) -> list[SnapshotEntry]:
     """Parse the entries of a snapshot file.
 
     Raises:
-        CorruptSnapshotError: unknown version, wrong CRC, or a length that does not match the number of
-        entries.
+        CorruptSnapshotError: The version is unknown, the CRC is wrong, or the length does not match the number of
+            entries.
     """
     if len(data) < ENTRIES_FROM:
         raise CorruptSnapshotError(f"{len(data)} bytes are no snapshot")

@@ -332,7 +332,11 @@ class GroupCoordinator:
         Partitions are removed some at a time, and others have their turn in between.
 
         Raises:
-            GroupIdNotFoundError, NonEmptyGroupError, and what `partition_groups_for` raises.
+            GroupIdNotFoundError: there is no such group.
+            NonEmptyGroupError: the group has members that are not consumers.
+            InvalidGroupIdError: the id is empty.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: the group is not here, or
+                not now.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         for first in range(0, max(len(partitions), 1), TOMBSTONES_AT_ONCE):

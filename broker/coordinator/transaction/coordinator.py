@@ -312,7 +312,10 @@ class TransactionCoordinator:
         """Add partitions to the producer's transaction, beginning one if none is ongoing.
 
         Raises:
-            InvalidRequestError, InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
+            InvalidRequestError: the transactional id is empty.
+            InvalidProducerIdMappingError: there is no such transactional id, or the producer id is not its.
+            ProducerFencedError: the epoch is not the present one.
+            ConcurrentTransactionsError: another change is under way, such as the end of the last transaction.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
         """
         transactions, machine = self._require(transactional_id)
@@ -324,7 +327,10 @@ class TransactionCoordinator:
         """Decide the producer's transaction; its markers are written after that.
 
         Raises:
-            InvalidRequestError, InvalidProducerIdMappingError, ProducerFencedError, ConcurrentTransactionsError.
+            InvalidRequestError: the transactional id is empty.
+            InvalidProducerIdMappingError: there is no such transactional id, or the producer id is not its.
+            ProducerFencedError: the epoch is not the present one.
+            ConcurrentTransactionsError: another change is under way.
             InvalidTxnStateError: there is no transaction, or it was decided the other way.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
         """
@@ -337,7 +343,11 @@ class TransactionCoordinator:
         """Check that the producer's transaction covers a partition; see `TransactionMachine.verify`.
 
         Raises:
-            InvalidRequestError, and what `TransactionMachine.verify` raises.
+            InvalidRequestError: the transactional id is empty.
+            InvalidProducerIdMappingError: there is no such transactional id, or the producer id is not its.
+            InvalidProducerEpochError: the epoch is not the present one.
+            ConcurrentTransactionsError: the transaction is being ended.
+            TransactionAbortableError: the partition was not added to it.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
         """
         self._require(transactional_id)[1].verify(producer, partition)

@@ -51,7 +51,9 @@ def advance(
         records: earlier records of the same batch.
 
     Raises:
-        InvalidRegularExpressionError, FencedMemberEpochError, UnknownServerError
+        InvalidRegularExpressionError: the expression is refused.
+        FencedMemberEpochError: a newer release left the member in a state unknown here; it must join again.
+        UnknownServerError: the assignor failed.
     """
     result = Advance(new, records)
     if new != old:

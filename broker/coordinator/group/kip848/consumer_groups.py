@@ -147,7 +147,11 @@ class ConsumerGroups:
         """Handle ConsumerGroupDescribe of one group.
 
         Raises:
-            GroupIdNotFoundError, and what `GroupCoordinator.partition_groups_for` raises.
+            UnsupportedVersionError: the protocol is not enabled.
+            GroupIdNotFoundError: there is no such group, or it is of another protocol.
+            InvalidGroupIdError: the id is empty.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: the group is not here, or
+                not now.
         """
         self._check_enabled()
         group = self._coordinator.partition_groups_for(group_id).groups.get(group_id)

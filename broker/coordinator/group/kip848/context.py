@@ -40,7 +40,7 @@ class Topics(Protocol):
         """Return what an expression matches, maybe in an older version of the topics; None if that is unknown yet.
 
         Raises:
-            InvalidRegularExpressionError
+            InvalidRegularExpressionError: the expression is refused.
         """
 
 

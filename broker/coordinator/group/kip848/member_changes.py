@@ -51,7 +51,8 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
     """Return the member of an instance id, if the request's member id is its own.
 
     Raises:
-        UnknownMemberIdError, FencedInstanceIdError
+        UnknownMemberIdError: there is no member of that instance id.
+        FencedInstanceIdError: the member of that instance id has another member id.
     """
     member = group.static_member(instance_id)
     if member is None:

@@ -43,7 +43,11 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
     """Handle JoinGroup.
 
     Raises:
-        GroupMaxSizeReachedError, InconsistentGroupProtocolError, UnknownMemberIdError, FencedInstanceIdError
+        GroupMaxSizeReachedError: one more member is too many.
+        InconsistentGroupProtocolError: the group does not support the member's protocols, or its subscription cannot be
+            read.
+        UnknownMemberIdError: there is no such member.
+        FencedInstanceIdError: another member has the instance id.
     """
     is_unknown = request.member_id == UNKNOWN_MEMBER_ID
     member_id = context.new_member_id() if is_unknown else request.member_id
@@ -109,7 +113,10 @@ def sync(group: ConsumerGroup, request: SyncRequest, context: Context) -> Outcom
     """Handle SyncGroup.
 
     Raises:
-        UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError, InconsistentGroupProtocolError
+        UnknownMemberIdError: there is no such member of the classic protocol.
+        FencedInstanceIdError: another member has the instance id.
+        IllegalGenerationError: the generation is not the member's.
+        InconsistentGroupProtocolError: the protocol is not the one that the response to the join named.
     """
     member, classic = _classic_member(group, request.member_id, request.instance_id)
     _check_generation(member, request.generation)
@@ -136,7 +143,9 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     """Handle Heartbeat; REBALANCE_IN_PROGRESS makes the member join again.
 
     Raises:
-        UnknownMemberIdError, FencedInstanceIdError, IllegalGenerationError
+        UnknownMemberIdError: there is no such member of the classic protocol.
+        FencedInstanceIdError: another member has the instance id.
+        IllegalGenerationError: the generation is not the member's.
     """
     member, classic = _classic_member(group, member_id, instance_id)
     _check_generation(member, generation)

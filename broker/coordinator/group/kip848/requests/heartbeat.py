@@ -29,7 +29,8 @@ def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int,
     """Check a request by itself, without the group.
 
     Raises:
-        InvalidRequestError, UnsupportedAssignorError
+        InvalidRequestError: a field is missing, empty or invalid.
+        UnsupportedAssignorError: the broker does not have the assignor.
     """
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID or epoch > 0 or epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
@@ -73,8 +74,14 @@ def heartbeat(
         owned: the request's `topic_partitions`, which may be many.
 
     Raises:
-        GroupMaxSizeReachedError, UnknownMemberIdError, FencedMemberEpochError, UnreleasedInstanceIdError,
-        FencedInstanceIdError, InvalidRegularExpressionError, UnknownServerError
+        GroupMaxSizeReachedError: one more member is too many.
+        UnknownMemberIdError: there is no such member.
+        FencedMemberEpochError: the epoch is not the member's, or a newer release left the member in a state unknown
+            here; it must join again.
+        UnreleasedInstanceIdError: another member has the instance id, and has not left.
+        FencedInstanceIdError: another member has the instance id.
+        InvalidRegularExpressionError: the expression is refused.
+        UnknownServerError: the assignor failed.
     """
     joins = request.member_epoch == JOIN_EPOCH
     member_id = request.member_id or context.new_member_id()
@@ -123,7 +130,8 @@ def leave(
     """Handle a heartbeat of a member that leaves; a static member may leave for a while only.
 
     Raises:
-        UnknownMemberIdError, FencedInstanceIdError
+        UnknownMemberIdError: there is no such member.
+        FencedInstanceIdError: another member has the instance id.
     """
     response = messages.ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     member = leaver(group, request)
@@ -138,7 +146,8 @@ def leaver(group: ConsumerGroup, request: messages.ConsumerGroupHeartbeatRequest
     """Return the member of a request to leave.
 
     Raises:
-        UnknownMemberIdError, FencedInstanceIdError
+        UnknownMemberIdError: there is no such member.
+        FencedInstanceIdError: another member has the instance id.
     """
     if request.instance_id is None:
         return member_changes.known_member(group, request.member_id)

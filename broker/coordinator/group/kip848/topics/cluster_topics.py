@@ -74,7 +74,7 @@ class ClusterTopics:
         """Match an expression against the current topics, in the group's turn; keep the result for `matching`.
 
         Raises:
-            InvalidRegularExpressionError
+            InvalidRegularExpressionError: the expression is refused.
         """
         if self._known.get(regex) != self.version:
             async with self._turns.turn(group_id):
