@@ -122,7 +122,7 @@ def wait_for(path: Path, line: re.Pattern[str], pid: int, start_cpu: float, end:
     """Wait for the first line in the file that matches, and return what it says.
 
     Raises:
-        OutOfTimeError: there is none by `end`, on the monotonic clock.
+        OutOfTimeError: There is none by `end`, on the monotonic clock.
     """
     while True:
         found = line.search(path.read_text(errors="replace"))

@@ -22,7 +22,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """Key to value; a later line wins over an earlier one.
 
     Raises:
-        PropertiesError: a malformed `\\u` escape.
+        PropertiesError: A malformed `\\u` escape.
     """
     result: dict[str, str] = {}
     for line in _logical_lines(text):
@@ -35,7 +35,7 @@ def load_properties(path: Path) -> dict[str, str]:
     """Read a properties file.
 
     Raises:
-        PropertiesError: the file cannot be read or has a malformed escape.
+        PropertiesError: The file cannot be read or has a malformed escape.
     """
     try:
         return parse_properties(path.read_text(encoding="utf-8"))

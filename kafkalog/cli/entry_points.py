@@ -35,7 +35,7 @@ def find_commands() -> list[Command]:
     A package whose table cannot be imported is reported on standard error, and the others' commands are returned.
 
     Raises:
-        NoCommandsError: there is no command at all, because kafkalog was not installed since it has entry points.
+        NoCommandsError: There is no command at all, because kafkalog was not installed since it has entry points.
     """
     found: dict[str, Command] = {}
     for name, value in read_entry_points(sys.path).items():

@@ -45,7 +45,7 @@ def parser_for(wanted: str | None) -> argparse.ArgumentParser:
     """Return the parser of all commands; it has the options of the `wanted` one only.
 
     Raises:
-        NoCommandsError: none are installed.
+        NoCommandsError: None are installed.
     """
     parser = _Parser(
         prog="kafkalog",

@@ -140,8 +140,8 @@ def decode_within(cls: type[M], version: int, buf: memoryview, pos: int, budget:
         budget: the largest cost of decoding (see `decoder`); records cost nothing.
 
     Raises:
-        TooManyEntriesError: decoding costs more.
-        ProtocolError, UnsupportedVersionError: as `decode_message`.
+        TooManyEntriesError: Decoding costs more.
+        ProtocolError, UnsupportedVersionError: `decode_message` raises them.
     """
     decode = _bounded_decoders.get((cls, version))
     if decode is None:

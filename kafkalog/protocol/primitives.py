@@ -140,7 +140,7 @@ def unpack_long_array(buf: Any, pos: int, end: int, count: int, code: str, path:
     Returns a list; an `array` for more than `HUGE_RUN` numbers.
 
     Raises:
-        ProtocolError: the array does not end in the buffer.
+        ProtocolError: The array does not end in the buffer.
     """
     size = Struct(">" + code).size
     if count * size > end - pos:

@@ -73,8 +73,8 @@ def refuse_damage(chunk: memoryview, at: int) -> None:
     """Check that the bytes of a chunk from `at` on can be the beginning of a batch that is cut off.
 
     Raises:
-        CorruptRecordError: the length is impossible.
-        UnsupportedMagicError: the format is unknown.
+        CorruptRecordError: The length is impossible.
+        UnsupportedMagicError: The format is unknown.
     """
     left = len(chunk) - at
     if left < MIN_ENTRY_SIZE:

@@ -53,7 +53,7 @@ def find_batch(read: Read, position: int, end: int, offset: int) -> tuple[int, i
         Base offset, position and size; None if no whole batch before `end` qualifies.
 
     Raises:
-        CorruptRecordError: a length is impossible. Errors of `read` are passed on.
+        CorruptRecordError: A length is impossible. Errors of `read` are passed on.
     """
     unpack = _SPAN.unpack_from
     while position + SPAN_BYTES <= end:
@@ -110,8 +110,8 @@ def headers(
         verified_bytes: the checksums of batches up to this size, at most `chunk_bytes`, are verified.
 
     Raises:
-        CorruptRecordError: a batch header is invalid, or a checksum is wrong.
-        UnsupportedMagicError: a magic is unknown.
+        CorruptRecordError: A batch header is invalid, or a checksum is wrong.
+        UnsupportedMagicError: A magic is unknown.
     """
     unpack, make = HEADER.unpack_from, BatchHeader._make
     while position + MIN_ENTRY_SIZE <= end:
@@ -149,7 +149,7 @@ def verified_batches(read_into: ReadInto, position: int, end: int) -> Iterator[t
     The bytes are valid until the next batch. The walk ends without an error only at `end`.
 
     Raises:
-        CorruptRecordError: the next bytes are not a whole batch with a correct CRC.
+        CorruptRecordError: The next bytes are not a whole batch with a correct CRC.
     """
     buffer = bytearray(min(VERIFY_BYTES, max(end - position, 0)))
     while position < end:

@@ -52,7 +52,7 @@ def parse_offsets(data: bytes) -> dict[tuple[str, int], int]:
     """Parse an offset checkpoint into `{(topic, partition): offset}`.
 
     Raises:
-        CorruptCheckpointError: the file, or one of its rows, cannot be parsed.
+        CorruptCheckpointError: The file, or one of its rows, cannot be parsed.
     """
     offsets, problems = salvage_offsets(data)
     if problems:
@@ -64,7 +64,7 @@ def salvage_offsets(data: bytes) -> Salvaged:
     """Parse the readable rows of an offset checkpoint, and describe the errors in the others.
 
     Raises:
-        CorruptCheckpointError: the file is not a table of a known version.
+        CorruptCheckpointError: The file is not a table of a known version.
     """
     count, lines = _table(data)
     offsets: dict[tuple[str, int], int] = {}
@@ -93,7 +93,7 @@ def format_offsets(offsets: Mapping[tuple[str, int], int]) -> bytes:
     """Return the bytes of an offset checkpoint.
 
     Raises:
-        ValueError: a row cannot contain a topic's name.
+        ValueError: A row cannot contain a topic's name.
     """
     for topic, _ in offsets:
         if not can_have_a_row(topic):
@@ -108,7 +108,7 @@ def parse_epochs(data: bytes) -> list[tuple[int, int]]:
     """Parse a leader-epoch checkpoint into `(leader epoch, start offset)` rows.
 
     Raises:
-        CorruptCheckpointError: the file, or one of its rows, cannot be parsed.
+        CorruptCheckpointError: The file, or one of its rows, cannot be parsed.
     """
     count, lines = _table(data)
     epochs = []

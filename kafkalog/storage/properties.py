@@ -51,7 +51,7 @@ def decode_uuid(text: str) -> uuid.UUID:
     """Parse Kafka's text of a UUID.
 
     Raises:
-        ValueError: the text is not 16 bytes in base64url.
+        ValueError: The text is not 16 bytes in base64url.
     """
     return uuid.UUID(bytes=base64.b64decode(text.strip() + "==", altchars=b"-_", validate=True))
 
@@ -60,7 +60,7 @@ def parse_partition_metadata(data: bytes) -> uuid.UUID | None:
     """Parse `partition.metadata` into the topic id; None for an empty file.
 
     Raises:
-        CorruptCheckpointError: the file cannot be parsed.
+        CorruptCheckpointError: The file cannot be parsed.
     """
     try:
         values = dict(line.partition(":")[::2] for line in data.decode().splitlines() if line.strip())
@@ -88,7 +88,7 @@ def parse_meta_properties(data: bytes) -> dict[str, str]:
     """Parse `meta.properties` into its keys and values.
 
     Raises:
-        UnicodeDecodeError: the file is not text.
+        UnicodeDecodeError: The file is not text.
     """
     lines = (line for line in data.decode().splitlines() if line.strip() and not line.lstrip().startswith(("#", "!")))
     rows = (line.partition("=") for line in lines)

@@ -46,7 +46,7 @@ def parse_aborted(data: bytes, base_offset: int) -> list[AbortedTransaction]:
     """Parse every whole entry of the index of the segment at `base_offset`, in order.
 
     Raises:
-        CorruptEntryError: an entry has an unknown version, or ends before the segment begins.
+        CorruptEntryError: An entry has an unknown version, or ends before the segment begins.
     """
     rows = []
     for version, *values in _ENTRY.iter_unpack(_whole(data)):

@@ -37,7 +37,7 @@ class LocalBroker:
         """Start it and wait until it accepts connections; after a stop, on the same port as before.
 
         Raises:
-            BrokerStartError: it did not get that far.
+            BrokerStartError: It did not get that far.
         """
         seen = self._output.stat().st_size if self._output.exists() else 0
         command = [

@@ -24,7 +24,7 @@ def choose_input(named: Path | None) -> tuple[str, list[Path]]:
     """Return a name for the input, and its files.
 
     Raises:
-        NoInputError: the named file is not a readable file with text in it.
+        NoInputError: The named file is not a readable file with text in it.
     """
     if named is not None:
         if not named.is_file():

@@ -29,7 +29,7 @@ def file_system(path: str) -> FileSystem:
     """Return the file system to read a path from.
 
     Raises:
-        ValueError: no file system serves its scheme.
+        ValueError: No file system serves its scheme.
     """
     parts = urlsplit(path)
     if parts.scheme in ("", "file") or path.startswith("/"):

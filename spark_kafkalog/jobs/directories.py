@@ -22,7 +22,7 @@ def check_written(spark: SparkSession, option: str, directory: str, checkpoint: 
     first rows would be missing without any error.
 
     Raises:
-        UsageError: another checkpoint belongs to `directory`.
+        UsageError: Another checkpoint belongs to `directory`.
     """
     if not is_tested():
         logger.warning(

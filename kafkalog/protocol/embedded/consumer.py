@@ -76,7 +76,7 @@ def version_of(data: bytes | memoryview) -> int:
     """Return the version in which to read a subscription or an assignment: at most `NEWEST`.
 
     Raises:
-        ProtocolError: the bytes do not begin with a version, or it is negative.
+        ProtocolError: The bytes do not begin with a version, or it is negative.
     """
     if len(data) < _VERSION.size:
         raise ProtocolError(f"the consumer protocol begins with a version of 2 bytes, and there are {len(data)}")
@@ -95,7 +95,7 @@ def decode_subscription(data: bytes | memoryview) -> ConsumerSubscription:
     """Decode a subscription.
 
     Raises:
-        ProtocolError: the bytes are no subscription.
+        ProtocolError: The bytes are no subscription.
     """
     return _decode(ConsumerSubscription, data, "subscription")
 
@@ -109,7 +109,7 @@ def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
     """Decode an assignment.
 
     Raises:
-        ProtocolError: the bytes are no assignment.
+        ProtocolError: The bytes are no assignment.
     """
     return _decode(ConsumerAssignment, data, "assignment")
 

@@ -45,7 +45,7 @@ def decode_sticky(data: bytes) -> tuple[StickyUserData, int]:
     """Decode the user data of `sticky`; the data, and the version in which it could be read.
 
     Raises:
-        ProtocolError: it can be read in no version.
+        ProtocolError: It can be read in no version.
     """
     try:
         return decode_message(StickyUserData, 1, data)[0], 1
@@ -62,7 +62,7 @@ def decode_generation(data: bytes) -> int:
     """Decode the user data of `cooperative-sticky`.
 
     Raises:
-        ProtocolError: it is too short for a generation.
+        ProtocolError: It is too short for a generation.
     """
     if len(data) < _GENERATION.size:
         raise ProtocolError(f"a generation has {_GENERATION.size} bytes, and there are {len(data)}")

@@ -121,7 +121,7 @@ class BatchFilter:
         FULL: write `out` to the file and begin it anew; if it is empty, the batch needs a larger one (`grow`).
 
         Raises:
-            InvalidRecordError: a batch's records cannot be parsed.
+            InvalidRecordError: A batch's records cannot be parsed.
         """
         functions = self.offsets.functions
         self._reserve_flags(len(data))
@@ -160,7 +160,7 @@ class BatchFilter:
             keep_header: keep the header even if no record stays.
 
         Raises:
-            RecordsError: the batch is damaged.
+            RecordsError: The batch is damaged.
         """
         verify_crc(data, pos, header)
         kept = tombstones = 0

@@ -106,7 +106,7 @@ class OffsetMap:
         DONE: no whole batch is left. SPECIAL: the caller must handle the batch there (`index_batch`), or it is damaged.
 
         Raises:
-            InvalidRecordError: a batch's records cannot be parsed.
+            InvalidRecordError: A batch's records cannot be parsed.
         """
         functions = self.functions
         status, pos = functions.index_batches(
@@ -121,7 +121,7 @@ class OffsetMap:
         """Take the keys of the batch at `pos`, of any kind; return whether they fitted.
 
         Raises:
-            RecordsError: the batch is damaged.
+            RecordsError: The batch is damaged.
         """
         verify_crc(data, pos, header)
         section, start, end = uncompressed(data, pos, header, self.room)

@@ -40,7 +40,7 @@ def micro_batch(batch: int | None, *, streaming: bool) -> MicroBatch:
     of that micro-batch.
 
     Raises:
-        UnknownMicroBatchError: the task belongs to a stream, and Spark does not name its micro-batch.
+        UnknownMicroBatchError: The task belongs to a stream, and Spark does not name its micro-batch.
     """
     query = properties.query_id()
     if not streaming:

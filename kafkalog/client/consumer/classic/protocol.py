@@ -78,7 +78,7 @@ def decode_subscription(data: bytes | memoryview, instance_id: str | None = None
     """Decode a member's subscription.
 
     Raises:
-        MalformedMemberDataError: the bytes are no subscription.
+        MalformedMemberDataError: The bytes are no subscription.
     """
     try:
         found = consumer.decode_subscription(data)
@@ -104,7 +104,7 @@ def decode_assignment(data: bytes | memoryview) -> Assignment:
     """Decode a member's assignment.
 
     Raises:
-        MalformedMemberDataError: the bytes are no assignment.
+        MalformedMemberDataError: The bytes are no assignment.
     """
     try:
         found = consumer.decode_assignment(data)

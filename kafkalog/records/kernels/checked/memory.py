@@ -59,7 +59,7 @@ def call(kernel: Callable[..., Any], *args: Any, also: tuple[Range, ...] = ()) -
     """Call a checked kernel, which may use its arrays, the lent ranges, and the ranges in `also`.
 
     Raises:
-        OutOfBoundsError: it tried to use other memory. It was stopped before it did.
+        OutOfBoundsError: It tried to use other memory. It was stopped before it did.
     """
     with _lock:
         ranges = [*_lent.values(), *((each.address, each.address + each.size, each.writable) for each in also)]
