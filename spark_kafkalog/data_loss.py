@@ -45,7 +45,7 @@ Report = Callable[[Condition, str], None]
 
 
 def reporter(fail: bool) -> Report:
-    """Return the reaction that `failOnDataLoss` asks for: raise DataLossError, or log a warning."""
+    """Return the reaction that `failOnDataLoss` asks for: it ends the query with DataLossError, or logs a warning."""
 
     def report(condition: Condition, detail: str) -> None:
         error = DataLossError(condition, detail)

@@ -6,6 +6,7 @@ import ast
 import io
 import re
 import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "benchmarks", "conformance", "peers", "tools")
 DOUBLE = re.compile(r"(?<!`)``[^`]")
+ERROR_IN_PROSE = re.compile(
+    r"\b[Rr]aises?\s+(?:(?:an?|any|the)\s+)?`?[\w.]*(?:Error|Exception)\b"
+    r"|(?:^|[.;]\s)\s*`?[\w.]*(?:Error|Exception)`?\s+(?:if|for|where|unless|names)\b",
+    re.MULTILINE,
+)
+"""`Raises SomeError`, or `Return it; SomeError if it is damaged`."""
+ENTRY = re.compile(r"    [A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*: \S")
+"""The first line of an entry of a section `Raises:`: names of errors, and when they are raised."""
 
 
 def prose(source: str) -> list[tuple[int, str]]:
@@ -42,6 +51,91 @@ def test_names_stand_in_single_backticks(package: str) -> None:
 def test_prose_is_found() -> None:
     source = '"""A ``b``."""\nx = "``"  # ``c``\n"""Of x."""\n\n\ndef f():\n    """D."""\n'
     assert [line for line, _ in prose(source)] == [1, 2, 3, 7]
+
+
+def function_docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of functions and methods, each with the number of its first line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            if docstring is not None:
+                yield node.body[0].lineno, docstring
+
+
+def split_raises(docstring: str) -> tuple[str, list[str] | None]:
+    """Return the text outside of the section `Raises:`, and the section's lines; None without a section."""
+    outside: list[str] = []
+    section: list[str] | None = None
+    within = False
+    for line in docstring.splitlines():
+        if line == "Raises:":
+            section, within = [], True
+        elif within and section is not None and (not line or line.startswith(" ")):
+            section.append(line)
+        else:
+            within = False
+            outside.append(line)
+    return "\n".join(outside), section
+
+
+def faults(docstring: str) -> list[str]:
+    """Return what is wrong with the way in which a docstring names errors."""
+    outside, section = split_raises(docstring)
+    found = [f"in prose: {' '.join(each.split())}" for each in ERROR_IN_PROSE.findall(outside)]
+    if section is not None:
+        entries = [line for line in section if re.match(r" {4}\S", line)]
+        found += [f"not `SomeError: the condition`: {line.strip()}" for line in entries if not ENTRY.match(line)]
+        found += [] if entries else ["an empty section"]
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_errors_stand_in_raises_sections(package: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {fault}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for line, docstring in function_docstrings(path.read_text())
+        for fault in faults(docstring)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Read it. Raises ValueError.",
+        "Read it.\n\nRaises `a.SomeError` where it is damaged.",
+        "Read it; raise\nSomeException if it is damaged.",
+        "Read it.\n\nRaises any `RecordsError`.",
+        "Raise ValueError unless it is right.",
+        "Read it; `ValueError` if it is damaged.",
+        "Read it.\n\nSomeError for a damaged one.",
+        "Read it.\n\nRaises:\n    ValueError: It is wrong.\n\nIt raises KeyError, too.",
+        "Read it.\n\nRaises:\n    ValueError",
+        "Read it.\n\nRaises:\n    `ValueError`: It is wrong.",
+        "Read it.\n\nRaises:\n\nArgs:\n    at: The place.",
+    ],
+)
+def test_errors_elsewhere_are_found(docstring: str) -> None:
+    assert len(faults(docstring)) == 1
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Read it.",
+        "Read it. Raises as `poll` does.",
+        "Raise the number of partitions; an outcome may be SomeError.",
+        "Read it.\n\nRaises:\n    ValueError, a.SomeError: It raises ValueError\n        here.\n    KeyError: It is.",
+    ],
+)
+def test_sections_pass(docstring: str) -> None:
+    assert faults(docstring) == []
+
+
+def test_docstrings_of_functions_are_found() -> None:
+    source = 'class C:\n    """C."""\n    async def f(self):\n        """F.\n\n        G.\n        """\ndef g(): pass\n'
+    assert list(function_docstrings(source)) == [(4, "F.\n\nG.")]
 
 
 def has_string_fields(node: ast.ClassDef) -> bool:

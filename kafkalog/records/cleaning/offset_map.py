@@ -32,7 +32,7 @@ class OffsetMap:
         start_offset: records before it are ignored.
 
     Raises:
-        ValueError: not even one key fits.
+        ValueError: Not even one key fits.
 
     Attributes:
         limit: Slots that the memory has room for.
