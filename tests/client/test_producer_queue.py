@@ -12,10 +12,11 @@ import pytest
 
 from kafkalog.client.cluster import Cluster, PartitionMetadata, TopicMetadata
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
+from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.batches.encoded_batch import EncodedBatch
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.sender.sender import Sender
 from kafkalog.client.producer.sender.sequences import MAX_EPOCH
 from kafkalog.client.producer.sender.topic_metadata import Topics, TopicState

@@ -4,6 +4,7 @@
 - `serialization`        from keys and values to bytes; `partitioner` which partition a record goes to; `plugins` the
                          serializers, partitioners and interceptors that a user configures
 - `accumulator`          records that wait to be sent: a queue for each partition, one bound on memory
+- `partition_queue`      the queue of one partition, and its place in the sequence
 - `batches`              records that travel together, and the futures of their senders
 - `sender`               the thread that sends batches to the partitions' leaders
 - `arrow`                Arrow tables to record batches

@@ -20,11 +20,11 @@ from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.batches.encoded_batch import EncodedBatch
 from kafkalog.client.producer.batches.record_encoding import Headers
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from kafkalog.client.producer.transactions.transaction_manager import State, TransactionManager
 from kafkalog.client.types import TopicPartition
-from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from kafkalog.records.batch import NO_SEQUENCE
 
-NO_LEADER = -1
 LOW_WATER = 0.75
 """The share of buffer.memory to which usage must fall before threads that wait for room continue. So they continue for
 a while, instead of for one record at a time."""
@@ -32,52 +32,6 @@ a while, instead of for one record at a time."""
 
 class ProducerClosedError(ClientError, RuntimeError):
     """The producer was closed before, or while, the record was sent."""
-
-
-class PartitionQueue:
-    """The batches of one partition, and its place in the producer's sequence."""
-
-    __slots__ = (
-        "begun",
-        "in_flight",
-        "leader",
-        "next_sequence",
-        "open",
-        "partition",
-        "producer_epoch",
-        "producer_id",
-        "ready",
-        "reset",
-        "serial",
-        "topic",
-    )
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.leader = NO_LEADER
-        self.open: ProducerBatch | None = None
-        self.ready: deque[ProducerBatch] = deque()
-        self.in_flight: list[ProducerBatch] = []
-        self.serial = 0
-        self.producer_id = NO_PRODUCER_ID
-        self.producer_epoch = NO_PRODUCER_EPOCH
-        self.next_sequence = 0
-        self.begun = False
-        """Whether the broker has acknowledged a batch of the sequence."""
-        self.reset = False
-        """Whether the broker's sequence and this one differ, so that a new epoch must begin once nothing is in
-        flight."""
-
-    def begin_sequence(self) -> None:
-        """Continue with sequence number 0, under another id or epoch."""
-        self.next_sequence = 0
-        self.begun = False
-
-    def acknowledge(self, batch: ProducerBatch) -> None:
-        """Note that the broker has appended a batch."""
-        if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):
-            self.begun = True
 
 
 @dataclass

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
 from kafkalog.client.network.waker import Waker
-from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue, ProducerClosedError
+from kafkalog.client.producer.accumulator import Accumulator, ProducerClosedError
 from kafkalog.client.producer.batches.batch import UNKNOWN_OFFSET, ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.sender.channels import Channel
 from kafkalog.client.producer.sender.metrics import Counters
 from kafkalog.client.producer.sender.sequences import Sequences

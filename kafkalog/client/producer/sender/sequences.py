@@ -14,9 +14,9 @@ import time
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, is_retriable
-from kafkalog.client.producer.accumulator import PartitionQueue
 from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.sender.transaction_registration import TransactionRegistration
 from kafkalog.protocol.errors import KafkaError, error_for

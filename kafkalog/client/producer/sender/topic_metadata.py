@@ -7,8 +7,9 @@ from uuid import UUID
 
 from kafkalog.client.cluster import Cluster, TopicMetadata
 from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
-from kafkalog.client.producer.accumulator import NO_LEADER, Accumulator, PartitionQueue
+from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from kafkalog.client.producer.partitioner import StickyPartitioner
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 

@@ -6,9 +6,10 @@ import time
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, is_retriable
-from kafkalog.client.producer.accumulator import Accumulator, PartitionQueue
+from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.transactions.transaction_manager import State, TransactionAbortedError, TransactionManager
 from kafkalog.client.transactions.requests import CONCURRENT_BACKOFF_S, ProducerIdentity, TransactionRequests
