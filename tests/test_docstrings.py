@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.reference.api import list_sections
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "benchmarks", "conformance", "peers", "tools")
 DOUBLE = re.compile(r"(?<!`)``[^`]")
@@ -171,3 +173,14 @@ def test_sections_about_fields_are_found() -> None:
     found = [describes_fields(f"{head}\n{section}") for head in heads]
     assert found == [["A"], ["B"], ["C"], ["D"], []]
     assert describes_fields('@dataclass\nclass F:\n    """D."""\n    a: int\n    """X."""\n') == []
+
+
+def test_the_reference_lists_the_entries_of_sections() -> None:
+    docstring = (
+        "Read it.\n\n    code: here\n\nArgs:\n    at: The place,\n        in bytes.\n    *more: Others.\n\n"
+        "Raises:\n    ValueError, a.SomeError: It is wrong.\n\nThe end."
+    )
+    assert list_sections(docstring) == (
+        "Read it.\n\n    code: here\n\nArgs:\n\n* `at`: The place,\n  in bytes.\n* `*more`: Others.\n\n"
+        "Raises:\n\n* `ValueError`, `a.SomeError`: It is wrong.\n\nThe end."
+    )

@@ -61,6 +61,8 @@ PAGES = {
 _HEAD = "Made by `python -m tools.reference` from the docstrings."
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _QUOTED = re.compile(r"(?::[a-z]+:)?(`{1,2})([^`]+)\1")
+_SECTIONS = ("Args:", "Attributes:", "Raises:")
+_SECTION_ENTRY = re.compile(r" {4}(\*{0,2}[A-Za-z_][\w.]*(?:, [A-Za-z_][\w.]*)*): (.+)")
 
 
 def public(module: Any) -> list[str]:
@@ -82,7 +84,29 @@ def _own_doc(value: Any) -> str:
     doc = vars(value).get("__doc__") if inspect.isclass(value) else getattr(value, "__doc__", None)
     if not doc or (inspect.isclass(value) and doc.startswith(f"{value.__name__}(")):
         return ""
-    return _QUOTED.sub(r"`\2`", inspect.cleandoc(doc))
+    return list_sections(_QUOTED.sub(r"`\2`", inspect.cleandoc(doc)))
+
+
+def list_sections(doc: str) -> str:
+    """Make the entries of each section a list: Markdown would put all of them into one paragraph.
+
+    The bullets are not those of a class's members, which would be part of the same list otherwise.
+    """
+    lines: list[str] = []
+    within = False
+    for line in doc.splitlines():
+        if line in _SECTIONS:
+            within = True
+            lines += [line, ""]
+            continue
+        within = within and line.startswith("    ")
+        found = _SECTION_ENTRY.fullmatch(line) if within else None
+        if found is not None:
+            names = ", ".join(f"`{name}`" for name in found[1].split(", "))
+            lines.append(f"* {names}: {found[2]}")
+        else:
+            lines.append(f"  {line.strip()}" if within else line)
+    return "\n".join(lines)
 
 
 def _signature(name: str, value: Any, *, method: bool = False) -> str:
