@@ -35,7 +35,7 @@ class Runner(Protocol):
         """Return `work`'s results for all tasks, in order. It ends when no task runs any more, after a failure, too.
 
         Raises:
-            Exception: A task has failed with it; it is the first failure.
+            Exception: A task has failed. This is the first failure.
         """
 
     def progress(self) -> tuple[int, int]:

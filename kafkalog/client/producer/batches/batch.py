@@ -71,7 +71,7 @@ class DeliveryFuture:
 
         Raises:
             ClientTimeoutError: The wait was too short.
-            Exception: The delivery has failed with it.
+            Exception: The delivery has failed. This is its error.
         """
         return self._batch.result(self._index, timeout)
 
@@ -110,7 +110,7 @@ class BatchFuture:
         """Return where the records are.
 
         Raises:
-            Exception: The first record that failed has failed with it.
+            Exception: A record has failed. This is the error of the first one that did.
         """
         return [self._batch.result(index, timeout) for index in range(self._start, self._start + self.count)]
 

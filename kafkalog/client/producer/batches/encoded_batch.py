@@ -89,7 +89,7 @@ class EncodedBatch(ProducerBatch):
         """Return the offsets of the first and the last record, -1 where they are unknown; the batch must be done.
 
         Raises:
-            Exception: The first record that failed has failed with it.
+            Exception: A record has failed. This is the error of the first one that did.
         """
         for outcome in self._outcomes:
             if outcome.error is not None:
@@ -130,7 +130,7 @@ class EncodedFuture:
 
         Raises:
             ClientTimeoutError: The wait was too short.
-            Exception: The first record that failed has failed with it.
+            Exception: A record has failed. This is the error of the first one that did.
         """
         self._batch.wait(timeout)
         return self._batch.span()
