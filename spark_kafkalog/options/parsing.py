@@ -97,6 +97,14 @@ class Given:
         return {name[len(prefix) :]: value for name, value in self._options.items() if name.startswith(prefix)}
 
 
+def missing_servers(options: Mapping[str, str], client: str) -> OptionsError:
+    """Return the error of options without `kafka.bootstrap.servers`, with a hint if only its prefix is missing."""
+    message = f"Option 'kafka.bootstrap.servers' must be specified for configuring Kafka {client}"
+    if any(name.lower() == "bootstrap.servers" for name in options):
+        message += ". Names of client properties begin with 'kafka.': rename 'bootstrap.servers'"
+    return OptionsError(message)
+
+
 def integer(name: str, text: str) -> int:
     try:
         value = int(text.strip())

@@ -19,6 +19,7 @@ from spark_kafkalog.options.parsing import (
     OptionsError,
     boolean,
     duration,
+    missing_servers,
     not_negative,
     positive,
     positive_int32,
@@ -123,7 +124,7 @@ class SourceOptions:
             if name in properties:
                 raise OptionsError(message)
         if not properties.get("bootstrap.servers", "").strip():
-            raise OptionsError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
+            raise missing_servers(options, "consumer")
         try:
             client = ClientConfig.from_dict(properties)
         except ConfigError as error:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer import ProducerConfig
 from kafkalog.storage.topics import CONSUMER_OFFSETS
-from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.options.parsing import OptionsError, missing_servers
 from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 __all__ = ["OptionsError", "SinkOptions"]
@@ -67,7 +67,7 @@ class SinkOptions:
             if name in properties:
                 raise OptionsError(message)
         if not properties.get("bootstrap.servers", "").strip():
-            raise OptionsError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+            raise missing_servers(options, "producer")
         topic = given.get("topic")
         if topic is not None:
             topic = topic.strip()

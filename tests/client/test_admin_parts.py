@@ -10,10 +10,11 @@ from kafkalog.client.config import ClientConfig
 
 
 def test_the_parts_share_the_connections() -> None:
-    with Admin(ClientConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"})) as client:
+    with Admin({"bootstrap.servers": "127.0.0.1:1"}) as client:
         parts = (client.groups, client.quotas, client.replicas, client.transactions)
         assert all(part.cluster is client.cluster for part in parts)
         assert client.groups is client.groups
+        assert client.cluster.config == ClientConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"})
 
 
 @pytest.mark.parametrize("name", admin.__all__)

@@ -227,9 +227,15 @@ def test_a_mechanism_that_is_not_taken_and_a_password_that_is_wrong() -> None:
 def test_a_peer_without_sasl_ends_the_handshake() -> None:
     wire = make_wire(Plain("alice", "secret"))
     feed(wire, answer(wire.begin(), ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, max_version=9)])))
-    with pytest.raises(UnsupportedVersionError, match="SASL_HANDSHAKE"):
+    with pytest.raises(AuthenticationFailedError, match=r"takes no SASL on this port.*security\.protocol"):
         wire.proceed()
     assert wire.state is State.CLOSED
+    # Apache Kafka's listeners without SASL know the request, and refuse it.
+    wire = make_wire(Plain("alice", "secret"))
+    feed(wire, answer(wire.begin(), EVERYTHING))
+    feed(wire, answer(wire.proceed(), SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)))
+    with pytest.raises(AuthenticationFailedError, match="takes no SASL on this port"):
+        wire.proceed()
 
 
 def call_space_and_received(wire: Wire) -> None:

@@ -9,6 +9,7 @@ from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, At
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.options.subscription import Assign, Subscribe, SubscribePattern
+from spark_kafkalog.sink.sink_options import SinkOptions
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
 
@@ -82,6 +83,11 @@ def test_wrong_strategies(given: dict[str, str], message: str) -> None:
 def test_bootstrap_servers_are_required() -> None:
     with pytest.raises(OptionsError, match=r"Option 'kafka\.bootstrap\.servers' must be specified"):
         SourceOptions.parse({"subscribe": "t"})
+    for given in ("bootstrap.servers", "Bootstrap.Servers"):
+        with pytest.raises(OptionsError, match=r"consumer\. Names of client properties begin with 'kafka\.'"):
+            SourceOptions.parse({"subscribe": "t", given: "localhost:9092"})
+        with pytest.raises(OptionsError, match=r"producer\. Names of client properties begin with 'kafka\.'"):
+            SinkOptions.parse({"topic": "t", given: "localhost:9092"})
     with pytest.raises(OptionsError, match=r"kafka\.bootstrap\.servers=localhost: 'localhost' is no address"):
         SourceOptions.parse({"subscribe": "t", "kafka.bootstrap.servers": "localhost"})
 

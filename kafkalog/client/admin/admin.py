@@ -27,12 +27,12 @@ class Admin(Closing):
     of them use the same connections. The calls about topics and configurations may also be made on this object itself.
     A call waits up to `default.api.timeout.ms` and then raises ClientTimeoutError.
 
-        with Admin(ClientConfig.from_dict({"bootstrap.servers": "localhost:9092"})) as admin:
+        with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
             admin.create_topics([NewTopic("words", num_partitions=3)])
             print(admin.groups.list_groups())
 
     Args:
-        config: The client's configuration.
+        config: The client's configuration, or its properties under Kafka's names.
         cluster: Connections to use instead of opening others. They stay the caller's: `close` leaves them open.
 
     Attributes:
@@ -40,7 +40,9 @@ class Admin(Closing):
         configs: The calls that read and change configurations.
     """
 
-    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
+    def __init__(self, config: ClientConfig | Mapping[str, str], *, cluster: Cluster | None = None) -> None:
+        if not isinstance(config, ClientConfig):
+            config = ClientConfig.from_dict(config)
         self._own_cluster = cluster is None
         self._config = config
         self.cluster = cluster or Cluster(config)

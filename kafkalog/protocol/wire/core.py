@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import Chunk, ProtocolError, decode_response, encode_request_chunks
-from kafkalog.protocol.errors import ErrorCode, error_for
+from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -170,7 +170,7 @@ class Wire:
         Raises:
             NegotiationFailedError: The peer does not report its versions.
             AuthenticationFailedError: The peer refuses the credentials, or cannot prove who it is.
-            UnsupportedVersionError: The peer does not speak SASL.
+            UnsupportedVersionError: The peer does not speak SaslAuthenticate.
         """
         step, self._step = self._step, None
         try:
@@ -290,11 +290,23 @@ class Wire:
             self.state = State.READY
             return []
         self.state = State.AUTHENTICATING
-        version = self.version_of(SaslHandshakeRequest, min_version=1)
+        try:
+            version = self.version_of(SaslHandshakeRequest, min_version=1)
+        except UnsupportedVersionError as error:
+            raise AuthenticationFailedError(self._no_sasl_here()) from error
         return self._request(SaslHandshakeRequest(mechanism=self._mechanism.name), version)
+
+    def _no_sasl_here(self) -> str:
+        return (
+            f"{self.peer} takes no SASL on this port: connect to a SASL listener, or set security.protocol to "
+            "PLAINTEXT or, for TLS, SSL"
+        )
 
     def _accepted(self, response: SaslHandshakeResponse) -> list[Chunk]:
         assert self._mechanism is not None
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            # A listener without SASL knows the request, too (Apache Kafka).
+            raise AuthenticationFailedError(self._no_sasl_here())
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "none"
             raise AuthenticationFailedError(
