@@ -16,7 +16,7 @@ from hypothesis.stateful import precondition, rule
 from broker.log.append.validation import Origin
 from broker.log.log_config import LogConfig
 from kafkalog.records.compression import Codec
-from tests.log.cleaning_support import clean, keyed, records_of, table_of
+from tests.log.cleaning_support import batches_of, clean, keyed, records_of, table_of
 from tests.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.log.support import NOW, marker, open_log
 from tests.support.amount import examples
@@ -140,8 +140,23 @@ class CompactedLog(LossyLogMachine):
         self.lose_what_was_not_forced(data, moment)
         end = self.log.log_end_offset
         assert end >= forced
-        self.rows = [row for row in self.rows if row.last < end]
+        self.rows = self.survivors(forced, end)
         self.agree()
+
+    def survivors(self, forced: int, end: int) -> list[Appended]:
+        """Return the rows before `end`, but for those that went with the rest of a segment that was not forced.
+
+        No cleaning touches what is not forced, so the batches of such rows are there, or lost. A log that is compacted
+        may have gaps between segments. So recovery, as Apache Kafka's, cannot tell when one ends too early.
+        """
+        batches = {header.base_offset for header, _ in batches_of(self.log)}
+        begins = {segment.base_offset for segment in self.log.segments}
+        rows = [row for row in self.rows if row.last < end]
+        lost = [row for row in rows if row.first >= forced and row.first not in batches]
+        for row in lost:
+            behind = next((other.first for other in rows if other.first > row.first), end)
+            assert behind in begins or any(other.first == behind for other in lost), "lost amid a segment"
+        return [row for row in rows if row not in lost]
 
     # -- what must hold --------------------------------------------------------------------------------------
 

@@ -211,7 +211,9 @@ class _Loader:
         """Return whether `segment` does not begin where `before` ended, at `end`.
 
         Then records between them, or the names of whole segments, were lost. Zeros behind the last batch are no loss,
-        and neither is a gap that compaction made.
+        and neither is a gap that compaction made. In a compacted log a segment that lost its end without a damaged
+        batch looks the same. The gap stays then, as with Apache Kafka: offsets are not given twice, and nothing that
+        was forced is removed for it.
         """
         if segment.base_offset < end:
             return segment.size > 0
