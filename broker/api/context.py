@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from broker.api.errors import make_encodable
+from broker.api.errors import ClientGoneError, make_encodable
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
@@ -42,10 +42,6 @@ Entry = TypeVar("Entry")
 
 encoded = cast(Callable[[Response, int, int], list[Chunk]], encode_response)
 """`encode_response` with a wider type: slices of files, which handlers put into `records`, become chunks."""
-
-
-class ClientGoneError(ConnectionError):
-    """The client of a large request has disconnected, so its answer is not needed."""
 
 
 @dataclass(slots=True)

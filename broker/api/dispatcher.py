@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Coroutine
 from struct import Struct
 from typing import Any
 
-from broker.api.context import Broker, ClientGoneError, Request
+from broker.api.context import Broker, Request
+from broker.api.errors import ClientGoneError
 from broker.api.large import release
 from broker.api.loop_time import LoopTime, counted
 from broker.api.registry import Api, served_apis

@@ -50,8 +50,14 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 3]}..."
 
 
+class ClientGoneError(ConnectionError):
+    """The client of a large request has disconnected, so its answer is not needed."""
+
+
 class Answering:
     """A context manager that puts an error of one entry of a request into its result, so that the others are served.
+
+    `ClientGoneError` is of no entry: it ends the request.
 
     Args:
         result: gets `error_code`, and `error_message` where it has that field.
@@ -68,7 +74,7 @@ class Answering:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, ClientGoneError):
             return False
         self._result.error_code = error_code(error)
         if hasattr(self._result, "error_message"):

@@ -32,7 +32,8 @@ ALL_BROKERS = ""
 CHANGES_A_TURN = 100
 """The number of changes that are checked before other requests get their turn."""
 ATTEMPTS = 5
-"""How often the changes of a request are checked. The last check makes no pause, so that the registry cannot change."""
+"""How often the changes of a request are checked. The last check is a part of the commit, so that no other commit comes
+between."""
 
 
 class Source(IntEnum):
@@ -268,37 +269,40 @@ class ConfigController:
         Other requests get their turn while many changes are checked. If the registry has changed meanwhile, the changes
         are checked again.
         """
+        outcomes: list[SetConfig | Exception] = []
+
+        def decide(state: ClusterState) -> Sequence[SetConfig]:
+            nonlocal outcomes
+            outcomes = [self._outcome(state, change) for change in changes]
+            return _valid(outcomes)
+
         for attempt in range(ATTEMPTS):
             seen = self._store.state
-            results, wanted = await self._checked(seen, changes, pausing=attempt < ATTEMPTS - 1)
-            if validate_only or not wanted:
+            outcomes = []
+            for number, change in enumerate(changes, 1):
+                outcomes.append(self._outcome(seen, change))
+                if number % CHANGES_A_TURN == 0:
+                    await asyncio.sleep(0)
+            if validate_only or not _valid(outcomes):
                 break
+            is_last = attempt == ATTEMPTS - 1
             try:
-                await self._store.commit(partial(_unless_changed, seen, wanted))
+                await self._store.commit(decide if is_last else partial(_unless_changed, seen, _valid(outcomes)))
             except _ChangedError:
                 continue
             except OSError as error:
                 failure = KafkaStorageError(f"The cluster's registry cannot be stored: {error}")
-                return [result or failure for result in results]
+                return [each if isinstance(each, Exception) else failure for each in outcomes]
             await self._in_force()
             break
-        return results
+        return [each if isinstance(each, Exception) else None for each in outcomes]
 
-    async def _checked(
-        self, state: ClusterState, changes: Sequence[ResourceChange], *, pausing: bool
-    ) -> tuple[list[Exception | None], list[SetConfig]]:
-        """Check each change against `state`; return the errors, and the operations of the valid changes."""
-        results: list[Exception | None] = []
-        wanted: list[SetConfig] = []
-        for number, change in enumerate(changes, 1):
-            try:
-                wanted.append(self._checked_one(state, change))
-                results.append(None)
-            except Exception as error:
-                results.append(error)
-            if pausing and number % CHANGES_A_TURN == 0:
-                await asyncio.sleep(0)
-        return results, wanted
+    def _outcome(self, state: ClusterState, change: ResourceChange) -> SetConfig | Exception:
+        """Return the operation of a change, or the error that prevents it in `state`."""
+        try:
+            return self._checked_one(state, change)
+        except Exception as error:
+            return error
 
     def _checked_one(self, state: ClusterState, change: ResourceChange) -> SetConfig:
         """Return the operation of a valid change.
@@ -339,6 +343,10 @@ class ConfigController:
     def _check_broker(self, name: str) -> None:
         if name != str(self._broker_id):
             raise InvalidRequestError(f"Unexpected broker id, expected {self._broker_id} but received {name}")
+
+
+def _valid(outcomes: Iterable[SetConfig | Exception]) -> list[SetConfig]:
+    return [each for each in outcomes if isinstance(each, SetConfig)]
 
 
 def _unless_changed(seen: ClusterState, wanted: Sequence[SetConfig], state: ClusterState) -> Sequence[SetConfig]:

@@ -104,8 +104,13 @@ class ConfigPublisher:
             del self._due[name]
             # The newest configuration, because the topic may have been changed or deleted again meanwhile.
             topic = self._cache.topic(name)
-            if topic is not None:
+            if topic is None:
+                continue
+            try:
                 self._publish_topic(topic)
+            except Exception:
+                # The other topics are published, and requests that wait for them answered.
+                logger.exception("the configuration of topic %s could not be put in force", name)
         if self._due:
             self._loop.call_soon(self._take_turn)
 

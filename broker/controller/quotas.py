@@ -74,7 +74,9 @@ class QuotaController:
         """Look up the addresses of these hosts, and put their quotas into force."""
         if not hosts:
             return
-        self._addresses |= await self._network.addresses_of(hosts)
+        found = await self._network.addresses_of(hosts)
+        # Only now is the present dictionary read: a commit may have replaced it during the look-up.
+        self._addresses = self._addresses | found
         for host in hosts - self._addresses.keys():
             logger.warning("The address of %s is not known: its quota of connections is not in force", host)
         self.install()

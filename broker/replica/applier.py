@@ -111,7 +111,9 @@ class ReplicaApplier:
             configs: dict[str, TopicConfig] = {}
             for wanted in partitions:
                 results[wanted.key] = self._apply(wanted, configs)
-                await self._let_others()
+                if await self._let_others():
+                    # A configuration that changed meanwhile was put in force for the partitions that were hosted then.
+                    configs.clear()
             return results
 
     async def stop_replica(self, controller_epoch: int, partitions: Iterable[StopReplica]) -> Results:
@@ -145,11 +147,13 @@ class ReplicaApplier:
                     results.update(dict.fromkeys(deleted, ErrorCode.KAFKA_STORAGE_ERROR))
             return results
 
-    async def _let_others(self) -> None:
-        """Let other requests have their turn after some partitions, be they of one request or of several."""
+    async def _let_others(self) -> bool:
+        """Let other requests have their turn after some partitions, of one request or more; return whether it did."""
         self._processed += 1
-        if self._processed % APPLIED_AT_ONCE == 0:
-            await asyncio.sleep(0)
+        if self._processed % APPLIED_AT_ONCE:
+            return False
+        await asyncio.sleep(0)
+        return True
 
     def _check(self, controller_epoch: int) -> None:
         if controller_epoch < self._controller_epoch:

@@ -207,12 +207,13 @@ class ReplicaManager:
     def reconfigure(self, state: TopicState) -> None:
         """Apply the topic's changed configuration to its partitions."""
         config = self.topic_config(state.config)
-        for key, unhosted in self._offline.items():
-            if key[0] == state.name:
+        for index in range(len(state.partitions)):
+            key = state.name, index
+            if (unhosted := self._offline.get(key)) is not None:
                 self._offline[key] = unhosted._replace(config=config)
-        for partition in self.partitions_of(state.name):
-            partition.log.config = config.log
-            partition.min_insync = config.min_insync
+            if (partition := self._partitions.get(key)) is not None:
+                partition.log.config = config.log
+                partition.min_insync = config.min_insync
 
     def reconfigure_broker(self, config: BrokerConfig) -> None:
         """Apply the broker's changed configuration; `reconfigure` applies the defaults in it to a topic."""

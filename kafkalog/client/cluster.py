@@ -125,6 +125,8 @@ class Cluster(Closing):
         self._all_fetched = float("-inf")
         self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
         self._closed = False
+        self._has_answered = False
+        """Whether any broker has answered, so that the bootstrap servers' names are known to be right."""
         self._outage = Outage()
         self._salted_passwords = SaltedPasswords()
 
@@ -363,10 +365,11 @@ class Cluster(Closing):
                     raise
                 failures.append(error)
             else:
+                self._has_answered = True
                 self._outage.over(f"{address[0]}:{address[1]}")
                 return answer
         reasons = "; ".join(dict.fromkeys(map(str, failures)))
-        if all(isinstance(error, UnresolvedNameError) for error in failures) and not self._known.brokers:
+        if all(isinstance(error, UnresolvedNameError) for error in failures) and not self._has_answered:
             # As in Java (ClientUtils.parseAndValidateAddresses): to try again would hide a wrong name for minutes.
             raise ConfigError(f"bootstrap.servers names no host that can be found: {reasons}")
         failure = ConnectionFailedError(reasons)

@@ -41,7 +41,7 @@ class ConnectionFailedError(ClientError, ConnectionError):
 
 
 class UnresolvedNameError(ConnectionFailedError):
-    """The name of a host has no address, or cannot be looked up."""
+    """The name of a host has no address."""
 
 
 class InvalidResponseError(ConnectionFailedError):

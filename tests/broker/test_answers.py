@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from broker.api.errors import Answering, ClientGoneError
 from kafkalog.protocol.codec import decode_response, encode_request
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
-from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.schema import STRING, Struct
 from tests.protocol.support import request_classes, sample, version_id, versions
@@ -116,3 +117,14 @@ def test_a_good_topic_is_answered_beside_one_with_a_name_that_is_too_long(own: K
         assert (good.name, good.error_code) == ("good", ErrorCode.NONE)
         assert (bad.name, bad.error_code) == (LONG, ErrorCode.INVALID_TOPIC_EXCEPTION)
         assert len(bad.error_message) <= SHORTENED
+
+
+def test_an_error_of_one_entry_is_its_result_and_a_client_that_left_ends_the_request() -> None:
+    result = CreatableTopicResult(name="t")
+    with Answering(result):
+        raise InvalidRequestError("no")
+    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, "no")
+    result = CreatableTopicResult(name="t")
+    with pytest.raises(ClientGoneError), Answering(result):
+        raise ClientGoneError
+    assert result.error_code == ErrorCode.NONE

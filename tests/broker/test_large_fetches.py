@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.api import large
-from broker.api.context import ClientGoneError
+from broker.api.errors import ClientGoneError
 from broker.api.fetch import fetch, fetch_in_turns, fetch_session
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

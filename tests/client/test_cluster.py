@@ -167,6 +167,22 @@ def test_names_that_no_host_has() -> None:
             assert cluster.leader(TP).broker.port == server.port
 
 
+def test_a_name_server_that_does_not_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up, failures = socket.getaddrinfo, iter(range(3))
+
+    def fail_at_first(*words: Any, **options: Any) -> Any:
+        if next(failures, None) is not None:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return look_up(*words, **options)
+
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        monkeypatch.setattr(socket, "getaddrinfo", fail_at_first)
+        with Cluster(config_for(server)) as cluster:
+            assert cluster.leader(TP).broker.port == server.port
+    assert next(failures, None) is None
+
+
 def test_clients_tell_of_names_that_no_host_has() -> None:
     servers = {"bootstrap.servers": "no-such-host.invalid:9092"}
     with Producer(servers) as producer, pytest.raises(ConfigError, match="no-such-host"):

@@ -16,7 +16,8 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
 
-from broker.api.context import ClientGoneError, Request
+from broker.api.context import Request
+from broker.api.errors import ClientGoneError
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in, refuse
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
 from broker.api.large import release

@@ -41,6 +41,7 @@ from kafkalog.protocol.wire.errors import (
 )
 from kafkalog.protocol.wire.sasl import Mechanism, SaltedPasswords, make_mechanism
 
+_UNKNOWN_NAME = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
 _JOIN_BELOW = 1 << 16
 """Frames shorter than this are joined: copying them costs less than a second write."""
 _MAX_PIECES = 512
@@ -237,10 +238,11 @@ class Connection(Closing):
             connected = socket.create_connection((self.host, self.port), timeout=min(self._left(deadline), patience))
         except TimeoutError as error:
             raise ClientTimeoutError(f"no connection to {self.address} in time") from error
-        except socket.gaierror as error:
-            raise UnresolvedNameError(f"cannot connect to {self.address}: {error.strerror or error}") from error
         except OSError as error:
-            raise ConnectionFailedError(f"cannot connect to {self.address}: {error.strerror or error}") from error
+            # A name server that does not answer now may answer later (EAI_AGAIN).
+            is_unknown = isinstance(error, socket.gaierror) and error.errno in _UNKNOWN_NAME
+            failed = UnresolvedNameError if is_unknown else ConnectionFailedError
+            raise failed(f"cannot connect to {self.address}: {error.strerror or error}") from error
         except UnicodeError as error:
             raise UnresolvedNameError(f"cannot connect to {self.address}: this is no name of a host") from error
         try:
