@@ -15,7 +15,8 @@ _HEAD = """# Command line
 
 Made by `python -m tools.reference` from the commands' own parsers; `--help` of each command says the same.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted (Ctrl-C), 143 ended by SIGTERM. A command that has others
+names them.
 """
 
 
@@ -83,7 +84,7 @@ def section(parser: argparse.ArgumentParser, summary: str, level: int) -> Iterat
         yield from (_row(parser, action) for action in listed)
         yield ""
     below = subcommands(parser)
-    if parser.epilog and not below:
+    if parser.epilog:
         yield "```text"
         yield parser.epilog.strip("\n")
         yield "```"
