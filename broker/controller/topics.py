@@ -57,6 +57,8 @@ class TopicController:
     """See the module.
 
     Attributes:
+        on_deleting: functions that are called with the names of topics that are deleted together, as soon as that is
+            committed. From then on topics of the same names can be created.
         on_deleted: functions that are called with the names of topics that were deleted together, once their
             partitions are not served.
     """
@@ -70,6 +72,7 @@ class TopicController:
         self._channel = channel
         self._unfrozen = 0
         """Partitions that were made since the garbage collector was last told."""
+        self.on_deleting: list[Callable[[frozenset[str]], None]] = []
         self.on_deleted: list[Callable[[frozenset[str]], None]] = []
 
     @property
@@ -246,8 +249,10 @@ class TopicController:
 
         If a topic of the same name is created meanwhile, its request is applied after this one.
         """
-        answers = await self._channel.send(before.controller_epoch, requests_for(before, gone))
         names = frozenset(operation.name for operation in gone)
+        for listener in self.on_deleting:
+            listener(names)
+        answers = await self._channel.send(before.controller_epoch, requests_for(before, gone))
         for listener in self.on_deleted:
             listener(names)
         for number, operation in enumerate(gone, 1):

@@ -14,6 +14,8 @@ from broker.config.server import BrokerConfig
 from broker.controller.configs import ATTEMPTS, Alteration, Op, ResourceKind
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.quotas import QuotaAlteration, QuotaController
+from broker.coordinator.group.membership import CommitRequest
+from broker.coordinator.group.offsets import Committed
 from broker.metadata.cache import MetadataCache
 from broker.metadata.operations import SetClientQuota
 from broker.quota.client import ClientQuotas
@@ -138,3 +140,27 @@ def test_a_look_up_that_ends_late_keeps_the_addresses_found_meanwhile() -> None:
             assert any(rates.refused_ms(address, 0) for _ in range(10)), address
 
     asyncio.run(work())
+
+
+def test_offsets_of_a_topic_that_is_made_anew_during_a_deletion_stay(tmp_path: Path) -> None:
+    """The logs of many deleted topics are removed after the commit; the first may be there again long before that."""
+
+    async def work(broker: Broker) -> None:
+        await broker.groups.ready()
+        names = [f"t{number}" for number in range(4 * PARTITIONS)]
+        await broker.topics.create([NewTopic(name, 1, 1) for name in names])
+        member = CommitRequest("", None, -1, 8)
+        assert await broker.groups.commit("old", member, {("t1", 0): Committed(3, -1, "", 0)}) == {}
+        deleting = asyncio.create_task(broker.topics.delete(names))
+        while broker.metadata.topic("t0") is not None:
+            await asyncio.sleep(0)
+        creating = asyncio.create_task(broker.topics.create([NewTopic("t0", 1, 1)]))
+        while broker.metadata.topic("t0") is None:
+            await asyncio.sleep(0)
+        assert await broker.groups.commit("new", member, {("t0", 0): Committed(7, -1, "", 0)}) == {}
+        await asyncio.gather(deleting, creating)
+        while broker.groups.offsets_of("old").partitions():
+            await asyncio.sleep(0.001)
+        assert broker.groups.offsets_of("new").partitions() == [("t0", 0)]
+
+    run(tmp_path, work)

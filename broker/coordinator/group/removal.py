@@ -90,15 +90,24 @@ class Removal:
         for written in [*self._remove_offsets(group, removed), *self._drop_if_done(group)]:
             await self._owner.acknowledged(written)
 
-    async def forget_topics(self, topics: frozenset[str]) -> int:
+    async def forget_topics(self, topics: frozenset[str], end: int | None = None) -> int:
         """Delete the offsets committed for deleted topics; return how many.
 
         One walk over the groups serves all topics that were deleted together.
+
+        Args:
+            end: the log end offset of the groups' partition when the topics were deleted; None for the present one.
+                Offsets stored from there on belong to new topics of these names.
         """
         count = 0
         async for group in self._owner.in_turns():
             committed = group.offsets.committed
-            found = {at: committed.get(at) for at in group.offsets.known() if at[0] in topics}
+            found = {
+                at: offset
+                for at in group.offsets.known()
+                if at[0] in topics
+                if (offset := committed.get(at)) is None or end is None or offset.stored_at < end
+            }
             async for some in self._pieces_of(group, list(found)):
                 # Offsets committed since then belong to a new topic of that name.
                 same = sorted(at for at in some if found[at] is None or committed.get(at) is found[at])

@@ -91,11 +91,14 @@ class GroupCoordinator:
             kinds=self.kinds,
         )
         self._partitions: dict[int, PartitionGroups] = {}
+        self._deleting: dict[frozenset[str], dict[int, int]] = {}
+        """For topics that are being deleted, the log end offset of each partition when that was committed."""
         self._looked_at: TopicState | None = None
         """The state of the topic when all of its partitions were last checked."""
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._started = self._stopped = False
+        topics.on_deleting.append(self._topics_deleting)
         topics.on_deleted.append(self._topics_deleted)
         replicas.on_role_changed.append(self._role_changed)
 
@@ -222,17 +225,21 @@ class GroupCoordinator:
         if partition.topic == CONSUMER_OFFSETS and (self._started or partition.index in self._partitions):
             self._current(partition.index)
 
+    def _topics_deleting(self, topics: frozenset[str]) -> None:
+        self._deleting[topics] = {index: each.partition.log.log_end_offset for index, each in self._partitions.items()}
+
     def _topics_deleted(self, topics: frozenset[str]) -> None:
+        ends = self._deleting.pop(topics, {})
         if CONSUMER_OFFSETS in topics:
             partitions, self._partitions = self._partitions, {}
             for partition_groups in partitions.values():
                 partition_groups.unload()
         elif self.log.partitions is not None and not self._stopped:
-            self.spawn(self._forget_topics(topics))
+            self.spawn(self._forget_topics(topics, ends))
 
-    async def _forget_topics(self, topics: frozenset[str]) -> None:
+    async def _forget_topics(self, topics: frozenset[str], ends: Mapping[int, int]) -> None:
         active = [each for each in self.all_partition_groups() if each.state is LoadState.ACTIVE]
-        counts = [await each.removal.forget_topics(topics) for each in active]
+        counts = [await each.removal.forget_topics(topics, ends.get(each.index)) for each in active]
         if sum(counts):
             which = f"the topic {next(iter(topics))}" if len(topics) == 1 else f"{len(topics)} topics"
             logger.info("removed %d offsets of %s, now deleted", sum(counts), which)
