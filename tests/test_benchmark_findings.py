@@ -32,6 +32,8 @@ from benchmarks import (
 )
 from benchmarks.findings import HIGHER, LOWER, Finding, compared, count, several, size, spanned
 from benchmarks.outcomes import Outcomes, load_all
+from benchmarks.stall_cases import CASES
+from benchmarks.stall_groups import GROUP_CASES
 
 BROKERS = ("kafkalog", "Kafka 4.3.1", "Kafka 3.9.2")
 Result = TypeVar("Result")
@@ -187,9 +189,12 @@ def of_protocol() -> list[Finding]:
     return protocol.findings({case.what: costs for case in protocol.cases()})
 
 
+FETCH = stalls.Measured("Fetch, 1,000 partitions", 1_000_000, 0.02, False, 1.5, None, 90_000_000)
+
+
 def of_stalls() -> list[Finding]:
-    made = stalls.Measured("Fetch, 1,000 partitions", 1_000_000, 0.02, False, 1.5, None, 90_000_000)
-    return stalls.findings([made, made._replace(name="another", died=True)])
+    names = ("nothing", *(case.name for case in (*CASES, *GROUP_CASES)))
+    return stalls.findings([FETCH._replace(name=name) for name in names])
 
 
 def of_metrics() -> list[Finding]:
@@ -299,7 +304,8 @@ def test_the_protocol_without_its_peer_has_no_ratio() -> None:
 
 
 def test_a_broker_that_died_of_a_request_has_no_result() -> None:
-    assert [(each.name, each.ours) for each in of_stalls()] == [
+    found = stalls.findings([FETCH, FETCH._replace(name="another", died=True)])
+    assert [(each.name, each.ours) for each in found] == [
         ("Fetch, 1,000 partitions: a probe's longest wait", 20),
         ("Fetch, 1,000 partitions: time to the answer", 1.5),
         ("Fetch, 1,000 partitions: largest resident memory", 90),
