@@ -1,4 +1,4 @@
-"""What a response says of an error: Kafka's code and a message."""
+"""Turn errors into the code and the message that a response has for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How long requests keep the event loop busy, for the quota `request_percentage` (KIP-124).
+"""Measure how long requests keep the event loop busy, for the quota `request_percentage` (KIP-124).
 
-The time that a request waits, for a worker or in a purgatory, does not count: the loop serves others meanwhile.
+The time that a request waits, for a worker or in a purgatory, does not count: the loop serves other requests then.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Type(IntEnum):
 
 
 class Update(Enum):
-    """Whether a broker key may change while the broker runs (KIP-226)."""
+    """The ways in which a broker key may change while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -67,7 +67,7 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value is hidden from everybody. The value of a key of unknown type may be a secret."""
+        """True if nobody may see the value. The value of a key of unknown type may be a secret."""
         return self.type in (Type.PASSWORD, Type.UNKNOWN)
 
     def parse(self, text: str) -> Value:

@@ -32,8 +32,8 @@ ALL_BROKERS = ""
 CHANGES_A_TURN = 100
 """The number of changes that are checked before other requests get their turn."""
 ATTEMPTS = 5
-"""How often the changes of a request are checked. The last check is a part of the commit, so that no other commit comes
-between."""
+"""The number of times that the changes of a request are checked. The last check is a part of the commit, so no other
+commit can come between."""
 
 
 class Source(IntEnum):

@@ -1,4 +1,4 @@
-"""What the commands on log files share: paths, progress, JSON, error messages."""
+"""Helpers of the commands on log files: paths, progress, JSON, error messages."""
 
 from __future__ import annotations
 

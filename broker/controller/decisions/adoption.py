@@ -26,7 +26,7 @@ class FoundLog:
     latest_epoch: int
     """The newest leader epoch of its records, or -1."""
     was_compacted: bool
-    """Whether it has been compacted."""
+    """True if the log has been compacted."""
 
 
 def adopt(

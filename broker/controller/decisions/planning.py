@@ -45,7 +45,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where new partitions may be placed."""
+    """The brokers on which new partitions may be placed."""
 
     brokers: Sequence[int]
     """The live brokers."""
