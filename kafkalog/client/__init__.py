@@ -9,7 +9,8 @@ What all of them use:
 
 - `config`               Kafka's client properties; `types` values given and taken; `errors` what can go wrong
 - `cluster`              metadata, a connection to each broker, retries
-- `network`              connections to brokers, their TLS, and what is logged while no broker answers
+- `network`              connections to brokers, and what is logged while no broker answers
+- `security`             TLS and logins, from the client's properties
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
 - `transactions`         the requests of a transaction, and what is left to do when one fails

@@ -14,7 +14,7 @@ import pytest
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ConfigError, ConnectionFailedError
 from kafkalog.client.network.connection import Connection
-from kafkalog.client.network.security import make_ssl_context
+from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse

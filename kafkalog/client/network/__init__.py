@@ -1,7 +1,6 @@
 """What carries a client's requests.
 
 - `connection`   one socket to one broker
-- `security`     TLS contexts from the client's properties
 - `waker`        ends a wait on sockets
 - `outage`       logs once that no broker answers
 """

@@ -29,7 +29,7 @@ from kafkalog.client.errors import (
     InvalidResponseError,
     UnresolvedNameError,
 )
-from kafkalog.client.network.security import make_ssl_context
+from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.protocol.codec import Chunk
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.core import Answer, Handshake, Wire
