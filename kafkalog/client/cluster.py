@@ -28,6 +28,7 @@ from kafkalog.client.errors import (
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.outage import Outage
 from kafkalog.client.retry import Retry
+from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -42,7 +43,6 @@ from kafkalog.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from kafkalog.protocol.schema import ZERO_UUID, Request
-from kafkalog.protocol.wire.sasl import SaltedPasswords
 
 T = TypeVar("T")
 FIRST_PATIENCE_S = 1.5
@@ -128,7 +128,7 @@ class Cluster(Closing):
         self._has_answered = False
         """Whether any broker has answered, so that the bootstrap servers' names are known to be right."""
         self._outage = Outage()
-        self._salted_passwords = SaltedPasswords()
+        self._mechanisms = make_mechanisms(config)
 
     # Metadata
 
@@ -315,9 +315,7 @@ class Cluster(Closing):
 
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
         """Open a connection for the caller, who must close it."""
-        return Connection(
-            broker.host, broker.port, self.config, timeout=timeout, salted_passwords=self._salted_passwords
-        )
+        return Connection(broker.host, broker.port, self.config, timeout=timeout, mechanisms=self._mechanisms)
 
     def close(self) -> None:
         """Close all connections but those that `connect` has opened; requests under way in other threads fail."""
@@ -422,7 +420,7 @@ class Cluster(Closing):
                     self.config,
                     timeout=min(left, self.config.connect_timeout),
                     patience=slot.patience,
-                    salted_passwords=self._salted_passwords,
+                    mechanisms=self._mechanisms,
                 )
             except ClientTimeoutError:
                 slot.patience = min(2 * slot.patience, self.config.connect_timeout)

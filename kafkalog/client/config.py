@@ -21,6 +21,8 @@ T = TypeVar("T")
 Parse = Callable[[str], T]
 Address = tuple[str, int]
 
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+"""The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
 _INT32_MAX = 0x7FFFFFFF
 _HIDDEN = ("password", "jaas", "keystore.key")
 
@@ -125,7 +127,7 @@ class ClientConfig:
     security_protocol: str = _option(
         "security.protocol", "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     )
-    sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"))
+    sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of(*MECHANISMS))
     sasl_username: str | None = _option("sasl.username", None, str)
     sasl_password: str | None = _option("sasl.password", None, str)
     sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str)

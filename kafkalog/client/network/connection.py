@@ -29,6 +29,7 @@ from kafkalog.client.errors import (
     InvalidResponseError,
     UnresolvedNameError,
 )
+from kafkalog.client.security.mechanisms import MechanismFactory, make_mechanisms
 from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.protocol.codec import Chunk
 from kafkalog.protocol.schema import Request
@@ -39,7 +40,6 @@ from kafkalog.protocol.wire.errors import (
     NegotiationFailedError,
     RemoteProtocolError,
 )
-from kafkalog.protocol.wire.sasl import Mechanism, SaltedPasswords, make_mechanism
 
 _UNKNOWN_NAME = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
 _JOIN_BELOW = 1 << 16
@@ -58,8 +58,8 @@ class Connection(Closing):
         timeout: Seconds for connecting, negotiation and authentication; `socket.connection.setup.timeout.ms` unless
             given.
         patience: How many of these seconds the peer's host may take to accept the connection.
-        salted_passwords: Results of earlier SCRAM computations; the owner of several connections passes the same object
-            to all.
+        mechanisms: Makes the SASL mechanism; the owner of several connections passes the same object to all, so that
+            they share tokens and the like. Made from `config` unless given.
 
     Raises:
         ConnectionFailedError: No connection could be made, or it ended.
@@ -81,7 +81,7 @@ class Connection(Closing):
         *,
         timeout: float | None = None,
         patience: float = float("inf"),
-        salted_passwords: SaltedPasswords | None = None,
+        mechanisms: MechanismFactory | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -91,15 +91,16 @@ class Connection(Closing):
         self._unsent: list[memoryview] = []
         """The part that the peer has not taken yet, of a request that was sent without waiting."""
         self._session_ends = float("inf")
+        deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
+        make_mechanism = make_mechanisms(config) if mechanisms is None else mechanisms
         self._wire = Wire(
             self.address,
             client_id=config.client_id,
             max_frame=config.max_response_bytes,
             max_frame_name="receive.message.max.bytes",
-            mechanism=_mechanism(config, salted_passwords),
+            mechanism=None if make_mechanism is None else make_mechanism(host, deadline),
             software_version=__version__,
         )
-        deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
         self._socket: socket.socket | None = self._open(deadline, patience)
         try:
             self._shake_hands(deadline)
@@ -428,13 +429,6 @@ class Connection(Closing):
 
     def _broken(self, error: OSError) -> ConnectionFailedError:
         return ConnectionFailedError(f"connection to {self.address}: {error.strerror or error}")
-
-
-def _mechanism(config: ClientConfig, salted_passwords: SaltedPasswords | None) -> Mechanism | None:
-    if not config.uses_sasl:
-        return None
-    username, password = config.credentials
-    return make_mechanism(config.sasl_mechanism, username or "", password or "", salted_passwords)
 
 
 def _await_room(connected: socket.socket, timeout: float) -> bool:

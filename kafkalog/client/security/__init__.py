@@ -1,4 +1,6 @@
-"""What secures a client's connections, from the client's properties. SASL's mechanisms are in `protocol.wire.sasl`.
+"""What secures a client's connections, from the client's properties. SASL's messages are in `protocol.wire.sasl`.
 
 - `tls`          TLS contexts
+- `mechanisms`   SASL mechanisms by name
+- `passwords`    the mechanisms that need a password: PLAIN and SCRAM
 """
