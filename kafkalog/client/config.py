@@ -7,7 +7,6 @@ Certificates and keys are PEM: `ssl.truststore.type=PEM` as KIP-651 has it, or l
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.security.jaas import JaasLogin, parse_jaas
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
 T = TypeVar("T")
@@ -180,6 +180,9 @@ class ClientConfig:
                     f"ssl.{name}.type={kind or 'JKS'}: only PEM files can be read; convert the store "
                     f"(keytool -importkeystore to PKCS12, openssl pkcs12 to PEM) and set ssl.{name}.type=PEM"
                 )
+        jaas = self.jaas
+        if jaas is not None:
+            jaas.check_mechanism(self.sasl_mechanism)
         if self.uses_sasl and None in self.credentials:
             raise ConfigError(
                 f"security.protocol={self.security_protocol} needs sasl.username and sasl.password, or sasl.jaas.config"
@@ -194,11 +197,17 @@ class ClientConfig:
         return self.security_protocol.endswith("SSL")
 
     @property
+    def jaas(self) -> JaasLogin | None:
+        """What `sasl.jaas.config` says; None where it is not set or SASL is not used."""
+        if self.sasl_jaas_config is None or not self.uses_sasl:
+            return None
+        return parse_jaas(self.sasl_jaas_config)
+
+    @property
     def credentials(self) -> tuple[str | None, str | None]:
         """User name and password, from their own properties or from `sasl.jaas.config`."""
-        if self.sasl_jaas_config is None:
-            return self.sasl_username, self.sasl_password
-        options = _jaas_options(self.sasl_jaas_config)
+        jaas = self.jaas
+        options = {} if jaas is None else jaas.options
         return self.sasl_username or options.get("username"), self.sasl_password or options.get("password")
 
     @property
@@ -222,14 +231,3 @@ def _options() -> Mapping[str, dataclasses.Field[Any]]:
 def property_names() -> tuple[str, ...]:
     """Return the names of the properties that ClientConfig declares."""
     return tuple(_options())
-
-
-_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""")
-
-
-def _jaas_options(text: str) -> dict[str, str]:
-    """Parse the options of the one login module in a `sasl.jaas.config`."""
-    options = {}
-    for name, double, single, bare in _JAAS_OPTION.findall(text):
-        options[name] = re.sub(r"\\(.)", r"\1", double or single) if double or single else bare
-    return options

@@ -57,6 +57,8 @@ def test_values_are_parsed() -> None:
         ({"security.protocol": "TLS"}, ["security.protocol=TLS", "SASL_SSL"]),
         ({"security.protocol": "SASL_SSL"}, ["sasl.username", "sasl.jaas.config"]),
         ({"sasl.mechanism": "GSSAPI"}, ["sasl.mechanism=GSSAPI", "SCRAM-SHA-512"]),
+        ({"security.protocol": "SASL_SSL", "sasl.jaas.config": JAAS}, ["sasl.mechanism=PLAIN", "ScramLoginModule"]),
+        ({"security.protocol": "SASL_SSL", "sasl.jaas.config": "a.B required"}, ["sasl.jaas.config", "semicolon"]),
         ({"ssl.truststore.location": "/tmp/trust.jks"}, ["ssl.truststore.type=JKS", "PEM", "keytool"]),
         ({"ssl.keystore.type": "PKCS12"}, ["ssl.keystore.type=PKCS12", "PEM"]),
     ],
@@ -81,10 +83,11 @@ def test_secrets_are_not_shown() -> None:
             "security.protocol": "SASL_SSL",
             "sasl.username": "alice",
             "sasl.password": "hidden",
-            "sasl.jaas.config": "hidden",
+            "sasl.jaas.config": JAAS.replace("s;e=cret", "hidden").replace("scram.Scram", "plain.Plain"),
         }
     )
     assert "hidden" not in repr(config)
+    assert "hidden" not in repr(config.jaas)
 
 
 def test_a_response_may_always_be_as_long_as_a_fetch() -> None:

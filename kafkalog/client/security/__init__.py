@@ -1,6 +1,7 @@
 """What secures a client's connections, from the client's properties. SASL's messages are in `protocol.wire.sasl`.
 
 - `tls`          TLS contexts
+- `jaas`         the text of `sasl.jaas.config`
 - `mechanisms`   SASL mechanisms by name
 - `passwords`    the mechanisms that need a password: PLAIN and SCRAM
 """
