@@ -7,7 +7,7 @@
 
 What all of them use:
 
-- `config`               Kafka's client properties; `types` values given and taken; `errors` what can go wrong
+- `config`               Kafka's client properties, declared by `options`; `types` values; `errors` what can go wrong
 - `cluster`              metadata, a connection to each broker, retries
 - `network`              connections to brokers, and what is logged while no broker answers
 - `security`             TLS and logins, from the client's properties

@@ -7,64 +7,23 @@ Certificates and keys are PEM: `ssl.truststore.type=PEM` as KIP-651 has it, or l
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.options import INT32_MAX, boolean, integer, milliseconds, one_of
+from kafkalog.client.options import option as _option
 from kafkalog.client.security.jaas import JaasLogin, parse_jaas
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
-T = TypeVar("T")
-Parse = Callable[[str], T]
 Address = tuple[str, int]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
-_INT32_MAX = 0x7FFFFFFF
 _HIDDEN = ("password", "jaas", "keystore.key")
-
-
-def integer(low: int, high: int = _INT32_MAX) -> Parse[int]:
-    """Parse an integer of a range, both ends included."""
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise ConfigError(f"expected an integer from {low} to {high}") from None
-        if not low <= value <= high:
-            raise ConfigError(f"expected an integer from {low} to {high}")
-        return value
-
-    return parse
-
-
-def milliseconds(low: int = 0) -> Parse[float]:
-    """Parse a duration in ms into seconds."""
-    parse = integer(low)
-    return lambda text: parse(text) / 1000
-
-
-def boolean(text: str) -> bool:
-    """Parse `true` or `false`."""
-    if text.lower() not in ("true", "false"):
-        raise ConfigError("expected true or false")
-    return text.lower() == "true"
-
-
-def one_of(*values: str) -> Parse[str]:
-    """Parse one of some words, which are compared without regard to case."""
-    known = {value.lower(): value for value in values}
-
-    def parse(text: str) -> str:
-        if text.lower() not in known:
-            raise ConfigError(f"expected one of {', '.join(values)}")
-        return known[text.lower()]
-
-    return parse
 
 
 def addresses(text: str) -> tuple[Address, ...]:
@@ -84,10 +43,6 @@ def addresses(text: str) -> tuple[Address, ...]:
 def _isolation(text: str) -> int:
     word = one_of("read_uncommitted", "read_committed")(text)
     return READ_COMMITTED if word == "read_committed" else READ_UNCOMMITTED
-
-
-def _option(key: str, default: Any, parse: Parse[Any]) -> Any:
-    return dataclasses.field(default=default, metadata={"key": key, "parse": parse})
 
 
 @dataclass(frozen=True)
@@ -213,7 +168,7 @@ class ClientConfig:
     @property
     def max_response_bytes(self) -> int:
         """The longest response to read: `receive.message.max.bytes`, but never less than a fetch may return."""
-        return min(max(self.receive_message_max_bytes, self.fetch_max_bytes + (1 << 16)), _INT32_MAX)
+        return min(max(self.receive_message_max_bytes, self.fetch_max_bytes + (1 << 16)), INT32_MAX)
 
     def __repr__(self) -> str:
         """Describe the configuration without its secrets, so that it may be logged."""

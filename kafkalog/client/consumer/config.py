@@ -7,9 +7,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkalog.client.config import ClientConfig, boolean, milliseconds, one_of
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.assignors import Assignor, find_assignors
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.options import boolean, milliseconds, one_of
 
 Deserializer = Callable[[bytes], Any]
 """Make a value from the bytes of a record's key or value; not called for null."""
