@@ -1,29 +1,23 @@
-"""The client's configuration, under the names of Kafka's client properties.
-
-Certificates and keys are PEM: `ssl.truststore.type=PEM` as KIP-651 has it, or librdkafka's `ssl.ca.location`,
-`ssl.certificate.location` and `ssl.key.location`.
-"""
+"""The client's configuration, under the names of Kafka's client properties."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import INT32_MAX, boolean, integer, milliseconds, one_of
+from kafkalog.client.options import INT32_MAX, boolean, declared, integer, milliseconds, one_of, read_options, text_of
 from kafkalog.client.options import option as _option
 from kafkalog.client.security.jaas import JaasLogin, parse_jaas
+from kafkalog.client.security.tls_options import TlsOptions
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
 Address = tuple[str, int]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
-_HIDDEN = ("password", "jaas", "keystore.key")
 
 
 def addresses(text: str) -> tuple[Address, ...]:
@@ -84,22 +78,11 @@ class ClientConfig:
     )
     sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of(*MECHANISMS))
     sasl_username: str | None = _option("sasl.username", None, str)
-    sasl_password: str | None = _option("sasl.password", None, str)
-    sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str)
-    ssl_ca_location: str | None = _option("ssl.ca.location", None, str)
-    ssl_ca_pem: str | None = _option("ssl.truststore.certificates", None, str)
-    ssl_truststore_location: str | None = _option("ssl.truststore.location", None, str)
-    ssl_truststore_type: str = _option("ssl.truststore.type", "", str)
-    ssl_certificate_location: str | None = _option("ssl.certificate.location", None, str)
-    ssl_key_location: str | None = _option("ssl.key.location", None, str)
-    ssl_key_password: str | None = _option("ssl.key.password", None, str)
-    ssl_keystore_location: str | None = _option("ssl.keystore.location", None, str)
-    ssl_keystore_type: str = _option("ssl.keystore.type", "", str)
-    ssl_keystore_certificate_chain: str | None = _option("ssl.keystore.certificate.chain", None, str)
-    ssl_keystore_key: str | None = _option("ssl.keystore.key", None, str)
-    ssl_endpoint_identification_algorithm: str = _option("ssl.endpoint.identification.algorithm", "https", str)
+    sasl_password: str | None = _option("sasl.password", None, str, is_secret=True)
+    sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str, is_secret=True)
+    tls: TlsOptions = dataclasses.field(default_factory=TlsOptions)
 
-    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     @classmethod
     def from_dict(cls, properties: Mapping[str, Any]) -> ClientConfig:
@@ -108,33 +91,14 @@ class ClientConfig:
         Raises:
             ConfigError: A property cannot have its value, or properties contradict each other.
         """
-        values: dict[str, Any] = {}
-        unknown: dict[str, str] = {}
-        options = _options()
-        for key, given in properties.items():
-            text = str(given).lower() if isinstance(given, bool) else str(given).strip()
-            option = options.get(key)
-            if option is None:
-                unknown[key] = text
-                continue
-            try:
-                values[option.name] = option.metadata["parse"](text)
-            except ConfigError as error:
-                shown = "" if any(word in key for word in _HIDDEN) else f"={text}"
-                raise ConfigError(f"{key}{shown}: {error}") from None
-        config = cls(**values, unknown=unknown)
+        values, rest = read_options(cls, properties)
+        tls, rest = read_options(TlsOptions, rest)
+        config = cls(**values, tls=TlsOptions(**tls), unknown={key: text_of(given) for key, given in rest.items()})
         config._check()
         return config
 
     def _check(self) -> None:
-        for name in ("truststore", "keystore"):
-            kind = getattr(self, f"ssl_{name}_type").upper()
-            location = getattr(self, f"ssl_{name}_location")
-            if (location and kind != "PEM") or kind not in ("", "PEM"):
-                raise ConfigError(
-                    f"ssl.{name}.type={kind or 'JKS'}: only PEM files can be read; convert the store "
-                    f"(keytool -importkeystore to PKCS12, openssl pkcs12 to PEM) and set ssl.{name}.type=PEM"
-                )
+        self.tls.check()
         jaas = self.jaas
         if jaas is not None:
             jaas.check_mechanism(self.sasl_mechanism)
@@ -176,13 +140,6 @@ class ClientConfig:
         return f"ClientConfig({servers}, client_id={self.client_id!r}, {self.security_protocol})"
 
 
-@cache
-def _options() -> Mapping[str, dataclasses.Field[Any]]:
-    """Return the declared properties by name; computed once from the class, and read-only."""
-    declared = (field for field in dataclasses.fields(ClientConfig) if "key" in field.metadata)
-    return MappingProxyType({field.metadata["key"]: field for field in declared})
-
-
 def property_names() -> tuple[str, ...]:
     """Return the names of the properties that ClientConfig declares."""
-    return tuple(_options())
+    return (*declared(ClientConfig), *declared(TlsOptions))

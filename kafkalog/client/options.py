@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from kafkalog.client.errors import ConfigError
@@ -29,6 +31,46 @@ def option(
     """
     metadata = {"key": key, "parse": parse, "aliases": aliases, "is_secret": is_secret, "is_object": is_object}
     return dataclasses.field(default=default, repr=not is_secret, metadata=metadata)
+
+
+@cache
+def declared(cls: type) -> Mapping[str, dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that are options, by the names and aliases of the options."""
+    fields = [field for field in dataclasses.fields(cls) if "key" in field.metadata]
+    aliases = {alias: field for field in fields for alias in field.metadata["aliases"]}
+    return MappingProxyType({field.metadata["key"]: field for field in fields} | aliases)
+
+
+def read_options(cls: type, properties: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Take the options of a dataclass from properties. Of an option with several names, the last one given counts.
+
+    Returns:
+        The values by the names of the fields, and the properties that are none of the options.
+
+    Raises:
+        ConfigError: A property cannot have its value. The message names it, and shows the value unless that is secret.
+    """
+    options = declared(cls)
+    values: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for key, given in properties.items():
+        field = options.get(key)
+        if field is None:
+            rest[key] = given
+            continue
+        metadata = field.metadata
+        value = given if metadata["is_object"] else text_of(given)
+        try:
+            values[field.name] = metadata["parse"](value)
+        except ConfigError as error:
+            shown = "" if metadata["is_secret"] or metadata["is_object"] else f"={value}"
+            raise ConfigError(f"{key}{shown}: {error}") from None
+    return values, rest
+
+
+def text_of(given: Any) -> str:
+    """Return the text of a property's value, as Java's properties would write it."""
+    return str(given).lower() if isinstance(given, bool) else str(given).strip()
 
 
 def integer(low: int, high: int = INT32_MAX) -> Parse[int]:

@@ -8,6 +8,7 @@ import tempfile
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.security.tls_options import TlsOptions
 
 
 def make_ssl_context(config: ClientConfig) -> ssl.SSLContext:
@@ -16,29 +17,30 @@ def make_ssl_context(config: ClientConfig) -> ssl.SSLContext:
     Raises:
         ConfigError: A PEM file cannot be used.
     """
-    check_name = config.ssl_endpoint_identification_algorithm.lower()
+    options = config.tls
+    check_name = options.endpoint_identification.lower()
     if check_name not in ("https", "", "none"):
         raise ConfigError(f"ssl.endpoint.identification.algorithm={check_name}: expected https, or none to turn it off")
-    ca_file = config.ssl_ca_location or config.ssl_truststore_location
+    ca_file = options.ca_location or options.truststore_location
     try:
-        if ca_file or config.ssl_ca_pem:
+        if ca_file or options.ca_pem:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(cafile=ca_file, cadata=_unfold(config.ssl_ca_pem))
+            context.load_verify_locations(cafile=ca_file, cadata=_unfold(options.ca_pem))
         else:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
     except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read trusted certificates from {ca_file or 'the PEM text given'}: {error}") from None
     context.check_hostname = check_name == "https"
-    _load_own_certificate(context, config)
+    _load_own_certificate(context, options)
     return context
 
 
-def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None:
-    password = config.ssl_key_password
+def _load_own_certificate(context: ssl.SSLContext, options: TlsOptions) -> None:
+    password = options.key_password
     try:
-        if config.ssl_keystore_certificate_chain and config.ssl_keystore_key:
+        if options.keystore_certificate_chain and options.keystore_key:
             # The ssl module can read keys only from files.
-            chain, key = _unfold(config.ssl_keystore_certificate_chain), _unfold(config.ssl_keystore_key)
+            chain, key = _unfold(options.keystore_certificate_chain), _unfold(options.keystore_key)
             handle, path = tempfile.mkstemp(suffix=".pem")
             try:
                 with os.fdopen(handle, "w") as file:
@@ -46,12 +48,12 @@ def _load_own_certificate(context: ssl.SSLContext, config: ClientConfig) -> None
                 context.load_cert_chain(path, password=password)
             finally:
                 os.unlink(path)
-        elif config.ssl_keystore_location:
-            context.load_cert_chain(config.ssl_keystore_location, password=password)
-        elif config.ssl_certificate_location:
-            context.load_cert_chain(config.ssl_certificate_location, config.ssl_key_location, password)
+        elif options.keystore_location:
+            context.load_cert_chain(options.keystore_location, password=password)
+        elif options.certificate_location:
+            context.load_cert_chain(options.certificate_location, options.key_location, password)
     except (OSError, ValueError) as error:
-        path = config.ssl_keystore_location or config.ssl_certificate_location or "ssl.keystore.key"
+        path = options.keystore_location or options.certificate_location or "ssl.keystore.key"
         raise ConfigError(f"cannot use the client certificate and key of {path}: {error}") from None
 
 
