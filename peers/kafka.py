@@ -190,8 +190,20 @@ def run_java_tool(
 class ApacheKafka:
     """One Apache Kafka broker, as a context manager.
 
-    Its data goes to `directory`, by default a temporary one that is removed at the end. `config` overrides single
-    settings, `heap` the JVM's heap options. `bootstrap` is "127.0.0.1:port"; `log_dir` has the segments.
+    Args:
+        version: The release to run.
+        directory: Where its data goes; by default a temporary directory that is removed at the end.
+        config: Overrides single settings.
+        heap: The JVM's options for its heap.
+        defaults: The settings that `config` overrides.
+        listeners: Listeners beside PLAINTEXT, by name, each with its security protocol.
+        format_options: Further options of `kafka-storage format`, such as `--add-scram`.
+        jvm: Further options of the broker's JVM.
+
+    Attributes:
+        bootstrap: The address of the plaintext listener, "127.0.0.1:port", from `prepare` on.
+        addresses: The addresses of `listeners`, by name, from `prepare` on.
+        log_dir: The directory with the segments.
     """
 
     def __init__(
@@ -202,12 +214,19 @@ class ApacheKafka:
         config: Mapping[str, str] | None = None,
         heap: Sequence[str] = SERVER_HEAP,
         defaults: Mapping[str, str] = SERVER_DEFAULTS,
+        listeners: Mapping[str, str] | None = None,
+        format_options: Sequence[str] = (),
+        jvm: Sequence[str] = (),
     ) -> None:
         self.version = version
         self.config = dict(config or {})
         self.defaults = dict(defaults)
         self.heap = tuple(heap)
         self.bootstrap = ""
+        self.addresses: dict[str, str] = {}
+        self._listeners = dict(listeners or {})
+        self._format_options = tuple(format_options)
+        self._jvm = tuple(jvm)
         self._own_directory = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.log_dir = self.directory / "data"
@@ -252,17 +271,20 @@ class ApacheKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         port, controller = free_port(), free_port()
         self.bootstrap = f"127.0.0.1:{port}"
+        self.addresses = {name: f"127.0.0.1:{free_port()}" for name in self._listeners}
+        open_to_clients = [f"{name}://{at}" for name, at in {"PLAINTEXT": self.bootstrap, **self.addresses}.items()]
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         properties = {
             **self.defaults,
             **({} if self.version.startswith("3") else _SHARE_DEFAULTS),
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": ",".join([*open_to_clients, f"CONTROLLER://127.0.0.1:{controller}"]),
+            "advertised.listeners": ",".join(open_to_clients),
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:{of}" for name, of in protocols.items()),
             "log.dirs": str(self.log_dir),
             **self.config,
         }
@@ -270,7 +292,7 @@ class ApacheKafka:
         if not (self.log_dir / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             # With "=", because an id may begin with "-".
-            args = ["format", f"--cluster-id={cluster_id}", "--config", str(self.properties)]
+            args = ["format", f"--cluster-id={cluster_id}", "--config", str(self.properties), *self._format_options]
             run_java_tool("kafka.tools.StorageTool", args, self.version, timeout_s=60)
 
     @property
@@ -285,7 +307,8 @@ class ApacheKafka:
     def exec(self) -> None:
         """Start the prepared broker, without waiting."""
         gc_log = f"-Xlog:gc*:file={self.directory}/gc.log:time,tags:filecount=10,filesize=100M"
-        options = [*self.heap, *JVM_DEFAULTS, *JVM_EXTRA, gc_log, *logging_options(self.version, self.directory)]
+        logs = [gc_log, *logging_options(self.version, self.directory)]
+        options = [*self.heap, *JVM_DEFAULTS, *JVM_EXTRA, *self._jvm, *logs]
         command = java.java_line(kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options)
         self._process = Process(command, self.log)
 

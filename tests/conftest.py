@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from peers import kafka
+from peers import kafka, require, secured_kafka
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.processes import ProcessGuard
@@ -148,3 +149,27 @@ def start_broker(processes: None, tmp_path: Path) -> Iterator[Callable[..., Kafk
             return broker.start()
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def secured_kafkas(
+    foreign_programs: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], secured_kafka.SecuredKafka]]:
+    """Return secured brokers of Apache Kafka by version; each is started once, when a test first asks for it."""
+    with ExitStack() as stack:
+
+        @cache
+        def running(version: str) -> secured_kafka.SecuredKafka:
+            require(secured_kafka.missing(version))
+            directory = tmp_path_factory.mktemp(f"secured-{version}")
+            return stack.enter_context(secured_kafka.SecuredKafka(version, directory))
+
+        yield running
+
+
+@pytest.fixture(params=kafka.VERSIONS)
+def secured(
+    request: pytest.FixtureRequest, secured_kafkas: Callable[[str], secured_kafka.SecuredKafka]
+) -> secured_kafka.SecuredKafka:
+    """Return a running secured Apache Kafka; a test runs with each version."""
+    return secured_kafkas(request.param)

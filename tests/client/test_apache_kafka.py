@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
 
 from kafkalog.client.admin import Admin, ConfigChange, ConfigResource, NewTopic
 from kafkalog.client.admin.quotas import QuotaAdmin
@@ -29,89 +21,35 @@ from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, TopicAlreadyExistsError
 from kafkalog.records.batch import iter_headers
-from peers import kafka, require
-from peers.kafka import VERSIONS, ApacheKafka
-from peers.process import free_port
-from tests.client import certificates as openssl
-from tests.client.certificates import PASSWORD, Certificates, make_certificates
+from peers.certificates import PASSWORD, Certificates
+from peers.secured_kafka import ALICE, PASSWORD_MECHANISMS, SecuredKafka, password_of
 from tests.client.test_simple_consumer import drain
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 SECURE = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-PLAIN_LOGIN = (
-    "org.apache.kafka.common.security.plain.PlainLoginModule required "
-    'username="broker" password="of-the-broker" user_alice="of-alice";'
-)
-SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
-class SecureKafka(ApacheKafka):
-    """Apache Kafka with a listener for every security protocol besides the plaintext one."""
-
-    def __init__(self, version: str, certificates: Certificates) -> None:
-        config = {
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(certificates.server),
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(certificates.authority),
-            "ssl.client.auth": "requested",
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-            "connections.max.reauth.ms": "600000",
-        }
-        for listener in ("sasl_plaintext", "sasl_ssl"):
-            config[f"listener.name.{listener}.plain.sasl.jaas.config"] = PLAIN_LOGIN
-            for mechanism in ("scram-sha-256", "scram-sha-512"):
-                config[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = SCRAM_LOGIN
-        super().__init__(version, config=config)
-        self.ports: dict[str, int] = {}
-
-    def prepare(self) -> None:
-        super().prepare()
-        self.ports = {protocol: free_port() for protocol in SECURE}
-        more = "".join(f",{protocol}://127.0.0.1:{port}" for protocol, port in self.ports.items())
-        names = "".join(f",{protocol}:{protocol}" for protocol in SECURE)
-        text = self.properties.read_text()
-        text = re.sub(r"^((?:advertised\.)?listeners=.*)$", rf"\1{more}", text, flags=re.MULTILINE)
-        text = re.sub(r"^(listener\.security\.protocol\.map=.*)$", rf"\1{names}", text, flags=re.MULTILINE)
-        self.properties.write_text(text)
-
-    def add_users(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        changes = [
-            UserScramCredentialUpsertion("alice", ScramCredentialInfo(mechanism, 4096), b"of-alice")
-            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        ]
-        for change in changes:
-            for done in admin.alter_user_scram_credentials([change]).values():
-                done.result(60)
+@pytest.fixture
+def server(secured: SecuredKafka) -> SecuredKafka:
+    return secured
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    require(openssl.missing())
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
+@pytest.fixture
+def certificates(secured: SecuredKafka) -> Certificates:
+    return secured.certificates
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def server(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[SecureKafka]:
-    require(kafka.missing(request.param))
-    with SecureKafka(request.param, certificates) as running:
-        running.add_users()
-        yield running
-
-
-def config(server: SecureKafka, certificates: Path, protocol: str = "PLAINTEXT", **properties: Any) -> ClientConfig:
-    address = server.bootstrap if protocol == "PLAINTEXT" else f"127.0.0.1:{server.ports[protocol]}"
+def config(server: SecuredKafka, certificates: Path, protocol: str = "PLAINTEXT", **properties: Any) -> ClientConfig:
+    address = server.bootstrap if protocol == "PLAINTEXT" else server.addresses[protocol]
     return ClientConfig.from_dict(
         {
             "bootstrap.servers": address,
             "security.protocol": protocol,
             "ssl.ca.location": certificates,
-            "sasl.username": "alice",
-            "sasl.password": "of-alice",
+            "sasl.username": ALICE,
+            "sasl.password": password_of(ALICE),
             "auto.offset.reset": "earliest",
             **{key.replace("_", "."): value for key, value in properties.items()},
         }
@@ -119,14 +57,14 @@ def config(server: SecureKafka, certificates: Path, protocol: str = "PLAINTEXT",
 
 
 @pytest.fixture
-def topic(server: SecureKafka, certificates: Certificates) -> str:
+def topic(server: SecuredKafka, certificates: Certificates) -> str:
     name = f"peer-{uuid.uuid4().hex[:12]}"
     with Admin(config(server, certificates.authority)) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
     return name
 
 
-def send(server: SecureKafka, topic: str, values: list[bytes], **properties: Any) -> None:
+def send(server: SecuredKafka, topic: str, values: list[bytes], **properties: Any) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap, "acks": "all", **properties})
     for value in values:
         producer.produce(topic, value, key=b"k", partition=0, timestamp=1_700_000_000_000, headers=[("h", b"v")])
@@ -134,13 +72,13 @@ def send(server: SecureKafka, topic: str, values: list[bytes], **properties: Any
 
 
 WAYS = [("PLAINTEXT", "PLAIN"), ("SSL", "PLAIN")] + [
-    (protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS
+    (protocol, mechanism) for protocol in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in PASSWORD_MECHANISMS
 ]
 
 
 @pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
 def test_every_way_in(
-    server: SecureKafka, certificates: Certificates, topic: str, protocol: str, mechanism: str
+    server: SecuredKafka, certificates: Certificates, topic: str, protocol: str, mechanism: str
 ) -> None:
     send(server, topic, [b"a", b"b"])
     settings = config(server, certificates.authority, protocol, sasl_mechanism=mechanism)
@@ -151,8 +89,8 @@ def test_every_way_in(
     assert second.value == b"b"
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password(server: SecureKafka, certificates: Certificates, mechanism: str) -> None:
+@pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
+def test_a_wrong_password(server: SecuredKafka, certificates: Certificates, mechanism: str) -> None:
     settings = config(
         server, certificates.authority, "SASL_SSL", sasl_mechanism=mechanism, sasl_password="of-somebody-else"
     )
@@ -160,7 +98,7 @@ def test_a_wrong_password(server: SecureKafka, certificates: Certificates, mecha
         cluster.metadata()
 
 
-def test_a_client_certificate(server: SecureKafka, certificates: Certificates) -> None:
+def test_a_client_certificate(server: SecuredKafka, certificates: Certificates) -> None:
     settings = config(
         server,
         certificates.authority,
@@ -172,21 +110,22 @@ def test_a_client_certificate(server: SecureKafka, certificates: Certificates) -
         assert cluster.metadata().brokers
 
 
-def test_the_session_is_told_when_to_end(server: SecureKafka, certificates: Certificates) -> None:
+def test_the_session_is_told_when_to_end(server: SecuredKafka, certificates: Certificates) -> None:
     settings = config(server, certificates.authority, "SASL_PLAINTEXT")
-    with Connection("127.0.0.1", server.ports["SASL_PLAINTEXT"], settings) as connection:
+    [(host, port)] = settings.bootstrap_servers
+    with Connection(host, port, settings) as connection:
         assert not connection.expired
         assert connection._session_ends < float("inf")
 
 
-def test_a_listener_that_wants_sasl(server: SecureKafka, certificates: Certificates) -> None:
-    address = f"127.0.0.1:{server.ports['SASL_PLAINTEXT']}"
+def test_a_listener_that_wants_sasl(server: SecuredKafka, certificates: Certificates) -> None:
+    address = server.addresses["SASL_PLAINTEXT"]
     settings = config(server, certificates.authority, bootstrap_servers=address, default_api_timeout_ms="2000")
     with Cluster(settings) as cluster, pytest.raises(TimeoutError, match="closed the connection"):
         cluster.metadata()
 
 
-def test_offsets_and_fetches(server: SecureKafka, certificates: Certificates, topic: str) -> None:
+def test_offsets_and_fetches(server: SecuredKafka, certificates: Certificates, topic: str) -> None:
     send(server, topic, [b"x" * 1000] * 500, **{"batch.size": 10_000})
     tp = TopicPartition(topic, 0)
     with Cluster(config(server, certificates.authority)) as cluster:
@@ -207,7 +146,7 @@ def test_offsets_and_fetches(server: SecureKafka, certificates: Certificates, to
     assert count == 500
 
 
-def test_transactions(server: SecureKafka, certificates: Certificates, topic: str) -> None:
+def test_transactions(server: SecuredKafka, certificates: Certificates, topic: str) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": f"of-{topic}"})
     producer.init_transactions(60)
     for number in range(6):
@@ -244,7 +183,7 @@ def test_transactions(server: SecureKafka, certificates: Certificates, topic: st
     producer.abort_transaction(60)
 
 
-def test_administration(server: SecureKafka, certificates: Certificates, topic: str) -> None:
+def test_administration(server: SecuredKafka, certificates: Certificates, topic: str) -> None:
     """A KRaft broker learns from the controller, a moment later, what it has passed on to it."""
     with Admin(config(server, certificates.authority)) as admin:
         wait_until(lambda: topic in admin.list_topics(), "the topic is listed")
@@ -267,7 +206,7 @@ def test_administration(server: SecureKafka, certificates: Certificates, topic: 
         wait_until(lambda: topic not in admin.list_topics(), "the topic is gone")
 
 
-def test_quotas(server: SecureKafka, certificates: Certificates) -> None:
+def test_quotas(server: SecuredKafka, certificates: Certificates) -> None:
     entity = {"user": "ann", "client-id": None}
     with QuotaAdmin(config(server, certificates.authority)) as admin:
         admin.alter(entity, {"producer_byte_rate": 1024, "request_percentage": 12.5})
@@ -279,7 +218,7 @@ def test_quotas(server: SecureKafka, certificates: Certificates) -> None:
             admin.alter({"user": "ann"}, {"no_such_key": 1})
 
 
-def test_a_reader_above_its_quota(server: SecureKafka, certificates: Certificates) -> None:
+def test_a_reader_above_its_quota(server: SecuredKafka, certificates: Certificates) -> None:
     settings = config(server, certificates.authority, **{"client.id": "limited"})
     tp = TopicPartition(f"throttled-{server.version}", 0)
     with Admin(settings) as admin, QuotaAdmin(settings) as quotas:

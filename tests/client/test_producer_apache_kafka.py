@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,10 +17,8 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import DeliveryFuture, Producer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from peers import kafka, require
-from peers.kafka import KAFKA_4, run_java_tool
-from tests.client import certificates as openssl
-from tests.client.certificates import Certificates, make_certificates
-from tests.client.test_apache_kafka import SecureKafka
+from peers.kafka import KAFKA_4, ApacheKafka, run_java_tool
+from peers.secured_kafka import ALICE, SecuredKafka, password_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -30,28 +27,19 @@ DEADLINE_S = 240.0
 RESTART_DEADLINE_S = 240.0
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    require(openssl.missing())
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
+@pytest.fixture
+def server(secured_kafkas: Callable[[str], SecuredKafka]) -> SecuredKafka:
+    return secured_kafkas(KAFKA_4)
 
 
-@pytest.fixture(scope="module")
-def server(certificates: Certificates) -> Iterator[SecureKafka]:
-    require(kafka.missing(KAFKA_4))
-    with SecureKafka(KAFKA_4, certificates) as running:
-        running.add_users()
-        yield running
-
-
-def new_topic(server: SecureKafka, partitions: int) -> str:
+def new_topic(server: ApacheKafka, partitions: int) -> str:
     name = f"producer-{uuid.uuid4().hex[:12]}"
     with Admin(ClientConfig.from_dict({"bootstrap.servers": server.bootstrap})) as admin:
         admin.create_topics([NewTopic(name, partitions, 1)])
     return name
 
 
-def read(server: SecureKafka, topic: str, partitions: int, count: int) -> list[ConsumerRecord]:
+def read(server: ApacheKafka, topic: str, partitions: int, count: int) -> list[ConsumerRecord]:
     config = ClientConfig.from_dict({"bootstrap.servers": server.bootstrap, "auto.offset.reset": "earliest"})
     records: list[ConsumerRecord] = []
     with SimpleConsumer(config) as consumer:
@@ -65,7 +53,7 @@ def read(server: SecureKafka, topic: str, partitions: int, count: int) -> list[C
     return records
 
 
-def test_keys_share_partitions_with_java(server: SecureKafka) -> None:
+def test_keys_share_partitions_with_java(server: SecuredKafka) -> None:
     topic = new_topic(server, 7)
     keys = [f"key-{n}-{'ü' * (n % 5)}" for n in range(100)]
     run_java_tool(
@@ -89,40 +77,38 @@ def test_keys_share_partitions_with_java(server: SecureKafka) -> None:
     ("protocol", "mechanism"),
     [("SSL", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_SSL", "SCRAM-SHA-512")],
 )
-def test_secure_listeners(server: SecureKafka, certificates: Certificates, protocol: str, mechanism: str) -> None:
+def test_secure_listeners(server: SecuredKafka, protocol: str, mechanism: str) -> None:
     topic = new_topic(server, 1)
-    with secure_producer(server, certificates.authority, protocol, mechanism) as producer:
+    with secure_producer(server, protocol, mechanism) as producer:
         futures = [producer.send(topic, b"%d" % n * 100) for n in range(5000)]
         assert [future.result(DEADLINE_S).offset for future in futures] == list(range(5000))
 
 
-def test_a_wrong_password(server: SecureKafka, certificates: Certificates) -> None:
-    with secure_producer(
-        server, certificates.authority, "SASL_SSL", "SCRAM-SHA-512", **{"sasl.password": "guessed"}
-    ) as producer:
+def test_a_wrong_password(server: SecuredKafka) -> None:
+    with secure_producer(server, "SASL_SSL", "SCRAM-SHA-512", **{"sasl.password": "guessed"}) as producer:
         error = producer.send("any", b"x").exception(DEADLINE_S)
     assert isinstance(error, AuthenticationError)
     assert "alice" in str(error)
 
 
-def secure_producer(server: SecureKafka, authority: Path, protocol: str, mechanism: str, **more: Any) -> Producer:
+def secure_producer(server: SecuredKafka, protocol: str, mechanism: str, **more: Any) -> Producer:
     return Producer(
         {
-            "bootstrap.servers": f"127.0.0.1:{server.ports[protocol]}",
+            "bootstrap.servers": server.addresses[protocol],
             "security.protocol": protocol,
-            "ssl.ca.location": authority,
+            "ssl.ca.location": server.certificates.authority,
             "sasl.mechanism": mechanism,
-            "sasl.username": "alice",
-            "sasl.password": "of-alice",
+            "sasl.username": ALICE,
+            "sasl.password": password_of(ALICE),
             **more,
         }
     )
 
 
-def test_killed_while_written_to(certificates: Certificates) -> None:
+def test_killed_while_written_to() -> None:
     """A broker that is killed and comes back has every record, once and in order."""
     require(kafka.missing(KAFKA_4))
-    with SecureKafka(KAFKA_4, certificates) as server:
+    with ApacheKafka(KAFKA_4) as server:
         topic = new_topic(server, 1)
         futures: list[DeliveryFuture] = []
         stop = threading.Event()

@@ -19,7 +19,7 @@ from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from peers import require
-from tests.client.certificates import PASSWORD, Certificates, make_certificates, missing
+from peers.certificates import PASSWORD, Certificates, make_certificates, missing
 from tests.client.scripted import Halted, ScriptedBroker, taken
 from tests.client.test_partition_fetcher import answer
 from tests.support.wire import batch, fetch_request, produce_request

@@ -20,6 +20,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peers import certificates
 from peers.cache import require
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
@@ -29,7 +30,6 @@ from spark_kafkalog.values.schema_registry import RegisteredSchema, RegistryConf
 from spark_kafkalog.values.typed import SCHEMAS, Typed
 from spark_kafkalog.values.value_options import ValueOptions
 from spark_kafkalog.values.value_types import plan
-from tests.client import certificates
 from tests.spark.values.registry_server import RegistryServer
 
 EVERYTHING: dict[str, Any] = {

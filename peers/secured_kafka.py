@@ -1,0 +1,144 @@
+"""Run Apache Kafka with TLS, SASL and ACLs: one broker with a listener for every way to authenticate.
+
+| listener | protocol | what it takes |
+|--|--|--|
+| PLAINTEXT | PLAINTEXT | anyone, as a super user: for what a test sets up |
+| SSL | SSL | clients without a certificate, or with one of the authority |
+| MTLS | SSL | clients with a certificate of the authority |
+| EXPIRED, ELSEWHERE | SSL | as SSL; the broker's own certificate is expired, or that of another host |
+| SASL_PLAINTEXT, SASL_SSL | their names | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER (unsigned tokens) |
+| OAUTH | SASL_SSL | OAUTHBEARER with tokens that `tokens.SigningKey` has signed |
+
+Users have `password_of(name)` as password, with PLAIN and SCRAM. ALICE is a super user by every mechanism and by the
+client certificate. Others may do what ACLs allow, which is nothing at first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from peers import certificates, tokens
+from peers.certificates import Certificates, make_certificates
+from peers.kafka import ApacheKafka
+from peers.kafka import missing as kafka_missing
+from peers.tokens import SigningKey
+
+ALICE = "alice"
+BOB = "bob"
+USERS = (ALICE, BOB)
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+PASSWORD_MECHANISMS = ("PLAIN", *SCRAM)
+MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+LISTENERS = {
+    "SSL": "SSL",
+    "MTLS": "SSL",
+    "EXPIRED": "SSL",
+    "ELSEWHERE": "SSL",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+    "OAUTH": "SASL_SSL",
+}
+
+_HEAP = ("-Xmx512M", "-Xms256M")
+_SECURITY = "org.apache.kafka.common.security"
+
+
+def password_of(user: str) -> str:
+    """Return the password of one of USERS."""
+    return f"of-{user}"
+
+
+def missing(version: str) -> str | None:
+    """Return why a secured Apache Kafka `version` cannot run here, or None. The first call fetches it."""
+    return certificates.missing() or kafka_missing(version)
+
+
+class SecuredKafka(ApacheKafka):
+    """A broker with LISTENERS, as a context manager; `addresses` has the address of each by its name.
+
+    All of its files go to `directory`.
+
+    Attributes:
+        certificates: Those of the broker and of its clients.
+        signing_key: Signs the tokens that the listener OAUTH takes.
+    """
+
+    def __init__(self, version: str, directory: Path) -> None:
+        self.certificates = make_certificates(_made(directory / "certificates"))
+        self.signing_key = SigningKey(_made(directory / "tokens"))
+        # Kafka 4 reads no file that this property does not name; 3.9.2 knows the one of URLs only.
+        allowed = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}" for kind in ("urls", "files"))
+        super().__init__(
+            version,
+            directory=directory / "broker",
+            config={
+                **_authorization(),
+                **_tls(self.certificates),
+                **_sasl(self.signing_key.jwks),
+                "group.initial.rebalance.delay.ms": "0",
+            },
+            heap=_HEAP,
+            listeners=LISTENERS,
+            format_options=[
+                f"--add-scram={mechanism}=[name={user},password={password_of(user)}]"
+                for mechanism in SCRAM
+                for user in USERS
+            ],
+            jvm=[f"{option}={self.signing_key.jwks.as_uri()}" for option in allowed],
+        )
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(parents=True)
+    return directory
+
+
+def _authorization() -> dict[str, str]:
+    users = ("ANONYMOUS", ALICE, "CN=client")
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": ";".join(f"User:{user}" for user in users),
+        "delegation.token.secret.key": "of-the-tokens",
+    }
+
+
+def _tls(made: Certificates) -> dict[str, str]:
+    config = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(made.server),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(made.authority),
+        "ssl.client.auth": "requested",
+        "listener.name.mtls.ssl.client.auth": "required",
+    }
+    for listener, own in (("expired", made.expired), ("elsewhere", made.elsewhere)):
+        config[f"listener.name.{listener}.ssl.keystore.type"] = "PEM"
+        config[f"listener.name.{listener}.ssl.keystore.location"] = str(own)
+    return config
+
+
+def _sasl(jwks: Path) -> dict[str, str]:
+    accounts = " ".join(f'user_{user}="{password_of(user)}"' for user in USERS)
+    logins = {
+        "plain": f"{_SECURITY}.plain.PlainLoginModule required {accounts};",
+        "scram-sha-256": f"{_SECURITY}.scram.ScramLoginModule required;",
+        "scram-sha-512": f"{_SECURITY}.scram.ScramLoginModule required;",
+        # Kafka wants a subject for the broker's own login, too.
+        "oauthbearer": f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=broker;",
+    }
+    config = {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "connections.max.reauth.ms": "600000",
+        "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+        "listener.name.oauth.oauthbearer.sasl.jaas.config": logins["oauthbearer"],
+        "listener.name.oauth.oauthbearer.sasl.server.callback.handler.class": (
+            f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+        "listener.name.oauth.sasl.oauthbearer.jwks.endpoint.url": jwks.as_uri(),
+        "listener.name.oauth.sasl.oauthbearer.expected.issuer": tokens.ISSUER,
+        "listener.name.oauth.sasl.oauthbearer.expected.audience": tokens.AUDIENCE,
+    }
+    for listener in ("sasl_plaintext", "sasl_ssl"):
+        for mechanism, login in logins.items():
+            config[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login
+    return config
