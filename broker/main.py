@@ -6,7 +6,6 @@ Exit codes: 0 after SIGTERM or SIGINT, 1 when the broker cannot start or all of 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -24,7 +23,7 @@ from broker.log.recovery.loading import DuplicateLogError
 from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
-from broker.system import compiler_pages
+from broker.system import collector, compiler_pages
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.kernels import loader
 
@@ -81,9 +80,7 @@ async def _serve(config: BrokerConfig, ops: FileOps) -> None:
     loop.call_later(KERNEL_DELAY, _load_kernels)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    # Objects made at startup live as long as the process, so the garbage collector need not visit them again.
-    gc.collect()
-    gc.freeze()
+    collector.resume_after_start()
     addresses = ", ".join(map(str, server.registration.endpoints))
     print(f"kafkalog broker {server.broker_id} is accepting connections on {addresses}", flush=True)
     ends = [loop.create_task(event.wait()) for event in (stop, server.failed)]

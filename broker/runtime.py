@@ -16,7 +16,6 @@ A few threads are started elsewhere. They change no state that a simulated broke
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import time
 import uuid
@@ -25,28 +24,13 @@ from dataclasses import dataclass, field
 
 from broker.log.files.file_ops import OS, FileOps
 from broker.net.sockets.network import LoopNetwork, Network
-from broker.system.collector import PROCESS_COLLECTOR, Collector
+from broker.system.collector import OWN_COLLECTOR, PROCESS_COLLECTOR, Collector
 from broker.system.workers import ThreadWorkers, Workers
 
 
 def wall_clock_ms() -> int:
     """Return the milliseconds since the epoch by the system's clock."""
     return time.time_ns() // 1_000_000
-
-
-def freeze() -> None:
-    """Exempt what is alive from full garbage collections, for as long as it lives.
-
-    A full collection walks over everything: it takes 0.3 s of the interpreter's lock where there are 10,000
-    partitions. What is frozen is still freed when nothing refers to it any more. Only a cycle that becomes garbage
-    later stays, so the garbage of the last moments is collected first.
-    """
-    gc.collect(1)
-    gc.freeze()
-
-
-def _freeze_nothing() -> None:
-    """Leave the collector alone: its process is not the broker's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +54,12 @@ class Runtime:
     thread."""
     collector: Collector = PROCESS_COLLECTOR
     """The garbage collector."""
-    freeze: Callable[[], None] = _freeze_nothing
-    """Called when many objects have been made that stay. Called on the loop's thread."""
 
     @classmethod
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:
         """Make the runtime of the only broker of a process; call it on the broker's event loop."""
         loop = asyncio.get_running_loop()
-        return cls(loop, ThreadWorkers(threads), LoopNetwork(loop), files=files, freeze=freeze)
+        return cls(loop, ThreadWorkers(threads), LoopNetwork(loop), files=files, collector=OWN_COLLECTOR)
 
     def uuid4(self) -> uuid.UUID:
         """Return a random id. Call it on the loop's thread."""

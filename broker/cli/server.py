@@ -39,6 +39,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run_start(arguments: argparse.Namespace) -> int:
     """Run the broker; 1 when it cannot start, 2 when the settings cannot be used."""
+    from broker.system import collector
+
+    collector.pause_at_start()
+    try:
+        return _run(arguments)
+    finally:
+        collector.resume()
+
+
+def _run(arguments: argparse.Namespace) -> int:
     import sys
 
     from broker.config.definition import ConfigError

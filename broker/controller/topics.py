@@ -156,7 +156,7 @@ class TopicController:
             self._unfrozen += len(own.leader_and_isr)
             if self._unfrozen >= FROZEN_AT_ONCE:
                 self._unfrozen = 0
-                self._replicas.runtime.freeze()
+                self._replicas.runtime.collector.freeze()
 
     async def grow(
         self,

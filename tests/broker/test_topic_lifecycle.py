@@ -29,7 +29,8 @@ from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.operations import DeleteTopic, RegisterBroker
 from broker.replica.applier import APPLIED_AT_ONCE, ReplicaApplier, Results
 from broker.replica.manager import ReplicaManager
-from broker.runtime import Runtime, freeze
+from broker.runtime import Runtime
+from broker.system.collector import OWN_COLLECTOR, ProcessCollector
 from kafkalog.protocol.errors import ErrorCode, KafkaStorageError, UnknownTopicIdError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_records import (
@@ -210,7 +211,12 @@ def test_the_garbage_collector_is_told_of_many_new_partitions(tmp_path: Path, mo
 
     async def scenario(cluster: _Cluster) -> None:
         hosted = []
-        runtime = replace(cluster.replicas.runtime, freeze=lambda: hosted.append(len(cluster.replicas)))
+
+        class Told(ProcessCollector):
+            def freeze(self) -> None:
+                hosted.append(len(cluster.replicas))
+
+        runtime = replace(cluster.replicas.runtime, collector=Told(own=True))
         monkeypatch.setattr(cluster.replicas, "runtime", runtime)
         await cluster.make(*(f"t{number}" for number in range(9)))
         assert hosted == [4, 8]
@@ -226,7 +232,7 @@ def test_a_full_collection_leaves_out_what_was_frozen() -> None:
     gone = weakref.ref(Cycle())
     stays = [[] for _ in range(1000)]  # type: list[list[object]]
     try:
-        freeze()
+        OWN_COLLECTOR.freeze()
         assert gone() is None, "garbage was kept"
         visited = {id(each) for each in gc.get_objects()}
         assert not visited & {id(each) for each in stays}
