@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -38,6 +39,15 @@ COLUMNS: dict[str, DataType] = {
 def source_schema(include_headers: bool) -> StructType:
     """Return the default schema, that of Spark's Kafka source. All columns are nullable."""
     return StructType([StructField(name, kind) for name, kind in COLUMNS.items() if include_headers or name != HEADERS])
+
+
+def has_metadata(kind: DataType) -> bool:
+    """Return whether a column of a schema has metadata, such as a comment, at any depth."""
+    if isinstance(kind, StructType):
+        return any(field.metadata or has_metadata(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return has_metadata(kind.elementType)
+    return isinstance(kind, MapType) and (has_metadata(kind.keyType) or has_metadata(kind.valueType))
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:

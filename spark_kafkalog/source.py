@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -15,23 +16,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.columns import source_schema
+from spark_kafkalog import catalog_table
+from spark_kafkalog.columns import has_metadata, source_schema
 from spark_kafkalog.offline.offline_options import OfflineOptions, is_offline, refuse_stream
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.options.subscription import names_a_source
 from spark_kafkalog.values.option_names import are_given
 from spark_kafkalog.values.registry_error import SchemaRegistryError
 
 if TYPE_CHECKING:
     from spark_kafkalog.values.typed import Typed
-
-_SOURCE_ONLY = ("subscribe", "subscribepattern", "assign")
-"""Options that only sources have. Every source has one of them."""
-
-
-def names_a_source(options: Mapping[str, str]) -> bool:
-    """Return whether options name topics to read, and so belong to a source rather than a sink."""
-    return any(name.lower() in _SOURCE_ONLY for name in options)
 
 
 class KafkalogDataSource(DataSource):
@@ -40,12 +35,16 @@ class KafkalogDataSource(DataSource):
     The options are those of Spark's Kafka source (`spark_kafkalog.options`) and sink (`spark_kafkalog.sink`).
     PySpark makes one of these for every query it plans. The constructor checks a source's options, because there an
     error reaches the user unchanged. If no option says what to read, this may be a sink: then the options are checked
-    on first use.
+    on first use. The options of a catalog table are checked when it is created (`catalog_table`).
     """
 
     def __init__(self, options: dict[str, str]) -> None:
+        created = catalog_table.created_with(options)
+        self._is_new_table = created is not None
+        options = options if created is None else created
         super().__init__(options)
-        reads_brokers = names_a_source(options) and not is_offline(options)
+        # Options of a catalog table are known only with its schema; the query may give some of its own.
+        reads_brokers = names_a_source(options) and "kafka.bootstrap.servers" in options and not is_offline(options)
         self._parsed = SourceOptions.parse(options) if reads_brokers else None
         self._values: Typed | None = None
 
@@ -77,11 +76,32 @@ class KafkalogDataSource(DataSource):
         return OfflineOptions.parse(self.options).source if is_offline(self.options) else self._source_options
 
     def schema(self) -> StructType:
+        if self._is_new_table:
+            return catalog_table.with_options(self._table_schema(), self.options)
+        return self._schema()
+
+    def _schema(self) -> StructType:
         binary = source_schema(self._any_options.include_headers)
         typed = self._typed()
         return binary if typed is None else typed.schema(binary)
 
+    def _table_schema(self) -> StructType:
+        if names_a_source(self.options) or is_offline(self.options):
+            return self._schema()
+        # As with Spark's source, a table to write to need not name topics to read.
+        from spark_kafkalog.sink.sink_options import SinkOptions
+
+        SinkOptions.parse(self.options)
+        return source_schema(include_headers=True)
+
+    def _adopt_table(self, schema: StructType) -> None:
+        """Add the options of the catalog table whose schema this is, if it is one."""
+        options = catalog_table.for_reading(schema, self.options)
+        if options != self.options:
+            self.options, self._parsed, self._values = options, None, None
+
     def reader(self, schema: StructType) -> DataSourceReader:
+        self._adopt_table(schema)
         typed = self._typed()
         if typed is None:
             return self._binary_reader(schema)
@@ -103,8 +123,9 @@ class KafkalogDataSource(DataSource):
         from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
 
         try:
+            self._adopt_table(schema)
             refuse_stream(self.options)
-            options = self._source_options
+            options = _tasks_only(self._source_options, schema)
             typed = self._typed()
             if typed is None:
                 return KafkalogStreamReader(options, schema)
@@ -118,12 +139,20 @@ class KafkalogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark_kafkalog.sink.batch_writer import KafkalogWriter
 
-        return KafkalogWriter(self.options, schema, overwrite)
+        return KafkalogWriter(catalog_table.for_writing(schema, self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from spark_kafkalog.sink.stream_writer import KafkalogStreamWriter
 
-        return KafkalogStreamWriter(self.options, schema, overwrite)
+        return KafkalogStreamWriter(catalog_table.for_writing(schema, self.options), schema, overwrite)
+
+
+def _tasks_only(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """Leave all micro-batches to tasks if a column has metadata, such as a comment or the options of a table.
+
+    Spark refuses rows that come with a plan then: it compares schemas with their metadata, which these rows lack.
+    """
+    return replace(options, small_batch_bytes=0) if has_metadata(schema) else options
 
 
 class RefusedStreamReader(DataSourceStreamReader):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkalog.client.types import TopicPartition
@@ -33,6 +34,12 @@ class SubscribePattern:
 
 
 Strategy = Assign | Subscribe | SubscribePattern
+
+
+def names_a_source(options: Iterable[str]) -> bool:
+    """Return whether names of options name topics to read, and so belong to a source rather than a sink."""
+    known = {name.lower() for name in _STRATEGIES}
+    return any(name.lower() in known for name in options)
 
 
 def parse_strategy(given: Given) -> Strategy:

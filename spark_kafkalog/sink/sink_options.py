@@ -23,7 +23,7 @@ __all__ = ["OptionsError", "SinkOptions"]
 logger = logging.getLogger(__name__)
 
 _PREFIX = "kafka."
-_OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batchId")
+OPTIONS = ("topic", "includeHeaders", "ledgerTopic", "lostTransactions", "batchId")
 """`includeHeaders` is for sources; a sink always writes the column `headers` if there is one."""
 TRANSACTION_TIMEOUT_MS = "900000"
 """The default of `kafka.transaction.timeout.ms`: the most that brokers allow by default."""
@@ -111,11 +111,11 @@ def _batch_id(given: Mapping[str, str], producer: ProducerConfig) -> int | None:
 
 def _warn_about_unknown(options: Mapping[str, str], producer: ProducerConfig) -> None:
     """Warn about unknown options: a misspelt one would otherwise be ignored silently."""
-    known = {name.lower() for name in _OPTIONS}
+    known = {name.lower() for name in OPTIONS}
     for name in sorted(options):
         if name.lower() not in known | _OF_SPARK and not name.lower().startswith(_PREFIX):
             close = get_close_matches(name.lower(), known, n=1)
-            meant = [option for option in _OPTIONS if option.lower() in close]
+            meant = [option for option in OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
             logger.warning("Option %s is not known and has no effect%s", name, hint)
     for key in sorted(producer.unknown):
