@@ -50,7 +50,8 @@ def create(config: dict[str, Any]) -> None:
 def reasons(config: dict[str, Any]) -> str:
     """Return why librdkafka cannot connect."""
     said: list[KafkaError] = []
-    admin = AdminClient({**config, "error_cb": said.append})
+    noted: dict[str, Any] = {**config, "error_cb": said.append}
+    admin = AdminClient(noted)
     end = time.monotonic() + DEADLINE_S
     while not said:
         assert time.monotonic() < end
