@@ -257,6 +257,7 @@ class Server:
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()
+        await self.broker.groups.log.settle()
         await self.broker.transactions.stop()
         if self.metrics is not None:
             await self._run(self.metrics.close)

@@ -160,6 +160,11 @@ class StateLog:
             if making.done() and self._making is making:
                 self._making = None
 
+    async def settle(self) -> None:
+        """Wait for a creation of the topic that is under way, so that no log is made after the broker has stopped."""
+        if self._making is not None:
+            await asyncio.wait([self._making])
+
     async def _make(self) -> int:
         settings = self._settings()
         new = NewTopic(self._name, settings.partitions, settings.replication_factor, config=settings.config)

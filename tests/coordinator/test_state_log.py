@@ -52,6 +52,23 @@ def test_the_topic_is_made_once_with_its_settings(stored: Make) -> None:
     assert log.partition_for("hello") == 99_162_322 % 2
 
 
+def test_a_broker_that_stops_waits_for_the_topic_that_is_being_made(stored: Make) -> None:
+    """The request that made it may have been cancelled already."""
+    parts = stored()
+    log = parts.state_log()
+
+    async def stop_meanwhile() -> int:
+        request = asyncio.create_task(log.ensure())
+        await asyncio.sleep(0)
+        request.cancel()
+        await asyncio.wait([request])
+        assert request.cancelled()
+        await log.settle()
+        return len(parts.replicas.partitions_of("__consumer_offsets"))
+
+    assert parts.run(stop_meanwhile()) == 2
+
+
 def test_partitions_stay_as_many_as_they_were_when_they_were_first_counted(stored: Make) -> None:
     parts = stored()
     log = parts.state_log()

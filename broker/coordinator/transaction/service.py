@@ -41,13 +41,14 @@ class Transactions:
             return state is not None and index < len(state.partitions)
 
         self.markers = MarkerWriter(replicas, now_ms, on_offsets)
+        self._log = StateLog(
+            lambda: transaction_state_topic(replicas.config, len(topics.brokers)),
+            replicas=replicas,
+            topics=topics,
+            now_ms=now_ms,
+        )
         self.coordinator = TransactionCoordinator(
-            log=StateLog(
-                lambda: transaction_state_topic(replicas.config, len(topics.brokers)),
-                replicas=replicas,
-                topics=topics,
-                now_ms=now_ms,
-            ),
+            log=self._log,
             write_marker=self.markers.write,
             exists=exists,
             allocate_producer_id=allocate_producer_id,
@@ -71,6 +72,7 @@ class Transactions:
     async def stop(self) -> None:
         """Cancel the work that is under way; the next start takes it up again."""
         await self.coordinator.stop()
+        await self._log.settle()
 
     async def ready(self) -> int:
         """Create `__transaction_state` if it does not exist; return its number of partitions.
