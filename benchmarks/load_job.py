@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.spark.session import start_session
+from tests.spark_kafkalog.session import start_session
 
 DRIVER_MEMORY = "2g"
 CONNECTOR, LOAD = "connector", "load"

@@ -26,7 +26,7 @@ from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
 from benchmarks.peers.spark import SparkProcess
 from benchmarks.spark_read import CONNECTOR, CONTESTANTS, KAFKA
-from tests.spark import older
+from tests.spark_kafkalog import older
 
 SOURCES = tuple(contestant for contestant in CONTESTANTS if contestant.source != "ceiling")
 

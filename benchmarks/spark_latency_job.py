@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.spark_job import DRIVER_MEMORY
-from tests.spark.session import start_session
+from tests.spark_kafkalog.session import start_session
 
 
 def serve(directory: str, jars: str) -> None:

@@ -28,8 +28,8 @@ from pyspark.sql import SparkSession
 from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from kafkalog.client.producer import Producer
-from tests.spark.session import start_session
-from tests.spark.topics import Topics
+from tests.spark_kafkalog.session import start_session
+from tests.spark_kafkalog.topics import Topics
 from tests.support.kafkalog_broker import KafkalogBroker
 
 PARTITIONS = 2

@@ -39,7 +39,7 @@ from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
 from benchmarks.produce import TOOL
 from peers import kafka
-from tests.spark import older
+from tests.spark_kafkalog import older
 
 RECORDS = 10_000_000
 QUICK_SHARE = 10

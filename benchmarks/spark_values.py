@@ -62,7 +62,7 @@ def fill(bootstrap: str, records: int) -> None:
     """Make the topic, with its records."""
     from confluent_kafka import Producer
 
-    from tests.spark.topics import Topics
+    from tests.spark_kafkalog.topics import Topics
 
     Topics(bootstrap).create_named(TOPIC, 2)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
@@ -82,7 +82,7 @@ def measure(bootstrap: str, log_dir: str, jars: str, records: int, rounds: int, 
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as F  # noqa: N812
 
-    from tests.spark.session import start_session
+    from tests.spark_kafkalog.session import start_session
 
     spark = start_session(Path(tempfile.mkdtemp()), {"spark.driver.memory": "2g", "spark.jars": jars}, measured=True)
     options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
@@ -146,7 +146,7 @@ def main(words: Sequence[str] | None = None) -> list[Finding]:
     if arguments.quick:
         arguments.records, arguments.runs = arguments.records // QUICK_SHARE, 1
     from peers.kafka import ApacheKafka
-    from tests.spark import older
+    from tests.spark_kafkalog import older
 
     python = older.python()
     jars = ",".join(map(str, older.connector()))

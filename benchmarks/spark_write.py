@@ -40,7 +40,7 @@ from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
-from tests.spark import older
+from tests.spark_kafkalog import older
 
 ROWS = 10_000_000
 QUICK_SHARE = 10

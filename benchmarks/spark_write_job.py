@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.spark.session import start_session
+from tests.spark_kafkalog.session import start_session
 
 DRIVER_MEMORY = "2g"
 

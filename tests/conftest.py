@@ -38,15 +38,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SLOW_FIRST = (
     "history/test_history",
-    "spark/jobs",
-    "spark/test_exactly_once",
-    "spark/sink/test_once",
-    "spark/test_notebooks",
-    "load",
-    "spark",
-    "cli",
+    "spark_kafkalog/jobs",
+    "spark_kafkalog/test_exactly_once",
+    "spark_kafkalog/sink/transactional/test_once",
+    "spark_kafkalog/test_notebooks",
+    "spark_kafkalog/load",
+    "spark_kafkalog",
+    "kafkalog/cli",
+    "broker/cli",
     "foreign",
-    "client",
+    "kafkalog/client",
 )
 """Paths of the slow files. They run first, so that no worker is left alone with one at the end."""
 

@@ -1,9 +1,9 @@
 """All uses of private parts of PySpark and other libraries; no other room has any.
 
-Each module says what it uses, why, and what happens if it is missing. A canary in `tests/spark/test_compat.py` fails
-when a version changes it. What is private in PySpark is off in versions that were not tested (`versions`), but for
-`micro_batch`, which checks each time that it is as it should be. `precompiled` runs when a user asks for it; `filters`
-uses public names.
+Each module says what it uses, why, and what happens if it is missing. A canary in
+`tests/spark_kafkalog/compat/test_compat.py` fails when a version changes it. What is private in PySpark is off in
+versions that were not tested (`versions`), but for `micro_batch`, which checks each time that it is as it should be.
+`precompiled` runs when a user asks for it; `filters` uses public names.
 
 - `versions`     the versions of PySpark that this was tested with
 - `prefetched`   rows that the planner of a stream sends with its plan; off in untested versions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TESTED = frozenset({"4.2.0", "4.2.1", "4.3.0"})
-"""All versions in the range of the extra `spark`. A version is added when `tests/spark` passes with it."""
+"""All versions in the range of the extra `spark`. A version is added when `tests/spark_kafkalog` passes with it."""
 
 
 def is_tested(version: str | None = None) -> bool:

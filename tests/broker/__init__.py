@@ -1,0 +1,1 @@
+"""Tests of the broker: a folder for each of its packages. `serving` runs handlers in this process."""

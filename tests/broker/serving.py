@@ -12,7 +12,7 @@ from broker.assembly import assemble
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
 from broker.replica.applier import ReplicaApplier
-from tests.coordinator.support import Stored
+from tests.broker.coordinator.support import Stored
 from tests.support.asking import Client, request_of
 from tests.support.wire import batch
 

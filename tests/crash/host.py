@@ -19,7 +19,7 @@ from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.records.batch import BatchHeader, iter_headers
 from kafkalog.records.errors import RecordsError
-from tests.log.support import NOW
+from tests.broker.log.support import NOW
 from tests.support.runtime import InlineWorkers
 
 Key = tuple[uuid.UUID, int]

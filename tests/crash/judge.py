@@ -12,11 +12,11 @@ from broker.log.log import Log
 from broker.log.producer_state.control_batches import parse_marker
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
+from tests.broker.log.support import NOW, batch
 from tests.crash import compacted
 from tests.crash.compacted import Records
 from tests.crash.host import Host, Key, Row, rows_at, rows_of
 from tests.crash.lossy_disk import Entry, NoSync
-from tests.log.support import NOW, batch
 
 PRODUCERS = (5, 6)
 """The producer ids of idempotent and transactional batches."""

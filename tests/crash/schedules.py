@@ -31,11 +31,11 @@ from broker.log.append.validation import Origin
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
+from tests.broker.log.support import NOW, batch, marker
 from tests.crash import compacted
 from tests.crash.host import Host, Key, Row, all_rows, rows_of
 from tests.crash.judge import PRODUCERS, Judge, Life, Moment, PartitionState
 from tests.crash.lossy_disk import Disk, RecordingOps
-from tests.log.support import NOW, batch, marker
 from tests.support.registry import having
 
 TOPICS = ("a", "b", "c")

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from broker.log.directories.checkpoints import read_offsets
 from peers import kafka, require
-from tests.spark.without_spark import Batch
+from tests.spark_kafkalog.without_spark import Batch
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

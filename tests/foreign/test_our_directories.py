@@ -30,9 +30,9 @@ from peers import kafka, require
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
 from peers.zookeeper import ZooKeeper
+from tests.broker.log.support import batch, marker
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.foreign.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
-from tests.log.support import batch, marker
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -13,7 +13,7 @@ from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.config import ClientConfig
 from peers import java, kafka, require
 from peers.kafka_tools import CONFIGS, KafkaTools
-from tests.cli.command import call
+from tests.support.command import call
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

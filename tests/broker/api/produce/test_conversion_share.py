@@ -1,0 +1,60 @@
+"""Test that conversions of message formats leave workers for other clients."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.api.produce import produce_legacy
+from broker.log.append.legacy.message_sets import prepare_set
+from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kafkalog.records.batch import Record
+from kafkalog.records.compression import Codec
+from kafkalog.records.legacy.message_set import encode_message_set
+from tests.broker.replica.in_process import DEADLINE_S, InProcess, with_broker
+
+WORKERS = 4
+"""Of the broker in this process."""
+
+
+def test_sets_that_are_converted_leave_workers_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    under_way: list[int] = []
+
+    def held(*args: Any) -> Any:
+        under_way.append(threading.get_ident())
+        assert go_on.wait(DEADLINE_S)
+        return prepare_set(*args)
+
+    async def work(broker: InProcess) -> None:
+        try:
+            await broker.create_topic("t")
+            data = encode_message_set([Record(0, -1, b"k", b"v")], magic=0, codec=Codec.GZIP)
+            partition = PartitionProduceData(index=0, records=memoryview(data))
+            message = ProduceRequest(
+                acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name="t", partition_data=[partition])]
+            )
+            monkeypatch.setattr(produce_legacy, "prepare_set", held)
+            wires = [await broker.connect() for _ in range(3 * WORKERS)]
+            for wire in wires:
+                wire.send(message, 1)
+            await broker.until(lambda: len(under_way) >= WORKERS // 2, "sets are being converted")
+            # It makes files, which is for workers.
+            await broker.create_topic("other")
+            await broker.server.runtime.workers.run(int)
+            assert len(under_way) == WORKERS // 2
+            go_on.set()
+            offsets = set()
+            for wire in wires:
+                answer = await wire.receive(message, 1)
+                result = answer.responses[0].partition_responses[0]
+                assert result.error_code == 0
+                offsets.add(result.base_offset)
+            assert offsets == set(range(len(wires)))
+        finally:
+            go_on.set()
+
+    with_broker(tmp_path, work, {"background.threads": str(WORKERS)})

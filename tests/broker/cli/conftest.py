@@ -1,0 +1,13 @@
+"""Fixtures of the tests of the broker's commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.console import new_topic
+
+
+@pytest.fixture
+def topic(broker_address: str) -> str:
+    """Create a topic with one partition."""
+    return new_topic(broker_address)

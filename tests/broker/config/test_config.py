@@ -1,0 +1,210 @@
+"""Tests of the configuration: properties text, declared keys, listeners, precedence of defaults."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.config.definition import ConfigError
+from broker.config.document import render
+from broker.config.group import GROUP_CONFIG
+from broker.config.server import SERVER_CONFIG, BrokerConfig
+from broker.config.topic import MAX_LONG, TOPIC_CONFIG, log_config, parse_topic_config
+from kafkalog.java_properties import PropertiesError, load_properties, parse_properties
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=b", {"a": "b"}),
+        ("  a = b \n# c=d\n! e=f\n", {"a": "b "}),
+        ("a:b\nc d", {"a": "b", "c": "d"}),
+        ("a=one,\\\n   two", {"a": "one,two"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a=\\u00e9\\t\\n", {"a": "é\t\n"}),
+        ("a=C:\\\\x", {"a": "C:\\x"}),
+        ("a", {"a": ""}),
+        ("a=1\na=2", {"a": "2"}),
+        ("", {}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+def test_a_malformed_escape_is_named() -> None:
+    with pytest.raises(PropertiesError, match="uxxxx"):
+        parse_properties("a=\\u12")
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(PropertiesError):
+        parse_properties(text)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PropertiesError, match=r"nowhere\.properties"):
+        load_properties(tmp_path / "nowhere.properties")
+
+
+@pytest.mark.parametrize("key", list(SERVER_CONFIG) + list(TOPIC_CONFIG), ids=lambda key: key.name)
+def test_defaults_fit_their_own_keys(key) -> None:  # type: ignore[no-untyped-def]
+    assert key.doc.endswith(".")
+    text = key.format(key.default)
+    if text is not None:
+        parsed = key.parse(text)
+        assert parsed == key.default or tuple(parsed) == tuple(key.default)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("log.segment.bytes", "13"),
+        ("log.segment.bytes", "ten"),
+        ("log.segment.bytes", str(1 << 31)),
+        ("auto.create.topics.enable", "yes"),
+        ("log.message.timestamp.type", "Sometimes"),
+        ("log.cleanup.policy", "burn"),
+        ("num.partitions", "0"),
+    ],
+)
+def test_a_bad_value_names_its_key(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        BrokerConfig({key: value})
+
+
+def test_every_topic_synonym_is_a_broker_key() -> None:
+    for key in TOPIC_CONFIG:
+        for synonym in key.synonyms:
+            assert synonym in SERVER_CONFIG, f"{key.name}: {synonym}"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ({}, 7 * 24 * 3600 * 1000),
+        ({"log.retention.hours": "2"}, 2 * 3600 * 1000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 3 * 60 * 1000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+    ],
+)
+def test_the_finest_unit_wins(texts: dict[str, str], expected: int) -> None:
+    config = BrokerConfig(texts)
+    assert config.log_config({}).retention_ms == expected
+    assert config.log_config({"retention.ms": 5}).retention_ms == 5
+
+
+def test_listeners() -> None:
+    config = BrokerConfig(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:9092,OUTSIDE://[::1]:9093",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "advertised.listeners": "OUTSIDE://kafka.example.org:19093",
+        }
+    )
+    inside, outside = config.listeners
+    assert (inside.host, inside.port) == ("127.0.0.1", 9092)
+    assert (outside.host, outside.port) == ("::1", 9093)
+    assert config.advertised_endpoint(inside).port == 9092
+    assert config.advertised_endpoint(outside).host == "kafka.example.org"
+
+
+@pytest.mark.parametrize(
+    ("listeners", "message"),
+    [
+        ("localhost:9092", "NAME://host:port"),
+        ("PLAINTEXT://localhost:99999", "port"),
+        ("PLAINTEXT://:1,PLAINTEXT://:2", "different name"),
+        ("INSIDE://:9092", "listener.security.protocol.map"),
+        ("SSL://:9093", "TLS proxy"),
+        ("", "at least one"),
+    ],
+)
+def test_bad_listeners_say_what_to_do(listeners: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig({"listeners": listeners})
+
+
+def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
+    config = BrokerConfig({"num.network.threads": "3", "no.such.key": "x"})
+    assert config.ineffective == ["num.network.threads"]
+    assert config.unknown == ["no.such.key"]
+    assert BrokerConfig({"leader.replication.throttled.rate": "1"}).ineffective == ["leader.replication.throttled.rate"]
+
+
+def test_every_declared_key_is_read_or_says_that_it_has_no_effect() -> None:
+    mentioned = {text for path in (ROOT / "broker").rglob("*.py") for text in _texts(ast.parse(path.read_text()))}
+    # A default of a topic's key is read under the topic's name.
+    read = mentioned.union(*(key.synonyms for key in TOPIC_CONFIG if key.name in mentioned))
+    without_effect = {key.name for key in (*SERVER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG) if not key.effect}
+    declared = {key.name for key in (*SERVER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG)}
+    assert declared - read == without_effect
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Every string of a module, apart from its declarations of keys."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ConfigKey":
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        yield from _texts(node)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"no.such": "1"}, {"retention.ms": None}, {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"}],
+)
+def test_bad_topic_configs(config: dict[str, str | None]) -> None:
+    with pytest.raises(ConfigError):
+        parse_topic_config(config)
+
+
+@pytest.mark.parametrize(
+    ("texts", "limits"),
+    [
+        ({}, (MAX_LONG, MAX_LONG)),
+        ({"difference": "5"}, (5, 5)),
+        ({"difference": "5", "before": "3"}, (3, 5)),
+        ({"difference": "5", "before": "3", "after": "9"}, (3, 9)),
+    ],
+)
+def test_the_old_limit_of_timestamps_holds_where_the_new_are_not_set(
+    texts: dict[str, str], limits: tuple[int, int]
+) -> None:
+    values = {key.name: key.default for key in TOPIC_CONFIG}
+    values.update(parse_topic_config({f"message.timestamp.{name}.max.ms": text for name, text in texts.items()}))
+    config = log_config(values, producer_id_expiration_ms=1)
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == limits
+
+
+def test_the_shipped_file_is_valid_and_commented() -> None:
+    path = ROOT / "conf" / "server.properties"
+    config = BrokerConfig(load_properties(path))
+    assert not config.unknown
+    previous = ""
+    for line in path.read_text().splitlines():
+        if line and not line.startswith("#"):
+            assert previous.startswith("#") or "=" in previous, f"{line} has no comment"
+        previous = line
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "reference" / "configuration.md").read_text() == render(), "run: make docs"
+
+
+@pytest.mark.usefixtures("processes")
+def test_the_reference_page_prints() -> None:
+    done = subprocess.run([sys.executable, "-m", "broker.config.document"], capture_output=True, text=True, check=True)
+    assert "`log.segment.bytes`" in done.stdout

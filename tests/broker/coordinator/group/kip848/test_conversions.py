@@ -1,0 +1,181 @@
+"""Test that a group whose change of protocol cannot be stored stays as the log says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from broker.coordinator.group.classic.requests import JoinResult, Leaver
+from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS
+from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
+from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.broker.api.groups.groups_support import subscription
+from tests.broker.coordinator.group.classic.classic_world import SESSION_MS
+from tests.broker.coordinator.group.running import Start
+from tests.broker.coordinator.support import begin_epoch, refuse_appends
+
+NONE = ErrorCode.NONE
+
+
+class Changing:
+    """A group `g` of one partition_groups, which may change both ways."""
+
+    def __init__(self, start: Start, **settings: str) -> None:
+        self.running = start(
+            offsets_topic_num_partitions="1", group_consumer_migration_policy="bidirectional", **settings
+        )
+        self.consumers = ConsumerGroups(self.running.groups, self.running.parts.cache)
+        self.running.ready()
+
+    @property
+    def kind(self) -> str:
+        (group,) = self.running.groups.groups()
+        return group.membership.kind
+
+    @property
+    def in_log(self) -> set[tuple[str, str]]:
+        """The kind and state of the groups that a reload finds."""
+        (partition_groups,) = self.running.groups.all_partition_groups()
+        begin_epoch(partition_groups.partition)
+        self.running.ready()
+        return {(group.membership.kind, group.membership.state_name) for group in self.running.groups.groups()}
+
+    def heartbeat(self, epoch: int) -> Any:
+        """Of the member of the consumer protocol."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g", member_id="consumer", member_epoch=epoch, rebalance_timeout_ms=SESSION_MS,
+            subscribed_topic_names=["t"], topic_partitions=[],
+        )  # fmt: skip
+        return self.running.run(self.consumers.heartbeat(request, 0, "client", "/host", NO_PARTITIONS))
+
+    def join(self) -> JoinResult:
+        """A member of the classic protocol."""
+
+        async def work() -> JoinResult:
+            protocols = (("range", subscription("t")),)
+            joined = await self.running.joined("g", protocols=protocols)
+            if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+                joined = await self.running.joined("g", member_id=joined.member_id, protocols=protocols)
+            return joined
+
+        result: JoinResult = self.running.run(work())
+        assert result.error is ErrorCode.NONE
+        return result
+
+    def leave(self, *members: JoinResult) -> list[ErrorCode]:
+        """Members of the classic protocol, in one request."""
+        leavers = [Leaver(member.member_id) for member in members]
+        result: list[ErrorCode] = self.running.run(self.running.classic.leave("g", leavers))
+        return result
+
+    @property
+    def members(self) -> set[str]:
+        """Of a group of the consumer protocol."""
+        (group,) = self.running.groups.groups()
+        assert isinstance(group.membership, ConsumerMembership)
+        return set(group.membership.group.members)
+
+    def refuse(self, refuse: bool) -> None:
+        """Whether appends are refused from now on."""
+        (partition_groups,) = self.running.groups.all_partition_groups()
+        refuse_appends(partition_groups.partition, refuse)
+
+
+def test_an_upgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
+    group = Changing(start)
+    group.join()
+    group.refuse(True)
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(JOIN_EPOCH)
+    assert group.kind == "classic"
+    group.refuse(False)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    assert group.kind == "consumer"
+    group.running.groups.stop()
+
+
+def test_an_upgrade_that_may_yet_be_replicated_holds(start: Start) -> None:
+    group = Changing(start, offsets_commit_timeout_ms="1")
+    group.join()
+    group.running.hold_replication()
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(JOIN_EPOCH)
+    assert group.kind == "consumer"
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
+    group.running.groups.stop()
+
+
+def test_a_downgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    group.join()
+    (membership,) = (each.membership for each in group.running.groups.groups())
+    group.refuse(True)
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(LEAVE_EPOCH)
+    assert [each.membership for each in group.running.groups.groups()] == [membership]
+    # Sessions go on, and who is late is fenced in time.
+    assert membership.wake_at is not None
+    group.refuse(False)
+    assert group.heartbeat(LEAVE_EPOCH).error_code == ErrorCode.NONE
+    assert group.kind == "classic"
+    assert {kind for kind, _ in group.in_log} == {"classic"}
+    group.running.groups.stop()
+
+
+def test_members_that_leave_together_while_that_cannot_be_appended_stay(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    first, second = group.join(), group.join()
+    everybody = {"consumer", first.member_id, second.member_id}
+    group.refuse(True)
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.leave(first, second)
+    assert group.members == everybody
+    group.refuse(False)
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
+    assert group.members == everybody
+    assert group.leave(first, JoinResult("nobody"), second) == [NONE, ErrorCode.UNKNOWN_MEMBER_ID, NONE]
+    assert group.members == {"consumer"}
+    assert {kind for kind, _ in group.in_log} == {"consumer"}
+    assert group.members == {"consumer"}
+    group.running.groups.stop()
+
+
+def test_a_member_is_told_that_it_left_once_that_is_stored(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    member = group.join()
+    release = group.running.hold_replication()
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(group.running.classic.leave("g", [Leaver(member.member_id)]))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert group.members == {"consumer"}
+        assert not leaving.done()
+        release()
+        assert await leaving == [NONE]
+
+    group.running.run(work())
+    group.running.groups.stop()
+
+
+def test_a_member_that_left_at_a_moved_coordinator_asks_again(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    member = group.join()
+    group.running.hold_replication()
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(group.running.classic.leave("g", [Leaver(member.member_id)]))
+        await asyncio.sleep(0)
+        group.running.groups.stop()
+        with pytest.raises(NotCoordinatorError):
+            await leaving
+
+    group.running.run(work())

@@ -1,0 +1,165 @@
+"""Tests of the coordinator when stored records cannot be read, or tombstones cannot be stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateBatch, StateRecord
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
+from broker.coordinator.transaction.machine import Transaction, TransactionState
+from broker.coordinator.transaction.records import encode_key, encode_value
+from broker.coordinator.transaction.settings import TransactionSettings
+from kafkalog.protocol.errors import CoordinatorLoadInProgressError, KafkaStorageError, NotCoordinatorError
+from tests.broker.coordinator.transaction.simulated import SimulatedLog
+
+PARTITIONS = 10
+EXPIRATION_MS = 1000
+LARGEST = 4321
+
+
+class Log(SimulatedLog):
+    """Partitions with the same records. `broken` is raised by each read, after `may_end` is set."""
+
+    partitions = PARTITIONS
+
+    def __init__(self) -> None:
+        super().__init__()
+        value = encode_value(Transaction(LARGEST, 0, 60_000, TransactionState.EMPTY, 0))
+        self.records = [StateRecord(encode_key("id"), value)]
+        self.begin(0)
+        self.broken: Exception | None = None
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.reads = self.reading = self.most = 0
+
+    async def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]:
+        self.reads += 1
+        self.reading += 1
+        self.most = max(self.most, self.reading)
+        await self.may_end.wait()
+        self.reading -= 1
+        if self.broken is not None:
+            raise self.broken
+        async for _ in super().replay(index, apply):
+            yield
+
+    def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
+        if self.broken is not None:
+            raise self.broken
+        return super().append(index, records)
+
+
+class World:
+    def __init__(self) -> None:
+        self.log = Log()
+        self.now = 1_700_000_000_000
+        self.reserved: list[int] = []
+        self.unreservable: Exception | None = None
+        self.coordinator = TransactionCoordinator(
+            log=self.log,
+            write_marker=lambda topic, index, marker: asyncio.get_running_loop().create_future(),
+            exists=lambda topic, index: True,
+            allocate_producer_id=self.allocate,
+            reserve_producer_ids=self.reserve,
+            settings=lambda: TransactionSettings(expiration_ms=EXPIRATION_MS),
+            now_ms=lambda: self.now,
+        )
+
+    async def allocate(self) -> int:
+        return LARGEST + 1
+
+    async def reserve(self, largest: int) -> None:
+        if self.unreservable is not None:
+            raise self.unreservable
+        self.reserved.append(largest)
+
+    async def settled(self) -> None:
+        for _ in range(20 * PARTITIONS):
+            await asyncio.sleep(0)
+
+
+def test_few_are_loaded_at_once() -> None:
+    async def work() -> None:
+        world = World()
+        world.log.may_end.clear()
+        world.coordinator.start()
+        await world.settled()
+        assert world.log.most == LOADS_AT_ONCE
+        with pytest.raises(CoordinatorLoadInProgressError):
+            world.coordinator.describe("id")
+        world.log.may_end.set()
+        await world.settled()
+        assert world.coordinator.loads == PARTITIONS
+        assert world.log.most == LOADS_AT_ONCE
+        assert world.reserved == [LARGEST] * PARTITIONS
+        assert world.coordinator.describe("id").current.producer_id == LARGEST
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("what", ["read", "unforeseen", "reserved"])
+def test_what_cannot_be_loaded_is_tried_again_after_a_pause(what: str) -> None:
+    async def work() -> None:
+        world = World()
+        if what == "reserved":
+            world.unreservable = KafkaStorageError("the registry is full")
+        else:
+            world.log.broken = NotCoordinatorError() if what == "read" else ZeroDivisionError()
+        world.coordinator.start()
+        await world.settled()
+        for _ in range(3):
+            with pytest.raises(NotCoordinatorError):
+                world.coordinator.describe("id")
+            await world.settled()
+        assert world.log.reads == PARTITIONS
+        world.log.broken = world.unreservable = None
+        world.now += RETRY_LOAD_MS
+        with pytest.raises(CoordinatorLoadInProgressError):
+            world.coordinator.describe("id")
+        await world.settled()
+        assert world.coordinator.describe("id").current.producer_id == LARGEST
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
+def test_ids_that_cannot_be_forgotten_stay() -> None:
+    async def work() -> None:
+        world = World()
+        world.coordinator.start()
+        await world.settled()
+        world.now += EXPIRATION_MS
+        world.log.broken = ZeroDivisionError()
+        await world.coordinator.remove_expired()
+        assert world.coordinator.describe("id").pending is None
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
+def test_a_new_leader_loads_before_it_is_asked_and_once_more_if_the_epoch_changes_meanwhile() -> None:
+    async def work() -> None:
+        world = World()
+        world.coordinator.role_changed(0)
+        await world.settled()
+        assert world.log.reads == 0, "it has not been started"
+        world.coordinator.start()
+        await world.settled()
+        assert world.coordinator.loads == PARTITIONS
+        world.log.may_end.clear()
+        world.log.begin(1)
+        world.coordinator.role_changed(0)
+        await world.settled()
+        world.log.begin(2)
+        world.coordinator.role_changed(0)
+        world.log.may_end.set()
+        await world.settled()
+        assert world.coordinator.loads == PARTITIONS + 1
+        assert world.coordinator.describe("id").current.producer_id == LARGEST
+        await world.coordinator.stop()
+
+    asyncio.run(work())

@@ -1,0 +1,216 @@
+"""Tests of the cleaner's threads over a broker's logs: the next log, isolated failures, counts."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.log.cleaner.cleaner_config import CleanerConfig
+from broker.log.cleaner.log_cleaner import LogCleaner
+from broker.log.directories.checkpoints import read_offsets, write_offsets
+from broker.log.log import Log
+from broker.log.log_config import LogConfig
+from broker.log.log_manager import LogManager
+from broker.system.workers import ThreadWorkers
+from kafkalog.storage import names
+from tests.broker.log.cleaner.support import keyed, records_of
+from tests.broker.log.support import NOW, FaultyOps
+from tests.support.waiting import wait_until
+
+COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, file_delete_delay_ms=0)
+EAGER = CleanerConfig(backoff_ms=1, dedupe_buffer_size=1 << 20)
+
+
+def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT) -> Log:
+    log = logs.create(topic, 0, config=config)
+    for index in range(100):
+        log.append_batch(keyed([(b"%d" % (index % keys), b"v" * 50)]), leader_epoch=0, now_ms=NOW)
+    log.roll(NOW)
+    log.high_watermark = log.log_end_offset
+    return log
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    """`wait_until`, while the loop goes on."""
+    await asyncio.get_running_loop().run_in_executor(None, wait_until, holds, what)
+
+
+@pytest.fixture
+def ops() -> FaultyOps:
+    return FaultyOps(errno.ENOSPC)
+
+
+@pytest.fixture
+def logs(tmp_path: Path, ops: FaultyOps) -> LogManager:
+    return LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW, ops=ops)
+
+
+def run(
+    logs: LogManager, act: Callable[[LogCleaner], Coroutine[Any, Any, None]], config: CleanerConfig = EAGER
+) -> None:
+    """Let a cleaner run while `act` does."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        cleaner = LogCleaner(logs, loop, ThreadWorkers(2), lambda: config, lambda: NOW, logs._ops)
+        # The rate holds over an interval, and one has passed.
+        cleaner._throttle._since -= 1
+        cleaner.start()
+        try:
+            await act(cleaner)
+        finally:
+            await cleaner.stop()
+
+    asyncio.run(main())
+    assert logs.shutdown()
+
+
+def checkpoint(logs: LogManager) -> dict[tuple[str, int], int]:
+    return read_offsets(str(logs.log_dirs[0].path / names.CLEANER_CHECKPOINT))
+
+
+def test_every_compacted_log_is_cleaned_and_the_checkpoint_says_so(logs: LogManager) -> None:
+    some = [fill(logs, f"t{keys}", keys) for keys in (3, 50, 90)]
+    other = fill(logs, "other", 3, COMPACT.with_changes(cleanup_policy=("delete",), retention_ms=-1))
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: all(log.cleaned_offset == 100 for log in some), "all are clean")
+        await until(lambda: len(checkpoint(logs)) == 3, "the checkpoint is written")
+        metrics = cleaner.metrics
+        assert 0 < metrics.cleaner_recopy_percent < 100
+        assert metrics.max_clean_time_secs == 0
+        assert metrics.max_buffer_utilization_percent == 0
+        assert metrics.dead_thread_count == 0
+        await until(lambda: metrics.max_dirty_percent == 0, "nothing is dirty any more")
+        assert cleaner.time_since_last_run_ms() == 0
+        assert [len(records_of(log)) for log in (*some, other)] == [3, 50, 90, 100]
+
+    run(logs, act)
+
+
+def test_a_log_that_is_not_dirty_enough_waits(logs: LogManager) -> None:
+    log = fill(logs, "t", 10, COMPACT.with_changes(min_cleanable_dirty_ratio=0.9))
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+        log.append_batch(keyed([(b"1", b"v")]), leader_epoch=0, now_ms=NOW)
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+        await until(lambda: cleaner.metrics.max_dirty_percent > 0, "it is dirty again")
+        rounds = cleaner.metrics.last_run_ms
+        assert (log.cleaned_offset, rounds) == (100, NOW)
+        log.config = COMPACT.with_changes(min_cleanable_dirty_ratio=0.01)
+        await until(lambda: log.cleaned_offset == 101, "it is cleaned again")
+
+    run(logs, act)
+
+
+def test_a_log_that_cannot_be_cleaned_is_left_alone(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
+    bad, good = fill(logs, "bad", 5), fill(logs, "good", 5)
+    with open(bad.segments[0].path(names.LOG), "r+b") as file:
+        file.seek(80)
+        file.write(b"\xff\xff")
+    directory = logs.log_dirs[0].path
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: good.cleaned_offset == 100, "the good one is clean")
+        await until(lambda: cleaner.is_uncleanable(bad), "the bad one is given up")
+        assert cleaner.uncleanable_partitions_count(directory) == 1
+        assert cleaner.uncleanable_bytes(directory) == bad.size
+        assert cleaner.uncleanable_partitions_count(directory / "other") == 0
+        assert not bad.being_cleaned
+        logs.delete("bad", 0)
+        await until(lambda: cleaner.uncleanable_partitions_count(directory) == 0, "it is forgotten")
+
+    run(logs, act)
+    assert caplog.text.count("failed; it is not tried again") == 1
+
+
+def test_a_full_disk_is_tried_again(logs: LogManager, ops: FaultyOps, caplog: pytest.LogCaptureFixture) -> None:
+    log = fill(logs, "t", 5)
+    log.flush()
+    ops.fail["ftruncate"] = 1
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: "retrying later" in caplog.text, "it fails")
+        assert not cleaner.is_uncleanable(log)
+        ops.heal()
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+
+    run(logs, act)
+
+
+def test_a_topic_deleted_while_it_is_cleaned(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
+    log = fill(logs, "t", 100)
+    slow = CleanerConfig(backoff_ms=1, io_max_bytes_per_second=1.0, io_buffer_size=8192, dedupe_buffer_size=1 << 20)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: log.being_cleaned, "it is being cleaned")
+        logs.delete("t", 0)
+        again = logs.create("t", 0, config=COMPACT)
+        await until(lambda: not log.being_cleaned, "the cleaning has ended")
+        assert (again.cleaned_offset, again.size) == (None, 0)
+        assert not cleaner.is_uncleanable(log)
+        assert not list(again.dir.glob("*.cleaned"))
+
+    run(logs, act, slow)
+
+
+def test_a_stop_ends_a_cleaning(logs: LogManager) -> None:
+    log = fill(logs, "t", 100)
+    slow = CleanerConfig(backoff_ms=1, io_max_bytes_per_second=1.0, io_buffer_size=8192, dedupe_buffer_size=1 << 20)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: log.being_cleaned, "it is being cleaned")
+
+    run(logs, act, slow)
+    assert log.cleaned_offset is None
+
+
+def test_compacted_logs_are_subject_to_retention(logs: LogManager) -> None:
+    config = COMPACT.with_changes(cleanup_policy=("compact", "delete"), retention_ms=-1)
+    log = fill(logs, "t", 100, config)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+        log.config = config.with_changes(retention_bytes=3000)
+        await until(lambda: log.log_start_offset > 0, "the oldest have gone")
+        await until(lambda: log.cleaned_offset == 100, "the checkpoint holds")
+
+    run(logs, act)
+
+
+def test_a_checkpoint_past_the_logs_end_is_not_believed(tmp_path: Path, logs: LogManager) -> None:
+    log = fill(logs, "t", 5)
+    assert logs.shutdown()
+    path = tmp_path / "log" / names.CLEANER_CHECKPOINT
+    write_offsets(str(path), {("t", 0): 5000, ("gone", 0): 3})
+    again = LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW)
+    again.load_all()
+    (log,) = again
+    log.high_watermark = log.log_end_offset
+    assert log.cleaned_offset == 0
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+        await until(lambda: read_offsets(str(path)) == {("t", 0): 100}, "the checkpoint is right")
+
+    run(again, act)
+
+
+def test_a_topic_of_the_same_name_does_not_inherit_what_was_clean(tmp_path: Path, logs: LogManager) -> None:
+    log = fill(logs, "t", 5)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: checkpoint(logs) == {("t", 0): 100}, "it is clean")
+        log.config = COMPACT.with_changes(cleanup_policy=("delete",))
+        logs.delete("t", 0)
+        logs.create("t", 0, config=COMPACT)
+        assert checkpoint(logs) == {}
+
+    run(logs, act)

@@ -1,0 +1,617 @@
+"""Tests of links to other brokers: real brokers; peers that lie, die or do not respond; other networks."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from broker.net.links.link import Link, LinkSettings
+from broker.net.links.link_errors import (
+    LinkAuthenticationError,
+    LinkBrokenError,
+    LinkClosedError,
+    LinkError,
+    LinkProtocolError,
+    LinkRefusedError,
+    LinkTimeoutError,
+)
+from broker.net.sockets.network import LoopNetwork
+from broker.system.workers import ThreadWorkers
+from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from kafkalog.protocol.messages.delete_groups import DeleteGroupsRequest
+from kafkalog.protocol.messages.fetch import FetchRequest
+from kafkalog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.sasl import make_mechanism
+from peers import kafka, require
+from tests.kafkalog.protocol.wire.test_sasl import ScramServer
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.scripted import Halted, Handler, ScriptedBroker, Silence, frame
+from tests.support.wire import batch, fetch_request, produce_request
+
+T = TypeVar("T")
+DEADLINE_S = 60.0
+SETTINGS = LinkSettings(client_id="test-link", request_timeout=DEADLINE_S, max_response_bytes=64 << 20, backoff=0.001)
+
+
+@asynccontextmanager
+async def linked(address: str, settings: LinkSettings = SETTINGS, **more: Any) -> AsyncIterator[Link]:
+    """A link to `host:port` on the running loop, closed at the end; nothing of it is left then."""
+    host, _, port = address.rpartition(":")
+    workers = ThreadWorkers(1)
+    tasks = asyncio.all_tasks()
+    link = Link(
+        host,
+        int(port),
+        settings,
+        loop=asyncio.get_running_loop(),
+        workers=workers,
+        chance=random.Random(1),
+        **more,
+    )
+    try:
+        yield link
+    finally:
+        await link.close()
+        workers.close(wait=True)
+        assert asyncio.all_tasks() == tasks
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(2 * DEADLINE_S):
+            return await main
+
+    return asyncio.run(bounded())
+
+
+async def until(holds: Callable[[], bool], what: str) -> None:
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not holds():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        pytest.fail(f"waited in vain: {what}")
+
+
+# Brokers
+
+
+@pytest.fixture(scope="module")
+def apache_kafka(processes: None) -> Iterator[str]:
+    require(kafka.missing(kafka.KAFKA_3))
+    with kafka.ApacheKafka(kafka.KAFKA_3, heap=("-Xmx512M",)) as running:
+        yield running.bootstrap
+
+
+@pytest.fixture(params=["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)])
+def peer(processes: None, request: pytest.FixtureRequest) -> str:
+    """host:port of each of the brokers."""
+    address: str = request.getfixturevalue("broker_address" if request.param == "kafkalog" else "apache_kafka")
+    return address
+
+
+async def make_topic(link: Link, name: str, **config: str) -> None:
+    configs = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in config.items()]
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=configs)
+    answer = await link.request(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), max_version=5)
+    assert answer.topics[0].error_code in (0, 36), answer.topics[0].error_message
+
+    async def has_leader() -> bool:
+        described = await link.request(MetadataRequest(topics=[MetadataRequestTopic(name=name)]))
+        found = described.topics[0]
+        return not found.error_code and all(not each.error_code for each in found.partitions)
+
+    async with asyncio.timeout(DEADLINE_S):
+        while not await has_leader():
+            await asyncio.sleep(0.05)
+
+
+def test_metadata_produce_and_fetch_of_large_records(peer: str) -> None:
+    async def main() -> None:
+        async with linked(peer) as link:
+            await make_topic(link, "link-large", max_message_bytes="30000000")
+            data = batch([bytes(range(256)) * 80_000])
+            produced = await link.request(produce_request("link-large", {0: data}))
+            answer = produced.responses[0].partition_responses[0]
+            assert answer.error_code == 0
+            fetched = await link.request(fetch_request("link-large", {0: answer.base_offset}), max_version=12)
+            records = fetched.responses[0].partitions[0].records
+            # The leader writes offset and epoch in front of what the checksum covers.
+            assert bytes(records)[17:] == bytes(data)[17:]
+            assert isinstance(records.obj, bytearray), "a view of the buffer that the socket received into"
+            assert len(records.obj) >= len(records)
+
+    run(main())
+
+
+def test_records_of_one_response_stay_while_the_next_come(peer: str) -> None:
+    async def main() -> None:
+        async with linked(peer) as link:
+            await make_topic(link, "link-views")
+            base: list[int] = []
+            for number in range(6):
+                produced = await link.request(
+                    produce_request("link-views", {0: batch([bytes([number]) * 200_000])}), timeout=DEADLINE_S
+                )
+                base.append(produced.responses[0].partition_responses[0].base_offset)
+            limits = {"max_bytes": 1, "partition_max_bytes": 1}
+            # All of them in flight at once.
+            waiting = [link.send(fetch_request("link-views", {0: offset}, **limits), max_version=12) for offset in base]
+            views = [(await each).responses[0].partitions[0].records for each in waiting]
+            for number, view in enumerate(views):
+                assert bytes(view[-100_000:]).count(number) >= 99_000
+
+    run(main())
+
+
+def test_responses_belong_to_their_requests(peer: str) -> None:
+    async def main() -> None:
+        async with linked(peer) as link:
+            names = [f"link-no-such-{number}" for number in range(40)]
+            requests = [
+                MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+                for name in names
+            ]
+            assert link.in_flight + link.waiting == 0
+            futures = [link.send(each) for each in requests]
+            assert link.waiting == 40
+            assert [(await each).topics[0].name for each in futures] == names
+            assert link.in_flight + link.waiting == 0
+            await link.connect()
+            assert link.version_of(FetchRequest, 12) == 12
+            with pytest.raises(UnsupportedVersionError, match="FETCH"):
+                await link.request(FetchRequest(), max_version=1, min_version=2)
+
+    run(main())
+
+
+def test_a_broker_that_is_killed_and_comes_back(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+
+    async def main() -> None:
+        async with linked(broker.address) as link:
+            await link.request(MetadataRequest(topics=[]))
+            broker.kill()
+            refused: LinkError | None = None
+            while not isinstance(refused, LinkRefusedError):
+                try:
+                    await link.request(MetadataRequest(topics=[]))
+                except LinkBrokenError:
+                    # It takes a moment until the kernel has noticed.
+                    continue
+                except LinkRefusedError as error:
+                    refused = error
+            assert f"{broker.address} refuses connections" in str(refused)
+            await asyncio.to_thread(broker.start)
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    try:
+                        answer = await link.request(MetadataRequest(topics=[]))
+                    except LinkError:
+                        continue
+                    break
+            assert answer.brokers[0].port == broker.port
+
+    run(main())
+
+
+# Peers that lie, die or say nothing
+
+
+def ask(server: ScriptedBroker, settings: LinkSettings = SETTINGS, **more: Any) -> Any:
+    """The response to one Metadata request."""
+
+    async def main() -> Any:
+        async with linked(server.address, settings) as link:
+            try:
+                return await link.request(MetadataRequest(topics=[]), **more)
+            finally:
+                assert link.in_flight == 0
+
+    return run(main())
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "match"),
+    [
+        (struct.pack(">i", 0x7FFFFFFF), LinkProtocolError, r"announces a response of 2147483647 bytes; at most"),
+        (struct.pack(">i", SETTINGS.max_response_bytes + 1), LinkProtocolError, "announces"),
+        (struct.pack(">i", -5), LinkProtocolError, "-5 bytes"),
+        (b"\x15\x03\x03\x00\x02\x02\x46", LinkProtocolError, "TLS"),
+        (struct.pack(">i", 100) + bytes(50), LinkBrokenError, "in the middle of a response"),
+        (b"\x00\x00", LinkBrokenError, "in the middle of a response"),
+        (None, LinkBrokenError, "instead of answering"),
+        (frame(struct.pack(">i", 1) + bytes(5) + b"\xff" * 400), LinkProtocolError, "bytes that do not parse"),
+        (frame(struct.pack(">i", 77) + bytes(100)), LinkProtocolError, "answered request 77, where 1 was next"),
+    ],
+)
+def test_a_bad_answer_ends_the_connection(answer: bytes | None, error: type[Exception], match: str) -> None:
+    with ScriptedBroker({MetadataRequest: lambda request: answer}) as server, pytest.raises(error, match=match):
+        ask(server)
+
+
+def test_a_peer_that_dies_in_the_middle_of_a_response_fails_all_requests_in_flight() -> None:
+    dead = threading.Event()
+    with ScriptedBroker({MetadataRequest: lambda request: Halted(MetadataResponse(), dead)}) as server:
+
+        async def main() -> None:
+            async with linked(server.address) as link:
+                futures = [link.send(MetadataRequest(topics=[])) for _ in range(8)]
+                await until(lambda: server.seen[MetadataRequest] == 1, "the first request")
+                server.hang_up()
+                dead.set()
+                errors = await asyncio.gather(*futures, return_exceptions=True)
+                assert [type(error) for error in errors] == [LinkBrokenError] * 8
+                assert not link.connected
+
+        run(main())
+
+
+def test_a_peer_that_never_answers_times_out_and_proves_nothing() -> None:
+    with ScriptedBroker({MetadataRequest: lambda request: Silence()}) as server:
+
+        async def main() -> None:
+            async with linked(server.address) as link:
+                await link.connect()
+                silent = link.send(MetadataRequest(topics=[]), timeout=0.05)
+                behind = link.send(MetadataRequest(topics=[]))
+                with pytest.raises(LinkTimeoutError, match=r"did not answer METADATA in time"):
+                    await silent
+                with pytest.raises(LinkBrokenError, match="did not answer METADATA in time, so that"):
+                    await behind
+                # What the caller gave up does not keep its connection from being found silent.
+                given_up = link.send(MetadataRequest(topics=[]), timeout=0.05)
+                await until(lambda: link.in_flight == 1, "the request on a new connection")
+                given_up.cancel()
+                await until(lambda: not link.connected, "the end of the connection")
+
+        run(main())
+
+
+def test_a_peer_that_accepts_and_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        async def main() -> None:
+            settings = LinkSettings(client_id="test", connect_timeout=0.1)
+            async with linked(address, settings) as link:
+                with pytest.raises(LinkTimeoutError, match="did not answer API_VERSIONS in time"):
+                    await link.connect()
+
+        run(main())
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    async def main(host: str) -> None:
+        async with linked(f"{host}:{port}") as link:
+            with pytest.raises(LinkRefusedError, match=rf"{host}:{port} refuses connections"):
+                await link.connect()
+
+    for host in ("127.0.0.1", "localhost"):
+        run(main(host))
+
+
+def test_a_host_that_does_not_accept_in_time_is_not_taken_for_dead() -> None:
+    """The kernel drops what a full backlog has no room for, as a host does that is cut off."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        address = listener.getsockname()
+        for _ in range(8):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(address)
+
+        async def main() -> None:
+            settings = LinkSettings(client_id="test", connect_timeout=0.2)
+            async with linked(f"127.0.0.1:{address[1]}", settings) as link:
+                with pytest.raises(LinkTimeoutError, match="no connection to 127"):
+                    await link.connect()
+
+        run(main())
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
+    """Have the event loop find these addresses for every name."""
+
+    async def found(self: Any, host: str, port: int, **more: Any) -> list[Any]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in hosts]
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", found)
+
+
+def test_a_host_with_several_addresses_is_dead_only_if_all_of_them_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        async def connected(*hosts: str) -> None:
+            resolve_to(monkeypatch, *hosts)
+            _, made = await LoopNetwork(asyncio.get_running_loop()).connect(asyncio.Protocol, "peer", port)
+            assert isinstance(made, asyncio.Protocol)
+
+        run(connected("127.0.0.1", "127.0.0.2"))
+        with pytest.raises(ConnectionRefusedError):
+            run(connected("127.0.0.1", "127.0.0.3"))
+        # No TCP connection goes to the broadcast address, and that says nothing about the peer.
+        for hosts in (("127.0.0.1", "255.255.255.255"), ("255.255.255.255", "127.0.0.1")):
+            with pytest.raises(OSError, match=r"unreachable|denied|permitted") as caught:
+                run(connected(*hosts))
+            assert not isinstance(caught.value, ConnectionRefusedError)
+
+
+def test_a_name_that_is_none() -> None:
+    async def main() -> None:
+        for name in ("no-such-host.invalid", "a..b"):
+            async with linked(f"{name}:9092") as link:
+                with pytest.raises(LinkBrokenError, match=f"cannot connect to {name}:9092"):
+                    await link.connect()
+
+    run(main())
+
+
+# Order, bounds, ends
+
+
+def numbered(count: int = 1) -> Handler:
+    """Answers Metadata requests with their numbers."""
+    numbers = iter(range(10_000))
+    return lambda request: MetadataResponse(brokers=[MetadataResponseBroker(node_id=next(numbers), host="h", port=1)])
+
+
+def test_so_many_requests_are_in_flight_and_no_more() -> None:
+    go_on = threading.Event()
+    number = numbered()
+
+    def slow(request: MetadataRequest) -> Any:
+        go_on.wait(DEADLINE_S)
+        return number(request)
+
+    with ScriptedBroker({MetadataRequest: slow}) as server:
+
+        async def main() -> None:
+            settings = LinkSettings(client_id="test", max_in_flight=3, request_timeout=DEADLINE_S)
+            async with linked(server.address, settings) as link:
+                await link.connect()
+                futures = [link.send(MetadataRequest(topics=[])) for _ in range(10)]
+                assert (link.in_flight, link.waiting) == (3, 7)
+                futures[1].cancel()
+                futures[8].cancel()
+                late = link.send(MetadataRequest(topics=[]), timeout=0.02)
+                with pytest.raises(LinkTimeoutError, match="METADATA could not be sent"):
+                    await late
+                assert link.in_flight == 3
+                go_on.set()
+                answers = await asyncio.gather(*futures, return_exceptions=True)
+                found = [getattr(each, "brokers", [None])[0] for each in answers]
+                # One was cancelled before it was sent, and one after; the order of the others holds.
+                assert [each and each.node_id for each in found] == [0, None, 2, 3, 4, 5, 6, 7, None, 8]
+                assert server.seen[MetadataRequest] == 9
+
+        run(main())
+
+
+def test_an_api_that_the_peer_lacks_fails_its_request_alone() -> None:
+    with ScriptedBroker({MetadataRequest: numbered()}) as server:
+
+        async def main() -> None:
+            async with linked(server.address) as link:
+                first = link.send(MetadataRequest(topics=[]))
+                lacking = link.send(DeleteGroupsRequest(groups_names=["g"]))
+                second = link.send(MetadataRequest(topics=[]))
+                with pytest.raises(UnsupportedVersionError, match="DELETE_GROUPS"):
+                    await lacking
+                assert [(await each).brokers[0].node_id for each in (first, second)] == [0, 1]
+                assert server.connections == 1
+
+        run(main())
+
+
+def test_closing_fails_what_waits_and_leaves_nothing() -> None:
+    with ScriptedBroker({MetadataRequest: lambda request: Silence()}) as server:
+
+        async def main() -> None:
+            async with linked(server.address) as link:
+                futures = [link.send(MetadataRequest(topics=[])) for _ in range(8)]
+                await until(lambda: link.in_flight > 0, "requests in flight")
+                await link.close()
+                errors = await asyncio.gather(*futures, return_exceptions=True)
+                assert {type(error) for error in errors} == {LinkClosedError}
+                with pytest.raises(LinkClosedError):
+                    link.send(MetadataRequest(topics=[]))
+            # While it connects.
+            async with linked(server.address) as link:
+                waiting = link.send(MetadataRequest(topics=[]))
+                await asyncio.sleep(0)
+                await link.close()
+                with pytest.raises(LinkClosedError):
+                    await waiting
+
+        run(main())
+
+
+def test_a_connection_that_the_peer_closes_while_idle_is_made_anew() -> None:
+    with ScriptedBroker({MetadataRequest: numbered()}) as server:
+
+        async def main() -> None:
+            async with linked(server.address) as link:
+                await link.request(MetadataRequest(topics=[]))
+                server.hang_up()
+                await until(lambda: not link.connected, "the end of the idle connection")
+                await link.request(MetadataRequest(topics=[]))
+                assert server.connections == 2
+
+        run(main())
+
+
+def test_bytes_that_nobody_asked_for_end_the_connection() -> None:
+    with ScriptedBroker({MetadataRequest: numbered()}) as server:
+
+        async def main() -> None:
+            async with linked(server.address) as link:
+                await link.request(MetadataRequest(topics=[]))
+                server._open[0].sendall(b"\0")
+                await until(lambda: not link.connected, "the end of the connection")
+                assert "no response was due" in str(link._last_failure)
+
+        run(main())
+
+
+# Pauses
+
+
+class Refusing:
+    """A network on which nobody listens; notes when it was tried."""
+
+    def __init__(self) -> None:
+        self.tried: list[float] = []
+
+    async def connect(self, make_protocol: Any, host: str, port: int) -> Any:
+        self.tried.append(asyncio.get_running_loop().time())
+        raise ConnectionRefusedError
+
+
+def test_pauses_between_attempts_grow_to_their_bound() -> None:
+    async def main() -> None:
+        network = Refusing()
+        settings = LinkSettings(client_id="test", backoff=0.004, backoff_max=0.016)
+        async with linked("nowhere:1", settings, network=network) as link:
+            for _ in range(6):
+                with pytest.raises(LinkRefusedError):
+                    await link.connect()
+        pauses = [after - before for before, after in zip(network.tried, network.tried[1:], strict=False)]
+        assert len(pauses) == 5
+        for pause, least in zip(pauses, [0.004, 0.008, 0.016, 0.016, 0.016], strict=True):
+            assert pause >= 0.79 * least
+
+    run(main())
+
+
+def test_a_request_that_ends_in_a_pause_says_what_failed_before() -> None:
+    async def main() -> None:
+        settings = LinkSettings(client_id="test", backoff=1000.0, backoff_max=1000.0)
+        async with linked("nowhere:1", settings, network=Refusing()) as link:
+            with pytest.raises(LinkRefusedError):
+                await link.connect()
+            with pytest.raises(LinkTimeoutError, match="METADATA could not be sent") as caught:
+                await link.request(MetadataRequest(topics=[]), timeout=0.01)
+            assert isinstance(caught.value.__cause__, LinkRefusedError)
+
+    run(main())
+
+
+class Noting:
+    """Another network: the loop's, with notes of what was opened."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, int]] = []
+
+    async def connect(self, make_protocol: Any, host: str, port: int) -> Any:
+        self.opened.append((host, port))
+        return await LoopNetwork(asyncio.get_running_loop(), receive_buffer_bytes=65536).connect(
+            make_protocol, host, port
+        )
+
+
+def test_connections_are_opened_by_the_network_that_was_given() -> None:
+    with ScriptedBroker({MetadataRequest: numbered()}) as server:
+
+        async def main() -> None:
+            network = Noting()
+            async with linked(server.address, network=network) as link:
+                await link.request(MetadataRequest(topics=[]))
+            assert network.opened == [("127.0.0.1", server.port)]
+
+        run(main())
+
+
+# SASL
+
+
+def scram_handlers(password: str, lifetime_ms: int = 0) -> dict[type[Request], Handler]:
+    server: list[ScramServer] = []
+
+    def authenticate(request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+        message = bytes(request.auth_bytes)
+        if message.startswith(b"n,,"):
+            server[:] = [ScramServer("SHA256", "alice", password)]
+            return SaslAuthenticateResponse(auth_bytes=server[0].begin(message))
+        return SaslAuthenticateResponse(auth_bytes=server[0].end(message), session_lifetime_ms=lifetime_ms)
+
+    return {
+        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["SCRAM-SHA-256"]),
+        SaslAuthenticateRequest: authenticate,
+        MetadataRequest: numbered(),
+    }
+
+
+def scram() -> Any:
+    return make_mechanism("SCRAM-SHA-256", "alice", "secret")
+
+
+def test_scram_authenticates_each_connection() -> None:
+    with ScriptedBroker(scram_handlers("secret")) as server:
+
+        async def main() -> None:
+            async with linked(server.address, make_mechanism=scram) as link:
+                await link.request(MetadataRequest(topics=[]))
+                server.hang_up()
+                await until(lambda: not link.connected, "the end of the connection")
+                await link.request(MetadataRequest(topics=[]))
+            assert server.seen[SaslHandshakeRequest] == 2
+
+        run(main())
+
+
+def test_a_password_that_is_wrong() -> None:
+    with ScriptedBroker(scram_handlers("another")) as server:
+
+        async def main() -> None:
+            async with linked(server.address, make_mechanism=scram) as link:
+                with pytest.raises(LinkAuthenticationError, match="SCRAM") as caught:
+                    await link.request(MetadataRequest(topics=[]))
+                assert "secret" not in repr(caught.value)
+
+        run(main())
+
+
+def test_a_session_that_ends_is_replaced_between_requests() -> None:
+    with ScriptedBroker(scram_handlers("secret", lifetime_ms=1000 * 3600)) as server:
+
+        async def main() -> None:
+            async with linked(server.address, make_mechanism=scram) as link:
+                await link.request(MetadataRequest(topics=[]))
+                first = link._channel
+                assert first is not None
+                assert not first.expired
+                assert first._session_ends <= asyncio.get_running_loop().time() + 3600 * 0.85
+                # An hour passes while a request is in flight: its response is waited for, and the next is sent anew.
+                futures = [link.send(MetadataRequest(topics=[]))]
+                first._session_ends = 0.0
+                futures += [link.send(MetadataRequest(topics=[])) for _ in range(3)]
+                assert (link.in_flight, link.waiting) == (1, 3)
+                assert [(await each).brokers[0].node_id for each in futures] == [1, 2, 3, 4]
+                await first.closed
+                assert server.connections == 2
+
+        run(main())

@@ -1,0 +1,450 @@
+"""Test that a connection keeps its promises over each kind of transport, in any order of events."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import socket
+import struct
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.config.listeners import Endpoint
+from broker.log.files.open_files import OpenFiles
+from broker.log.segment.file_slices import FileSlice, SegmentFile
+from broker.net import connection as connections
+from broker.net import framing, writer
+from broker.net.chunks import Chunk
+from broker.net.connection import BadRequestError, Connection
+from broker.net.disk_reads import DiskReads
+from broker.net.memory import RequestMemory
+from broker.net.session import Session
+from broker.net.transport.interface import Transport
+from broker.net.transport.plain import PlainTransport
+from broker.net.writer import Wait
+from tests.broker.net.simulated import SimulatedLoop
+from tests.broker.net.transports import (
+    InMemoryPeer,
+    InMemoryTransport,
+    Peer,
+    SocketPeer,
+    TransformingPeer,
+    TransformingTransport,
+)
+
+ENDPOINT = Endpoint("PLAINTEXT", "", 9092)
+FILE_BYTES = 300_000
+LARGEST = 200_000
+LIMIT = 90_000
+REQUESTS = 12
+DEADLINE_S = 200
+"""For a run of less than 2 s: on a busy machine a kernel's socket may wait for a timer that doubles each time."""
+NUMBER = struct.Struct(">i")
+Connect = Callable[[SimulatedLoop, random.Random], tuple[Transport, Peer]]
+
+
+def in_memory(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
+    transport = InMemoryTransport(loop, chance, capacity=20_000)
+    return transport, InMemoryPeer(transport)
+
+
+def sockets() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        client = socket.create_connection(listening.getsockname())
+        served, _ = listening.accept()
+    for sock in (client, served):
+        sock.setblocking(False)
+    # So small that a response does not fit.
+    served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
+    return served, client
+
+
+def steps() -> Iterator[None]:
+    """As many steps as there is time for: a kernel's sockets have timers of their own."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        yield
+
+
+def plain(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
+    served, client = sockets()
+    return PlainTransport(loop, served), SocketPeer(client)
+
+
+def transforming(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
+    served, client = sockets()
+    return TransformingTransport(loop, loop, served), TransformingPeer(client)
+
+
+TRANSPORTS: list[Connect] = [plain, transforming, in_memory]
+
+
+class Operation:
+    """What a request waits on."""
+
+    def __init__(self) -> None:
+        self.cancelled = 0
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+class Client:
+    """The client of one connection, and what must become of its requests."""
+
+    def __init__(self, connection: Connection, transport: Transport, peer: Peer, chance: random.Random) -> None:
+        self.connection = connection
+        self.transport = transport
+        self.peer = peer
+        self.unsent = bytearray()
+        for number in range(REQUESTS):
+            size = chance.choice((0, 100, 5_000, 33_000, 70_000, LARGEST))
+            self.unsent += NUMBER.pack(NUMBER.size + size) + NUMBER.pack(number) + bytes([number]) * size
+        self.begun = 0
+        self.under_way = False
+        self.copies = 0
+        self.kept = 0
+        """Bytes that are kept for the copy of the request under way."""
+        self.frames: dict[int, memoryview] = {}
+        """What workers have of requests."""
+        self.held_until = 0.0
+        self.expected = bytearray()
+        self.received = bytearray()
+        self.closed = 0
+
+    def condition(self) -> str:
+        """What it waits for, for a failure that may not come again."""
+        reader, writer = self.connection._reader, self.connection._writer
+        sock = getattr(self.transport, "_sock", None)
+        # State, congestion state, retransmits, probes and backoff: the first bytes of struct tcp_info.
+        kernel = list(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 5)) if sock is not None else None
+        return (
+            f"{self.begun} of {REQUESTS} begun, under way: {self.under_way}, {len(self.unsent)} bytes unsent, "
+            f"{len(self.received)} of {len(self.expected)} received; reads: {reader.is_receiving}, waits for memory: "
+            f"{reader.waits_for_memory}, has taken {reader.taken}; writes, waits for {writer.waits_for}; "
+            f"tcp_info {kernel}"
+        )
+
+    @property
+    def is_served(self) -> bool:
+        return self.begun == REQUESTS and not self.under_way and self.received == self.expected
+
+
+class Room:
+    """Connections that share a loop, a memory, the workers and a file; it is their dispatcher, too."""
+
+    def __init__(self, seed: int, connect: Connect, file: SegmentFile, content: bytes) -> None:
+        self.chance = random.Random(seed)
+        self.loop = SimulatedLoop(self.chance)
+        self.memory = RequestMemory(LIMIT)
+        self.file = file
+        self.content = content
+        self.disk = DiskReads(self.loop.run_on_worker, self._is_resident, lambda *_: None)
+        self.looked_for: set[int] = set()
+        self.parts: list[tuple[Client, int]] = []
+        """Where the parts of slices begin that were sent."""
+        self.clients: dict[Connection, Client] = {}
+        self.breaks: set[Connection] = set()
+        """Connections whose end may come at any moment."""
+        for _ in range(6):
+            transport, peer = connect(self.loop, self.chance)
+            session = Session(ENDPOINT, transport.peer)
+            connection = Connection(
+                self.loop, transport, session, self, self.memory, self.disk, LARGEST + 100, self._on_close
+            )
+            self.clients[connection] = Client(connection, transport, peer, self.chance)
+        self.breaks.update(list(self.clients)[::2])
+
+    def _is_resident(self, fd: int, position: int, length: int) -> bool:
+        self.looked_for.add(position)
+        return self.chance.random() < 0.6
+
+    def _on_close(self, connection: Connection) -> None:
+        self.clients[connection].closed += 1
+
+    def dispatch(self, connection: Connection, frame: memoryview) -> None:
+        client, chance = self.clients[connection], self.chance
+        (number,) = NUMBER.unpack_from(frame)
+        assert number == client.begun, "in order"
+        assert not client.under_way, "one at a time"
+        assert not connection.closed
+        assert connection._writer.waits_for is None, "not while its client does not read"
+        assert not client.transport.has_unsent
+        assert self.loop.now >= client.held_until, "not while its client is held back"
+        assert bytes(frame[NUMBER.size :]) == bytes([number]) * (len(frame) - NUMBER.size)
+        client.begun += 1
+        client.under_way = True
+        if connection in self.breaks and chance.random() < 0.05:
+            if chance.random() < 0.5:
+                raise BadRequestError("so it was decided")
+            connection.close()
+            return
+        if chance.random() < 0.3:
+            client.frames[number] = connection.keep_frame(frame)
+            client.kept = connection._reader.taken
+            client.copies += 1
+            self._sometime(lambda: self._free(client, number))
+            if connection in self.breaks and chance.random() < 0.2:
+                self._sometime(connection.close)
+        if chance.random() < 0.5:
+            self._answer(client, number)
+        elif chance.random() < 0.5:
+            connection.state = operation = Operation()
+            self._sometime(lambda: self._answer(client, number, operation))
+        else:
+            self._sometime(lambda: self._answer(client, number))
+
+    def _sometime(self, callback: Callable[[], None]) -> None:
+        self.loop.call_later(self.chance.choice((0, 0.001, 0.1)), callback)
+
+    def _free(self, client: Client, number: int) -> None:
+        """A worker is done with its copy of a request, whatever has become of the connection."""
+        client.copies -= 1
+        assert set(client.frames.pop(number)[NUMBER.size :]) <= {number}, "overwritten"
+        if client.connection.closed or (client.under_way and client.begun == number + 1):
+            client.kept = 0
+            client.connection.free_memory()
+
+    def _answer(self, client: Client, number: int, operation: Operation | None = None) -> None:
+        connection, chance = client.connection, self.chance
+        if operation is not None:
+            assert operation.cancelled == connection.closed
+        client.under_way = False
+        if connection.closed:
+            connection.reply([b"too late"])
+            return
+        client.kept = 0
+        if chance.random() < 0.3:
+            seconds = chance.choice((0.001, 0.05))
+            client.held_until = self.loop.now + seconds
+            connection.hold_back(seconds)
+        if chance.random() < 0.2:
+            connection.skip_reply()
+            return
+        chunks: list[Chunk] = [NUMBER.pack(number)]
+        client.expected += NUMBER.pack(number)
+        for _ in range(chance.randrange(4)):
+            size = chance.choice((0, 1, 300, 5_000, 60_000))
+            match chance.randrange(3):
+                case 0:
+                    chunks.append(memoryview(bytes([number]) * size))
+                    client.expected += bytes([number]) * size
+                case 1:
+                    chunks.append(bytearray(b"r") * size)
+                    client.expected += b"r" * size
+                case _:
+                    at = chance.randrange(FILE_BYTES - size)
+                    chunks.append(FileSlice(self.file, at, size))
+                    self.parts += [(client, part) for part in range(at, at + size, writer.PART_BYTES)]
+                    client.expected += self.content[at : at + size]
+        connection.reply(chunks)
+
+    def step(self) -> None:
+        client = self.chance.choice(list(self.clients.values()))
+        match self.chance.randrange(8):
+            case 0 | 1:
+                piece = bytes(client.unsent[: self.chance.choice((1, 7, 3_000, 80_000))])
+                del client.unsent[: client.peer.send(piece)]
+            case 2 | 3:
+                client.received += client.peer.recv(self.chance.choice((1, 100, 50_000)))
+            case 4 if client.connection in self.breaks and self.chance.random() < 0.003:
+                client.peer.close()
+            case 5 if client.connection in self.breaks and self.chance.random() < 0.003:
+                client.connection.close()
+            case _:
+                self.loop.step()
+        self.check()
+
+    def check(self) -> None:
+        assert self.memory.used == sum(connection._reader.taken for connection in self.clients)
+        assert self.memory.used < LIMIT + LARGEST + 2 * NUMBER.size
+        for connection, client in self.clients.items():
+            reader = connection._reader
+            assert reader.taken >= client.kept
+            assert not (reader.waits_for_memory and reader.taken)
+            assert not (reader.is_receiving and self.loop.now < client.held_until and not client.under_way)
+
+    def close(self) -> None:
+        for client in self.clients.values():
+            client.connection.close()
+            client.peer.close()
+        self.loop.settle()
+
+
+@pytest.fixture(scope="module")
+def content() -> bytes:
+    return os.urandom(FILE_BYTES)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> SegmentFile:
+    path: Path = tmp_path_factory.mktemp("net") / "00000000000000000000.log"
+    path.write_bytes(content)
+    return SegmentFile(os.open(path, os.O_RDONLY), OpenFiles())
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "PART_BYTES", 16_384)
+    monkeypatch.setattr(connections, "FRAMES_PER_EVENT", 3)
+    monkeypatch.setattr(framing, "HANDED_OVER_FROM", 50_000)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_whatever_happens_responses_keep_their_order_and_memory_comes_back(
+    connect: Connect, seed: int, file: SegmentFile, content: bytes
+) -> None:
+    """Partial sends and receives, waits for memory, for the disk and for quotas, and connections that end."""
+    room = Room(seed, connect, file, content)
+    stay = [client for connection, client in room.clients.items() if connection not in room.breaks]
+    for _ in steps():
+        if all(client.is_served for client in stay):
+            break
+        room.step()
+    else:
+        pytest.fail("not served: " + "; ".join(client.condition() for client in stay if not client.is_served))
+    room.loop.settle()
+    for client in room.clients.values():
+        assert client.expected.startswith(client.received)
+        assert not client.copies
+    for client in stay:
+        assert client.connection.drained
+        assert not client.connection._reader.taken
+        assert not client.closed
+    assert {at for client, at in room.parts if client in stay} <= room.looked_for
+    room.close()
+    assert room.memory.used == 0
+    assert [client.closed for client in room.clients.values()] == [1] * 6
+    assert not room.loop.readers
+    assert not room.loop.writers
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_a_closed_connection_is_gone_at_once(connect: Connect) -> None:
+    """Its buffer too: nothing of it waits for the garbage collector."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
+
+    class Watched(Connection):
+        __slots__ = ("__weakref__",)
+
+    class Echo:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            connection.reply([bytes(frame)])
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Watched(loop, transport, Session(ENDPOINT, ""), Echo(), memory, disk, LARGEST, on_close=lambda _: None)
+    unsent, received = bytearray(NUMBER.pack(5) + b"hello"), b""
+    for _ in steps():
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        received += peer.recv(100)
+        if received:
+            break
+    assert received == b"hello"
+    gone = weakref.ref(connection)
+    gc.disable()
+    try:
+        connection.close()
+        loop.settle()
+        del connection, transport
+        assert gone() is None
+    finally:
+        gc.enable()
+        peer.close()
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_a_response_that_is_not_read_keeps_no_memory_of_its_request(connect: Connect) -> None:
+    """The response ends the need of a copy, though the connection closes before it is sent."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(LIMIT)
+
+    class Large:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            connection.keep_memory()
+            assert memory.used > 0
+            loop.call_soon(lambda: connection.reply([b"r" * 10_000_000]))
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Connection(
+        loop, transport, Session(ENDPOINT, ""), Large(), memory, disk, LARGEST, on_close=lambda _: None
+    )
+    size = 80_000
+    unsent = bytearray(NUMBER.pack(size) + bytes(size))
+    for _ in steps():
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        if connection._writer.waits_for is Wait.PEER:
+            break
+    assert connection._writer.waits_for is Wait.PEER
+    connection.close()
+    assert memory.used == 0
+    peer.close()
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_a_response_of_any_number_of_chunks_is_sent(connect: Connect) -> None:
+    """The kernel takes 1024 at once, and refuses more."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
+
+    class Many:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            connection.reply([bytes([at % 251]) for at in range(5000)])
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Connection(
+        loop, transport, Session(ENDPOINT, ""), Many(), memory, disk, LARGEST, on_close=lambda _: None
+    )
+    unsent, received = bytearray(NUMBER.pack(0)), b""
+    for _ in steps():
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        received += peer.recv(10_000)
+        if len(received) == 5000 or connection.closed:
+            break
+    try:
+        assert received == bytes(at % 251 for at in range(5000))
+    finally:
+        connection.close()
+        peer.close()
+
+
+@pytest.mark.parametrize("connect", TRANSPORTS)
+def test_requests_without_response_that_come_at_once_are_all_served(connect: Connect) -> None:
+    """Though others get their turn in between, and no response that is sent brings the next request on."""
+    chance = random.Random(1)
+    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
+    served = []
+
+    class Silent:
+        def dispatch(self, connection: Connection, frame: memoryview) -> None:
+            served.append(bytes(frame))
+            connection.skip_reply()
+
+    transport, peer = connect(loop, chance)
+    disk = DiskReads(loop.run_on_worker)
+    connection = Connection(
+        loop, transport, Session(ENDPOINT, ""), Silent(), memory, disk, LARGEST, on_close=lambda _: None
+    )
+    unsent = bytearray(b"".join(NUMBER.pack(1) + bytes([number]) for number in range(100)))
+    for _ in steps():
+        del unsent[: peer.send(bytes(unsent))]
+        loop.step()
+        if len(served) == 100:
+            break
+    try:
+        assert served == [bytes([number]) for number in range(100)]
+    finally:
+        connection.close()
+        peer.close()

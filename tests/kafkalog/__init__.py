@@ -1,0 +1,1 @@
+"""Tests of what the broker, clients and Spark share, and of the clients and their commands."""

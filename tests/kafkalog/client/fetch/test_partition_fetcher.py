@@ -1,0 +1,286 @@
+"""Tests of fetching the record bytes of one partition."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError
+from kafkalog.client.fetch.fetch_request import FetchedRecords
+from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import (
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.records.batch import assign_offsets, iter_headers
+from tests.kafkalog.client.test_cluster import TP, config_for
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.scripted import Answer, ScriptedBroker, api_versions, metadata
+from tests.support.wire import batch, create_topic, produce
+
+
+@pytest.fixture
+def wire(broker_address: str) -> Iterator[socket.socket]:
+    host, _, port = broker_address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as opened:
+        yield opened
+
+
+def offsets_of(chunk: FetchedRecords) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.last_offset) for _, header in iter_headers(chunk.records)]
+
+
+# Against a real broker
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_partition_is_read_to_its_end(
+    cluster: Cluster, wire: socket.socket, new_topic: Callable[..., str], ahead: bool
+) -> None:
+    topic = new_topic(2)
+    for _ in range(50):
+        assert produce(wire, topic, batch([b"x" * 1000] * 10), partition=1).error_code == 0
+    seen = []
+    offset = 0
+    with PartitionFetcher(cluster, TopicPartition(topic, 1), max_bytes=40_000) as fetcher:
+        while offset < 500:
+            chunk = fetcher.fetch(offset)
+            assert chunk.high_watermark == 500
+            assert chunk.log_start_offset == 0
+            assert chunk.aborted == []
+            seen += offsets_of(chunk)
+            offset = chunk.next_offset(offset)
+            if ahead:
+                fetcher.prefetch(offset)
+        assert len(fetcher.fetch(500).records) == 0
+    assert seen == [(first, first + 9) for first in range(0, 500, 10)]
+
+
+def test_a_first_batch_that_is_larger_than_the_limit_comes_whole(
+    cluster: Cluster, wire: socket.socket, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    produce(wire, topic, batch([b"x" * 300_000]))
+    with PartitionFetcher(cluster, TopicPartition(topic, 0), max_bytes=1000) as fetcher:
+        chunk = fetcher.fetch(0)
+    assert len(chunk.records) > 300_000
+    assert chunk.next_offset(0) == 1
+
+
+def test_an_offset_in_the_middle_of_a_batch(
+    cluster: Cluster, wire: socket.socket, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    produce(wire, topic, batch([b"a"] * 10))
+    with PartitionFetcher(cluster, TopicPartition(topic, 0)) as fetcher:
+        chunk = fetcher.fetch(7)
+    assert offsets_of(chunk) == [(0, 9)]
+    assert chunk.next_offset(7) == 10
+
+
+def test_another_offset_than_the_one_asked_for_ahead(
+    cluster: Cluster, wire: socket.socket, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic()
+    for _ in range(3):
+        produce(wire, topic, batch([b"a"]))
+    with PartitionFetcher(cluster, TopicPartition(topic, 0), max_bytes=1) as fetcher:
+        fetcher.prefetch(0)  # not connected yet
+        assert offsets_of(fetcher.fetch(0)) == [(0, 0)]
+        fetcher.prefetch(1)
+        fetcher.prefetch(1)
+        assert offsets_of(fetcher.fetch(2)) == [(2, 2)]
+        assert offsets_of(fetcher.fetch(1)) == [(1, 1)]
+
+
+def test_offsets_outside_of_the_log(cluster: Cluster, new_topic: Callable[..., str]) -> None:
+    tp = TopicPartition(new_topic(), 0)
+    with PartitionFetcher(cluster, tp) as fetcher:
+        with pytest.raises(OffsetOutOfRangeError, match=f"{tp} at offset 17"):
+            fetcher.fetch(17)
+        assert len(fetcher.fetch(0).records) == 0
+
+
+def test_a_partition_that_does_not_exist(cluster: Cluster) -> None:
+    with (
+        PartitionFetcher(cluster, TopicPartition("nothing", 0)) as fetcher,
+        pytest.raises(UnknownTopicOrPartitionError),
+    ):
+        fetcher.fetch(0)
+
+
+def test_a_restarted_broker_is_read_on(start_broker: Callable[..., KafkalogBroker]) -> None:
+    broker = start_broker()
+    with broker.connect() as sock:
+        create_topic(sock, "t", 1)
+        produce(sock, "t", batch([b"a", b"b"]))
+    with Cluster(config_for(broker.bootstrap)) as cluster, PartitionFetcher(cluster, TP) as fetcher:
+        assert offsets_of(fetcher.fetch(0)) == [(0, 1)]
+        broker.stop()
+        fetcher.prefetch(0)
+        with pytest.raises(ClientTimeoutError):
+            fetcher.fetch(0, deadline=time.monotonic() + 0.3)
+        fetcher.prefetch(0)
+        broker.start()
+        assert offsets_of(fetcher.fetch(0)) == [(0, 1)]
+
+
+# Against brokers that do as they are told
+
+
+def records(base_offset: int, values: list[bytes | None]) -> bytearray:
+    made = batch(values)
+    assign_offsets(made, 0, base_offset, 0)
+    return made
+
+
+def answer(error_code: int = 0, data: bytes | bytearray | None = b"", **fields: object) -> FetchResponse:
+    partition = PartitionData(partition_index=0, error_code=error_code, records=data, **fields)  # type: ignore[arg-type]
+    return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedBroker]:
+    with ScriptedBroker() as running:
+        running.handlers[MetadataRequest] = lambda request: metadata({1: running}, {TP: 1})
+        yield running
+
+
+@pytest.fixture
+def fetcher(server: ScriptedBroker) -> Iterator[PartitionFetcher]:
+    config = config_for(server, default_api_timeout_ms="5000", fetch_max_wait_ms="0")
+    with Cluster(config) as cluster, PartitionFetcher(cluster, TP) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("code", [3, 5, 6, 9, 74, 75, 78])
+def test_a_partition_is_followed_to_its_new_leader(code: int) -> None:
+    """Whatever the old leader says, or nothing at all, the new one's epoch goes with the next fetch."""
+    moved = False
+    epochs = []
+
+    def at_old(request: FetchRequest) -> Answer:
+        nonlocal moved
+        moved = True
+        return answer(code)
+
+    def at_new(request: FetchRequest) -> Answer:
+        epochs.append(request.topics[0].partitions[0].current_leader_epoch)
+        return answer(data=records(5, [b"new"]))
+
+    with ScriptedBroker({FetchRequest: at_old}) as old, ScriptedBroker({FetchRequest: at_new}) as new:
+        for each in (old, new):
+            each.handlers[MetadataRequest] = lambda request: metadata(
+                {1: old, 2: new}, {TP: 2 if moved else 1}, epoch=4 if moved else 3
+            )
+        with Cluster(config_for(old)) as cluster, PartitionFetcher(cluster, TP) as fetcher:
+            assert offsets_of(fetcher.fetch(5)) == [(5, 5)]
+    assert epochs == [4]
+
+
+def test_a_leader_that_hangs_up_is_asked_again(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    answers = iter([None, struct.pack(">i", 1000) + bytes(10), answer(data=records(0, [b"a"]))])
+    server.handlers[FetchRequest] = lambda request: next(answers)
+    assert offsets_of(fetcher.fetch(0)) == [(0, 0)]
+
+
+def test_a_leader_that_hangs_up_after_it_was_asked_ahead(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    answers = iter([answer(data=records(0, [b"a"])), None, answer(data=records(1, [b"b"]))])
+    server.handlers[FetchRequest] = lambda request: next(answers)
+    assert fetcher.fetch(0).next_offset(0) == 1
+    fetcher.prefetch(1)
+    assert offsets_of(fetcher.fetch(1)) == [(1, 1)]
+
+
+def test_aborted_transactions_are_told(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    aborted = [AbortedTransaction(producer_id=7, first_offset=3), AbortedTransaction(producer_id=8, first_offset=1)]
+    server.handlers[FetchRequest] = lambda request: answer(
+        data=None, aborted_transactions=aborted, last_stable_offset=9, high_watermark=12
+    )
+    chunk = fetcher.fetch(0)
+    assert chunk.aborted == [(7, 3), (8, 1)]
+    assert (chunk.last_stable_offset, chunk.high_watermark) == (9, 12)
+    assert len(chunk.records) == 0
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "match"),
+    [
+        (answer(29), TopicAuthorizationFailedError, "t-0 at offset 0"),
+        (answer(1, log_start_offset=50), OffsetOutOfRangeError, "begins at 50"),
+        (FetchResponse(), InvalidResponseError, "without it"),
+        (answer(data=b"\0" * 5), InvalidResponseError, "no whole batch"),
+        (answer(data=bytes(records(0, [b"a"]))[:-1]), InvalidResponseError, "no whole batch"),
+        (answer(data=struct.pack(">qi", 0, -1) + bytes(60)), InvalidResponseError, "no whole batch"),
+    ],
+)
+def test_what_trying_again_does_not_help(
+    server: ScriptedBroker, fetcher: PartitionFetcher, response: FetchResponse, error: type[Exception], match: str
+) -> None:
+    server.handlers[FetchRequest] = lambda request: response
+    with pytest.raises(error, match=match):
+        fetcher.fetch(0)
+    assert server.seen[FetchRequest] == 1
+
+
+def test_a_leader_that_never_comes(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    server.handlers[FetchRequest] = lambda request: answer(6)
+    with pytest.raises(ClientTimeoutError, match="NOT_LEADER_OR_FOLLOWER"):
+        fetcher.fetch(0, deadline=time.monotonic() + 0.2)
+
+
+def test_a_leader_that_does_not_answer_before_the_deadline(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    given_up = threading.Event()
+    waited_for: list[bool] = []
+
+    def say_nothing(request: FetchRequest) -> None:
+        waited_for.append(given_up.wait(20))
+
+    server.handlers[FetchRequest] = say_nothing
+    with pytest.raises(ClientTimeoutError, match="FETCH"):
+        fetcher.fetch(0, deadline=time.monotonic() + 0.2)
+    assert not waited_for
+    given_up.set()
+
+
+def test_a_broker_without_record_batches_is_refused(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
+    server.handlers[ApiVersionsRequest] = lambda request: api_versions(FETCH=3)
+    with pytest.raises(UnsupportedVersionError, match="FETCH"):
+        fetcher.fetch(0)
+
+
+def test_where_to_fetch_next_is_after_whole_batches_only() -> None:
+    data = bytes(records(10, [b"a", b"b"]) + records(12, [b"c"]) + records(13, [b"d"])[:-1])
+    chunk = FetchedRecords(memoryview(data), 0, 0, 0, [])
+    assert chunk.next_offset(11) == 13
+    assert chunk.next_offset(50) == 50
+    assert FetchedRecords(memoryview(b""), 0, 0, 0, []).next_offset(3) == 3
+    lie = struct.pack(">qi", 0, -100) + bytes(200)
+    assert FetchedRecords(memoryview(lie), 0, 0, 0, []).next_offset(3) == 3
+
+
+def test_errors_name_the_broker() -> None:
+    with ScriptedBroker({FetchRequest: lambda request: None}) as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        with Cluster(config_for(server)) as cluster, PartitionFetcher(cluster, TP) as fetcher:
+            with pytest.raises(ClientTimeoutError, match=server.address) as caught:
+                fetcher.fetch(0, deadline=time.monotonic() + 0.1)
+            assert isinstance(caught.value.__cause__, ConnectionFailedError)

@@ -1,0 +1,229 @@
+"""Tests of TLS with a server: which certificates are trusted, and the errors for others."""
+
+from __future__ import annotations
+
+import select
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import AuthenticationError, ConfigError, ConnectionFailedError
+from kafkalog.client.network.connection import Connection
+from kafkalog.client.security.tls import make_ssl_context
+from kafkalog.protocol.messages.fetch import FetchRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
+from peers import require
+from peers.certificates import PASSWORD, Certificates, make_certificates, missing
+from tests.kafkalog.client.fetch.test_partition_fetcher import answer
+from tests.support.scripted import Halted, ScriptedBroker, taken
+from tests.support.wire import batch, fetch_request, produce_request
+
+DEADLINE_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def certificates(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    require(missing())
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def server_context(certificates: Certificates, own: Path | None = None, ask: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own or certificates.server)
+    if ask:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(certificates.authority)
+    return context
+
+
+@pytest.fixture
+def server(certificates: Certificates) -> Iterator[ScriptedBroker]:
+    with ScriptedBroker(
+        {MetadataRequest: lambda request: MetadataResponse(controller_id=5)}, tls=server_context(certificates)
+    ) as running:
+        yield running
+
+
+def connect(server: ScriptedBroker, host: str = "127.0.0.1", **properties: Any) -> Connection:
+    named = {key.replace("_", "."): value for key, value in properties.items()}
+    return Connection(host, server.port, ClientConfig.from_dict({"security.protocol": "SSL", **named}), timeout=20)
+
+
+def controller(connection: Connection) -> int:
+    with connection:
+        found: int = connection.request(MetadataRequest(topics=[])).controller_id
+        return found
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_what_has_come_of_a_response_is_kept(certificates: Certificates, tls: bool) -> None:
+    """A response is received without waiting for what a server has not sent, and then by either way of receiving."""
+    go_on = threading.Event()
+    records = bytes(batch([b"x" * 100_000]))
+    with ScriptedBroker(
+        {FetchRequest: lambda request: Halted(answer(data=records), go_on)},
+        tls=server_context(certificates) if tls else None,
+    ) as server:
+        properties: dict[str, Any] = {
+            "security_protocol": "SSL" if tls else "PLAINTEXT",
+            "ssl_ca_location": certificates.authority,
+        }
+        with connect(server, **properties) as connection:
+            for waits in (False, True):
+                go_on.clear()
+                connection.send(fetch_request("t", {0: 0}), max_version=11)
+                assert connection.readable(20)
+                for _ in range(3):
+                    assert connection.receive_now() is None
+                    assert connection.in_flight == 1
+                go_on.set()
+                found = connection.receive(timeout=20) if waits else None
+                while found is None:
+                    assert connection.readable(20)
+                    found = connection.receive_now()
+                assert bytes(found.responses[0].partitions[0].records) == records
+                assert connection.in_flight == 0
+            go_on.clear()
+            connection.send(fetch_request("t", {0: 0}), max_version=11)
+            assert connection.readable(20)
+            assert connection.receive_now() is None
+            connection.interrupt()
+            with pytest.raises(ConnectionFailedError, match="in the middle of a response"):
+                connection.receive_now()
+            assert connection.closed
+            go_on.set()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_request_is_sent_in_parts(certificates: Certificates, tls: bool) -> None:
+    """Without waiting for a server that reads nothing; the rest follows when it does."""
+    go_on = threading.Event()
+    received: list[bytes] = []
+
+    def late(request: ProduceRequest) -> ProduceResponse:
+        assert go_on.wait(DEADLINE_S)
+        received.append(bytes(request.topic_data[0].partition_data[0].records or b""))
+        return taken(request)
+
+    parts = [batch([b"%d" % n * (8 << 20)]) for n in range(2)]
+    properties: dict[str, Any] = {
+        "security_protocol": "SSL" if tls else "PLAINTEXT",
+        "ssl_ca_location": certificates.authority,
+    }
+    with (
+        ScriptedBroker(
+            {ProduceRequest: late}, tls=server_context(certificates) if tls else None, receive_buffer=1 << 16
+        ) as server,
+        connect(server, **properties) as connection,
+    ):
+        assert connection.send_now(produce_request("t", {0: batch([b"small"])}))
+        assert not connection.send_now(produce_request("t", {0: parts[0]}))
+        assert not connection.send_rest()
+        with pytest.raises(RuntimeError, match="not sent yet"):
+            connection.send_now(produce_request("t", {0: parts[1]}))
+        assert connection.receive_now() is None
+        go_on.set()
+        while not connection.send_rest():
+            assert any(select.select([], [connection.fileno()], [], DEADLINE_S))
+        connection.receive()
+        connection.receive()
+        assert connection.in_flight == 0
+        connection.request(produce_request("t", {0: parts[1]}))
+    assert received[1:] == [bytes(part) for part in parts]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_trusted_broker(server: ScriptedBroker, certificates: Certificates, host: str) -> None:
+    assert controller(connect(server, host, ssl_ca_location=certificates.authority)) == 5
+    pem = certificates.authority.read_text()
+    assert controller(connect(server, host, ssl_truststore_type="PEM", ssl_truststore_certificates=pem)) == 5
+    folded = pem.replace("\n", "\\n")
+    assert controller(connect(server, host, ssl_truststore_type="PEM", ssl_truststore_certificates=folded)) == 5
+    location = certificates.authority
+    assert controller(connect(server, host, ssl_truststore_type="PEM", ssl_truststore_location=location)) == 5
+
+
+def test_a_broker_that_nobody_vouches_for(server: ScriptedBroker, certificates: Certificates) -> None:
+    trusting: list[dict[str, Any]] = [{"ssl_ca_location": certificates.stranger}, {}]
+    for properties in trusting:
+        with pytest.raises(AuthenticationError, match=r"(?i)certificate.verify.failed.*ssl\.ca\.location"):
+            connect(server, **properties)
+
+
+def test_a_certificate_of_another_host(certificates: Certificates) -> None:
+    handlers = {MetadataRequest: lambda request: MetadataResponse(controller_id=5)}
+    with ScriptedBroker(handlers, tls=server_context(certificates, certificates.elsewhere)) as server:  # type: ignore[arg-type]
+        with pytest.raises(AuthenticationError, match=r"TLS handshake"):
+            connect(server, ssl_ca_location=certificates.authority)
+        for off in ("", "none"):
+            connection = connect(
+                server, ssl_ca_location=certificates.authority, ssl_endpoint_identification_algorithm=off
+            )
+            assert controller(connection) == 5
+
+
+def test_a_client_with_a_certificate(certificates: Certificates) -> None:
+    both = certificates.client.read_text()
+    cut = both.index("-----BEGIN CERTIFICATE")
+    ways: list[dict[str, Any]] = [
+        {"ssl_certificate_location": certificates.client},
+        {"ssl_keystore_type": "PEM", "ssl_keystore_location": certificates.client},
+        {"ssl_keystore_type": "PEM", "ssl_keystore_key": both[:cut], "ssl_keystore_certificate_chain": both[cut:]},
+    ]
+    with ScriptedBroker(tls=server_context(certificates, ask=True)) as server:
+        server.handlers[MetadataRequest] = lambda request: MetadataResponse(controller_id=5)
+        for way in ways:
+            connection = connect(server, ssl_ca_location=certificates.authority, ssl_key_password=PASSWORD, **way)
+            assert controller(connection) == 5
+        with pytest.raises((AuthenticationError, ConnectionFailedError)):
+            connect(server, ssl_ca_location=certificates.authority)
+
+
+def test_plaintext_to_a_tls_listener(server: ScriptedBroker) -> None:
+    with pytest.raises(ConnectionFailedError):
+        Connection("127.0.0.1", server.port, ClientConfig(), timeout=20)
+
+
+def test_tls_to_a_plaintext_listener(certificates: Certificates, broker_address: str) -> None:
+    host, _, port = broker_address.rpartition(":")
+    config = ClientConfig.from_dict({"security.protocol": "SSL", "ssl.ca.location": certificates.authority})
+    with pytest.raises((AuthenticationError, ConnectionFailedError)):
+        Connection(host, int(port), config, timeout=20)
+
+
+def test_large_responses_and_what_tls_holds_back(server: ScriptedBroker, certificates: Certificates) -> None:
+    data = bytes(batch([b"x" * 5_000_000]))
+    server.handlers[FetchRequest] = lambda request: answer(data=data)
+    with connect(server, ssl_ca_location=certificates.authority) as connection:
+        for _ in range(3):
+            connection.send(fetch_request("t", {0: 0}), max_version=12)
+        for _ in range(3):
+            assert connection.readable(20)
+            assert connection.receive().responses[0].partitions[0].records == data
+        assert not connection.readable()
+
+
+@pytest.mark.parametrize(
+    ("properties", "match"),
+    [
+        ({"ssl.ca.location": "/no/such/file"}, "/no/such/file"),
+        ({"ssl.truststore.certificates": "no certificate"}, "PEM text"),
+        ({"ssl.certificate.location": "/no/such/file"}, "/no/such/file"),
+        ({"ssl.endpoint.identification.algorithm": "ldaps"}, "expected https"),
+    ],
+)
+def test_files_that_cannot_be_used(properties: dict[str, str], match: str) -> None:
+    with pytest.raises(ConfigError, match=match):
+        make_ssl_context(ClientConfig.from_dict({"security.protocol": "SSL", **properties}))
+
+
+def test_a_key_whose_password_is_wrong(certificates: Certificates) -> None:
+    properties = {"ssl.certificate.location": certificates.client, "ssl.key.password": "wrong"}
+    with pytest.raises(ConfigError, match=r"client\.pem"):
+        make_ssl_context(ClientConfig.from_dict(properties))

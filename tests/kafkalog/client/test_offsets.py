@@ -1,0 +1,117 @@
+"""Tests of look-ups of offsets by time."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
+from kafkalog.protocol.errors import UnknownServerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from tests.kafkalog.client.test_cluster import TP, config_for
+from tests.support.scripted import ScriptedBroker, metadata
+from tests.support.wire import batch, produce
+
+
+@pytest.fixture
+def wire(broker_address: str) -> Iterator[socket.socket]:
+    host, _, port = broker_address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as opened:
+        yield opened
+
+
+def test_first_last_and_by_time(cluster: Cluster, wire: socket.socket, new_topic: Callable[..., str]) -> None:
+    topic = new_topic(3)
+    produce(wire, topic, batch([b"a", b"b"], timestamp=1000))
+    produce(wire, topic, batch([b"c", b"d"], timestamp=5000))
+    produce(wire, topic, batch([b"e"], timestamp=9000), partition=1)
+    zero, one, two = (TopicPartition(topic, index) for index in range(3))
+
+    def offsets(timestamps: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {tp: found.offset for tp, found in list_offsets(cluster, timestamps).items()}
+
+    assert offsets({zero: EARLIEST, one: EARLIEST, two: EARLIEST}) == {zero: 0, one: 0, two: 0}
+    assert offsets({zero: LATEST, one: LATEST, two: LATEST}) == {zero: 4, one: 1, two: 0}
+    assert offsets({zero: 1001, one: 9001, two: 0}) == {zero: 1, one: -1, two: -1}
+    found = list_offsets(cluster, {zero: 1002}, isolation_level=1)[zero]
+    assert (found.offset, found.timestamp) == (2, 5000)
+    assert list_offsets(cluster, {}) == {}
+
+
+def test_partitions_that_do_not_exist(cluster: Cluster, new_topic: Callable[..., str]) -> None:
+    topic = new_topic()
+    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 5"):
+        list_offsets(cluster, {TopicPartition(topic, 0): LATEST, TopicPartition(topic, 5): LATEST})
+    with pytest.raises(UnknownTopicOrPartitionError, match="nowhere"):
+        list_offsets(cluster, {TopicPartition("nowhere", 0): LATEST})
+
+
+def answer(*partitions: ListOffsetsPartitionResponse) -> ListOffsetsResponse:
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=list(partitions))])
+
+
+def test_leaders_are_asked_once_each_and_again_where_they_have_moved() -> None:
+    with ScriptedBroker() as first, ScriptedBroker() as second:
+        brokers = {1: first, 2: second}
+        moved = False
+
+        def describe(request: MetadataRequest) -> object:
+            return metadata(brokers, {("t", 0): 1, ("t", 1): 1, ("t", 2): 2 if not moved else 1}, epoch=int(moved))
+
+        def of_first(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            return answer(
+                *(
+                    ListOffsetsPartitionResponse(
+                        partition_index=each.partition_index, offset=10 + each.current_leader_epoch, timestamp=5
+                    )
+                    for each in request.topics[0].partitions
+                )
+            )
+
+        def of_second(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            nonlocal moved
+            moved = True
+            return answer(ListOffsetsPartitionResponse(partition_index=2, error_code=6))
+
+        for broker in brokers.values():
+            broker.handlers[MetadataRequest] = describe  # type: ignore[assignment]
+        first.handlers[ListOffsetsRequest] = of_first
+        second.handlers[ListOffsetsRequest] = of_second
+        partitions = [TopicPartition("t", index) for index in range(3)]
+        with Cluster(config_for(first)) as cluster:
+            found = list_offsets(cluster, dict.fromkeys(partitions, LATEST))
+        assert found == {
+            partitions[0]: OffsetAndTimestamp(10, 5, -1),
+            partitions[1]: OffsetAndTimestamp(10, 5, -1),
+            partitions[2]: OffsetAndTimestamp(11, 5, -1),
+        }
+        assert (first.seen[ListOffsetsRequest], second.seen[ListOffsetsRequest]) == (2, 1)
+
+
+@pytest.mark.parametrize(("code", "error"), [(6, ClientTimeoutError), (-1, UnknownServerError)])
+def test_errors_that_stay(code: int, error: type[Exception]) -> None:
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        server.handlers[ListOffsetsRequest] = lambda request: answer(ListOffsetsPartitionResponse(error_code=code))
+        with Cluster(config_for(server)) as cluster, pytest.raises(error, match="t-0"):
+            list_offsets(cluster, {TP: LATEST}, deadline=time.monotonic() + 0.2)
+
+
+def test_an_answer_that_leaves_out_a_partition() -> None:
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        server.handlers[ListOffsetsRequest] = lambda request: ListOffsetsResponse()
+        with Cluster(config_for(server)) as cluster, pytest.raises(UnknownServerError, match="leaves out"):
+            list_offsets(cluster, {TP: LATEST})

@@ -1,0 +1,249 @@
+"""Test that private parts of PySpark and fastavro are as `spark_kafkalog.compat` expects, in this version.
+
+A failure here means that a version has changed something. Look at the module of `compat` that the test is about, and
+run all of `tests/spark_kafkalog` with the new version before it is added to `versions.TESTED`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.functions import udf
+
+from spark_kafkalog.compat import avro, file_sink, filters, jvm_errors, micro_batch, prefetched, processes, queries
+from spark_kafkalog.compat.versions import TESTED, is_tested
+from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
+from spark_kafkalog.jobs.directories import check_written
+from tests.spark_kafkalog.test_stream import wait_for
+
+NUMBERS = "SELECT id, id AS value FROM range(10)"
+
+
+def test_this_version_was_tested() -> None:
+    assert pyspark.__version__ in TESTED
+    assert is_tested()
+    assert not is_tested("4.3.99")
+
+
+# ---------------------------------------------------------------------------------------------- rows of the planner
+
+
+class Planned(prefetched.RowsInPlanner):
+    """A stream that has the rows of a batch, or has not."""
+
+    def __init__(self, rows: list[pa.RecordBatch] | None) -> None:
+        self._planned = rows
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self.rows = self._planned
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return iter(())
+
+
+@pytest.mark.parametrize("rows", [None, [pa.record_batch({"value": pa.array([b"a", b"b"])})]], ids=["none", "some"])
+def test_the_planner_sends_the_rows_that_a_reader_has(rows: list[pa.RecordBatch] | None) -> None:
+    """Driven as PySpark's process drives it, up to the bytes that it writes for the JVM."""
+    from pyspark.serializers import read_int, write_with_length
+    from pyspark.sql.streaming import python_streaming_source_runner as runner
+    from pyspark.sql.types import StructType
+
+    asked, written = io.BytesIO(), io.BytesIO()
+    for offset in ({"t": {"0": 0}}, {"t": {"0": 2}}):
+        write_with_length(json.dumps(offset).encode(), asked)
+    asked.seek(0)
+    schema = StructType().add("value", "binary")
+    reader = Planned(rows)
+    runner.partitions_func(reader, None, schema, 1000, asked, written)  # type: ignore[arg-type]
+    written.seek(0)
+    assert read_int(written) == 1, "one partition"
+    written.read(read_int(written))
+    told = read_int(written)
+    assert (told == runner.PREFETCHED_RECORDS_NOT_FOUND) == (rows is None)
+    assert isinstance(reader, Planned)
+
+
+def test_without_a_tested_version_or_the_class_there_are_tasks() -> None:
+    assert prefetched.find_wrapper(tested=True) is prefetched.WRAPPER
+    assert prefetched.find_wrapper(tested=False) is None
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "sys.modules['pyspark.sql.datasource_internal'] = None",
+        "import pyspark.sql.datasource_internal as m; del m._SimpleStreamReaderWrapper",
+        "import pyspark.sql.datasource_internal as m; m._SimpleStreamReaderWrapper = type('Other', (), {})",
+        "import pyspark; pyspark.__version__ = '4.3.99'",
+    ],
+    ids=["no module", "no class", "another class", "another version"],
+)
+def test_streams_are_read_by_tasks_where_pyspark_has_changed(change: str) -> None:
+    """The streaming reader is there, and plans no batch with rows."""
+    script = (
+        f"import sys; {change}\n"
+        "from spark_kafkalog.options.source_options import SourceOptions\n"
+        "from spark_kafkalog.columns import source_schema\n"
+        "from spark_kafkalog.driver.stream_reader import KafkalogStreamReader\n"
+        "from spark_kafkalog.offsets import OffsetRange\n"
+        "from kafkalog.client.types import TopicPartition\n"
+        "options = SourceOptions.parse({'kafka.bootstrap.servers': '127.0.0.1:1', 'subscribe': 't'})\n"
+        "reader = KafkalogStreamReader(options, source_schema(False))\n"
+        "print(reader._small.is_small([OffsetRange(TopicPartition('t', 0), 0, 1)]))\n"
+        "reader.rows = [1]\n"
+        "print(isinstance(reader, KafkalogStreamReader), type(reader) is reader.__class__)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False", "True", "True"]
+
+
+# ---------------------------------------------------------------------------------------------- small things
+
+
+@pytest.fixture
+def untested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.3.99")
+
+
+@pytest.mark.usefixtures("untested")
+def test_an_untested_version_hides_no_stack_trace_and_no_sink_log(tmp_path: Path) -> None:
+    """What is private is off: the answers are those of a PySpark that does not have it."""
+    error = RuntimeError("x")
+    error._stackTrace = "\tat org.apache.spark"  # type: ignore[attr-defined]
+    assert jvm_errors.jvm_stack_trace(error) == ""
+    assert file_sink.written_files(tmp_path) is None
+
+
+@pytest.mark.usefixtures("untested")
+def test_jobs_say_that_an_untested_version_leaves_a_directory_unchecked(caplog: pytest.LogCaptureFixture) -> None:
+    check_written(object(), "--output", "/out", "/checkpoint")  # type: ignore[arg-type]
+    assert "--output /out" in caplog.text
+
+
+def test_readers_that_take_filters() -> None:
+    assert hasattr(DataSourceReader, "pushFilters")
+    assert filters.takes_filters(object.__new__(FilteringBatchReader))
+    assert not filters.takes_filters(object.__new__(KafkalogBatchReader))
+
+
+def test_pyspark_looks_for_the_source_in_modules_of_this_name() -> None:
+    lookup = importlib.import_module("pyspark.sql.worker.lookup_data_sources")
+    assert lookup.__file__ is not None
+    text = Path(lookup.__file__).read_text()
+    assert '"pyspark_"' in text
+    assert '"DefaultSource"' in text
+    from pyspark_kafkalog import DefaultSource
+
+    assert DefaultSource.name() == "kafkalog"
+
+
+def test_fastavro_ends_records_within_records_by_an_exception() -> None:
+    read = avro.bounded_reader()
+    assert read is not None
+    schema = {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}
+    deep = b"\x02" * 100_000 + b"\x00"
+    with pytest.raises(RecursionError):
+        read(io.BytesIO(deep), fastavro.parse_schema(schema), None)
+
+
+def test_another_reader_of_fastavro_than_one_in_plain_python_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiled one would overflow the stack."""
+    from fastavro import _read_py
+
+    monkeypatch.setattr(_read_py, "schemaless_reader", len)
+    assert avro.bounded_reader() is None
+
+
+def test_fastavro_reads_decimals_of_our_name_by_our_function_and_others_by_its_own() -> None:
+    from decimal import Decimal
+
+    avro.register_decimals("kafkalog-canary", lambda data, writer, reader: Decimal(len(data)))
+    for name, expected in (("kafkalog-canary", Decimal(2)), ("decimal", Decimal("2.58"))):
+        schema = {"type": "bytes", "logicalType": name, "precision": 4, "scale": 2}
+        assert fastavro.schemaless_reader(io.BytesIO(b"\x04\x01\x02"), schema, None) == expected
+
+
+# ---------------------------------------------------------------------------------------------- with Spark
+
+
+def test_tasks_know_that_they_run_in_a_worker(spark: SparkSession) -> None:
+    assert not processes.is_worker()
+    assert spark.sparkContext.parallelize([0], 1).map(lambda _: processes.is_worker()).collect() == [True]
+
+    def with_another_version(_: int) -> bool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pyspark, "__version__", "4.3.99")
+            return processes.is_worker()
+
+    assert spark.sparkContext.parallelize([0], 1).map(with_another_version).collect() == [False]
+
+
+def test_errors_keep_the_stack_trace_of_the_jvm(spark: SparkSession) -> None:
+    with pytest.raises(AnalysisException) as raised:
+        spark.sql("SELECT * FROM no_such_table").collect()
+    assert "\tat org.apache.spark" in jvm_errors.jvm_stack_trace(raised.value)
+
+
+def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Path) -> None:
+    """The local properties of tasks, the words of a query's status, and the directories of the file sink."""
+
+    def note(_: int) -> tuple[str | None, int | None]:
+        return micro_batch.query_id(), micro_batch.batch_id()
+
+    rows = tmp_path / "rows"
+    spark.sql(NUMBERS).write.parquet(str(rows))
+    out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
+    assert file_sink.has_written(spark, out) is False
+    frame = spark.readStream.schema("id LONG, value LONG").parquet(str(rows))
+    noted = udf(note, "query STRING, batch LONG", useArrow=False)("id").alias("noted")
+    writer = frame.select(noted).select("noted.*").writeStream.format("parquet")
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start(out)
+    query.awaitTermination(120)
+    assert not queries.is_initializing(query)
+    found = {(row.query, row.batch) for row in spark.read.parquet(out).collect()}
+    assert found == {(str(query.id), 0)}
+    files = file_sink.written_files(Path(out))
+    assert files is not None
+    assert set(files) == set(Path(out).glob("*.parquet"))
+    assert file_sink.has_written(spark, out) is True
+    assert file_sink.has_begun(spark, checkpoint) is True
+    assert file_sink.has_begun(spark, str(tmp_path / "other")) is False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pyspark, "__version__", "4.3.99")
+        assert file_sink.has_written(spark, out) is None
+        assert file_sink.has_begun(spark, checkpoint) is None
+    assert micro_batch.query_id() is None
+    assert micro_batch.batch_id() is None
+
+
+def test_a_query_says_that_it_makes_its_sources(spark: SparkSession, tmp_path: Path) -> None:
+    """The planner of a Python source takes hundreds of milliseconds to begin."""
+    frame = spark.readStream.format("kafkalog").options(
+        **{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.default.api.timeout.ms": "50"}
+    )
+    query = frame.load().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        assert queries.is_initializing(query)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pyspark, "__version__", "4.3.99")
+            assert not queries.is_initializing(query)
+        wait_for(lambda: not queries.is_initializing(query), "the sources, or the end of the query")
+    finally:
+        query.stop()

@@ -1,0 +1,150 @@
+"""Tests of catalog tables: created, read, streamed from and written to by their names alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from spark_kafkalog import catalog_table
+from spark_kafkalog.columns import has_metadata, source_schema
+from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.sink.sink_options import OPTIONS as SINK_OPTIONS
+from spark_kafkalog.source import KafkalogDataSource
+from tests.spark_kafkalog.topics import Topics, numbers
+
+SERVERS = "kafka.bootstrap.servers"
+MARKS = {"owner": "root", "provider": "kafkalog"}
+KEPT = {SERVERS: "table:9092", "subscribe": "t", "startingoffsets": "earliest"}
+
+
+@pytest.fixture
+def table(spark: SparkSession) -> Iterator[str]:
+    name = "kafkalog_table"
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def create(spark: SparkSession, table: str, columns: str = "", /, **options: str) -> None:
+    listed = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
+    spark.sql(f"CREATE TABLE {table} {columns} USING kafkalog OPTIONS ({listed})")
+
+
+def test_a_table_is_read_and_streamed(spark: SparkSession, topics: Topics, table: str, tmp_path: Path) -> None:
+    topic, other = topics.create("table", 2), topics.create("table")
+    topics.produce(topic, numbers(20))
+    topics.produce(other, numbers(3, 100))
+    create(spark, table, **{SERVERS: topics.bootstrap, "subscribe": topic, "startingOffsets": "earliest"})
+    assert spark.table(table).count() == 20
+    assert spark.sql(f"SELECT count(DISTINCT value) FROM {table} WHERE offset >= 0").collect()[0][0] == 20
+    # Options of a query go before those of the table.
+    assert spark.sql(f"SELECT * FROM {table} WITH (subscribe '{other}')").count() == 3
+    assert spark.read.option("assign", f'{{"{other}":[0]}}').table(table).count() == 3
+    query = (
+        spark.readStream.table(table)
+        .writeStream.trigger(availableNow=True)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .start(str(tmp_path / "out"), format="parquet")
+    )
+    query.awaitTermination(240)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 20
+
+
+def test_a_table_is_written(spark: SparkSession, topics: Topics, table: str) -> None:
+    topic = topics.create("table")
+    create(spark, table, **{SERVERS: topics.bootstrap, "subscribe": topic, "topic": topic})
+    spark.sql(f"INSERT INTO {table} (key, value) VALUES (X'6B', X'76'), (NULL, X'77')")
+    assert {(row.key and bytes(row.key), bytes(row.value)) for row in spark.table(table).collect()} == {
+        (b"k", b"v"),
+        (None, b"w"),
+    }
+    with pytest.raises(PySparkException, match="Save mode Overwrite not allowed"):
+        spark.sql(f"INSERT OVERWRITE {table} (value) VALUES (X'76')")
+
+
+def test_what_a_table_cannot_be(spark: SparkSession, table: str) -> None:
+    with pytest.raises(PySparkException, match=r"Option 'kafka\.bootstrap\.servers' must be specified"):
+        create(spark, table, topic="t")
+    with pytest.raises(PySparkException, match=r"keeps no secret, and kafka\.sasl\.password may be one"):
+        create(spark, table, **{SERVERS: "localhost:9", "subscribe": "t", "kafka.sasl.password": "hidden"})
+    # Spark does not ask the source when such a table is created.
+    create(spark, table, "(value BINARY)", **{SERVERS: "localhost:9", "subscribe": "t"})
+    with pytest.raises(PySparkException, match="This table has no options"):
+        spark.table(table).collect()
+
+
+def carrying() -> StructType:
+    return catalog_table.with_options(source_schema(include_headers=False), KEPT)
+
+
+def test_only_the_creation_of_a_table_is_marked() -> None:
+    assert catalog_table.created_with(KEPT) is None
+    found = catalog_table.created_with({**KEPT, **MARKS, **{f"option.{name}": value for name, value in KEPT.items()}})
+    assert found == KEPT
+
+
+def test_options_of_the_query_go_before_those_of_the_table() -> None:
+    reading = catalog_table.for_reading
+    assert reading(carrying(), {}) == KEPT
+    assert reading(carrying(), {"assign": "{}"}) == {
+        SERVERS: "table:9092",
+        "startingoffsets": "earliest",
+        "assign": "{}",
+    }
+    assert reading(carrying(), {SERVERS: "other:1"}) == {**KEPT, SERVERS: "other:1"}
+    # A frame of a table may lend its schema to a query of its own.
+    alone = {SERVERS: "other:1", "subscribe": "u"}
+    assert reading(carrying(), alone) == alone
+    assert catalog_table.for_writing(carrying(), alone) == alone
+    assert catalog_table.for_writing(carrying(), {"topic": "u"}) == {SERVERS: "table:9092", "topic": "u"}
+
+
+def test_a_table_to_write_to_names_no_topics_to_read() -> None:
+    created = KafkalogDataSource({**MARKS, f"option.{SERVERS}": "table:9092", "option.topic": "u"}).schema()
+    assert catalog_table.for_writing(created, {}) == {SERVERS: "table:9092", "topic": "u"}
+    with pytest.raises(OptionsError, match="One of the following options must be specified for Kafka source"):
+        KafkalogDataSource({}).reader(created)
+
+
+def test_options_of_sinks_are_known() -> None:
+    for name in SINK_OPTIONS:
+        kept = catalog_table.with_options(source_schema(include_headers=False), {name: "x", **KEPT})
+        of_source = name == "includeHeaders"
+        assert (name in catalog_table.for_reading(kept, {})) == of_source, name
+        assert (name in catalog_table.for_writing(kept, {})) != of_source, name
+
+
+def test_a_schema_without_options_needs_a_query_with_some() -> None:
+    plain = source_schema(include_headers=False)
+    assert catalog_table.for_reading(plain, {"subscribe": "t"}) == {"subscribe": "t"}
+    with pytest.raises(OptionsError, match="CREATE TEMPORARY VIEW"):
+        catalog_table.for_reading(plain, {})
+
+
+def test_metadata_is_found_at_any_depth() -> None:
+    assert has_metadata(carrying())
+    assert not has_metadata(source_schema(include_headers=True))
+    for declared in ("value BINARY COMMENT 'x'", "value MAP<STRING, ARRAY<STRUCT<a: INT COMMENT 'x'>>>"):
+        assert has_metadata(StructType.fromDDL(declared)), declared
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.password",
+        "kafka.sasl.jaas.config",
+        "kafka.ssl.key.password",
+        "kafka.ssl.keystore.key",
+        "kafka.sasl.oauthbearer.client.credentials.client.secret",
+        "schemaregistry.basic.auth.user.info",
+    ],
+)
+def test_a_table_refuses_secrets_by_their_names(name: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        catalog_table.created_with({**MARKS, f"option.{name}": "hidden"})
+    assert name in str(caught.value)
+    assert "hidden" not in str(caught.value)
