@@ -11,13 +11,15 @@ from kafkalog.client.errors import ConfigError
 from kafkalog.client.options import INT32_MAX, boolean, declared, integer, milliseconds, one_of, read_options, text_of
 from kafkalog.client.options import option as _option
 from kafkalog.client.security.jaas import JaasLogin, parse_jaas
+from kafkalog.client.security.oauth.options import OAuthOptions
 from kafkalog.client.security.tls_options import TlsOptions
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
 Address = tuple[str, int]
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 """The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
+_WITH_PASSWORD = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
 def addresses(text: str) -> tuple[Address, ...]:
@@ -76,10 +78,11 @@ class ClientConfig:
     security_protocol: str = _option(
         "security.protocol", "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     )
-    sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of(*MECHANISMS))
+    sasl_mechanism: str = _option("sasl.mechanism", "PLAIN", one_of(*MECHANISMS), "sasl.mechanisms")
     sasl_username: str | None = _option("sasl.username", None, str)
     sasl_password: str | None = _option("sasl.password", None, str, is_secret=True)
     sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str, is_secret=True)
+    oauth: OAuthOptions = dataclasses.field(default_factory=OAuthOptions)
     tls: TlsOptions = dataclasses.field(default_factory=TlsOptions)
 
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -93,7 +96,9 @@ class ClientConfig:
         """
         values, rest = read_options(cls, properties)
         tls, rest = read_options(TlsOptions, rest)
-        config = cls(**values, tls=TlsOptions(**tls), unknown={key: text_of(given) for key, given in rest.items()})
+        oauth, rest = read_options(OAuthOptions, rest)
+        unknown = {key: text_of(given) for key, given in rest.items()}
+        config = cls(**values, tls=TlsOptions(**tls), oauth=OAuthOptions(**oauth), unknown=unknown)
         config._check()
         return config
 
@@ -102,7 +107,7 @@ class ClientConfig:
         jaas = self.jaas
         if jaas is not None:
             jaas.check_mechanism(self.sasl_mechanism)
-        if self.uses_sasl and None in self.credentials:
+        if self.uses_sasl and self.sasl_mechanism in _WITH_PASSWORD and None in self.credentials:
             raise ConfigError(
                 f"security.protocol={self.security_protocol} needs sasl.username and sasl.password, or sasl.jaas.config"
             )
@@ -142,4 +147,4 @@ class ClientConfig:
 
 def property_names() -> tuple[str, ...]:
     """Return the names of the properties that ClientConfig declares."""
-    return (*declared(ClientConfig), *declared(TlsOptions))
+    return (*declared(ClientConfig), *declared(TlsOptions), *declared(OAuthOptions))

@@ -4,4 +4,5 @@
 - `jaas`         the text of `sasl.jaas.config`
 - `mechanisms`   SASL mechanisms by name
 - `passwords`    the mechanisms that need a password: PLAIN and SCRAM
+- `oauth`        the mechanism OAUTHBEARER, and where its tokens come from
 """

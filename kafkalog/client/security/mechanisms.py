@@ -42,6 +42,7 @@ _MAKERS = {
     "PLAIN": "kafkalog.client.security.passwords:plain",
     "SCRAM-SHA-256": "kafkalog.client.security.passwords:scram",
     "SCRAM-SHA-512": "kafkalog.client.security.passwords:scram",
+    "OAUTHBEARER": "kafkalog.client.security.oauth.factory:oauthbearer",
 }
 """Where the maker of each mechanism is. Modules are imported when they are needed: some need optional packages."""
 

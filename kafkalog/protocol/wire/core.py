@@ -319,7 +319,9 @@ class Wire:
         assert mechanism is not None
         if response.error_code:
             reason = response.error_message or error_for(response.error_code).message
-            raise AuthenticationFailedError(f"{self.peer} refuses {mechanism.identity} ({mechanism.name}): {reason}")
+            raise AuthenticationFailedError(
+                f"{self.peer} refuses {mechanism.identity} ({mechanism.name}): {reason}; {mechanism.remedy}"
+            )
         self.session_lifetime_ms = response.session_lifetime_ms
         out = mechanism.answer(bytes(response.auth_bytes))
         if out is not None:

@@ -19,6 +19,7 @@ MIN_ITERATIONS = 4096
 """RFC 7677; Kafka refuses to store fewer."""
 MAX_ITERATIONS = 1 << 20
 """A limit against servers that would waste the client's processor time. Kafka allows 16,384."""
+PASSWORD_REMEDY = "check sasl.username and sasl.password"
 _KEPT_KEYS = 16
 
 
@@ -32,6 +33,10 @@ class Mechanism(Protocol):
     @property
     def identity(self) -> str:
         """Who authenticates, for messages: `user 'alice'`. Never a secret."""
+
+    @property
+    def remedy(self) -> str:
+        """What to change where the server refuses, for messages: the names of options."""
 
     def first(self) -> bytes:
         """Return the first message to send."""
@@ -69,6 +74,7 @@ class Plain:
     """PLAIN: sends the password itself."""
 
     name = "PLAIN"
+    remedy = PASSWORD_REMEDY
 
     def __init__(self, username: str, password: str) -> None:
         self._username = username
@@ -97,6 +103,8 @@ class Scram:
         salted_passwords: Computes salted passwords; the owner of several connections gives the same to all.
         make_nonce: Makes a fresh random string of printable ASCII without commas.
     """
+
+    remedy = PASSWORD_REMEDY
 
     def __init__(
         self,

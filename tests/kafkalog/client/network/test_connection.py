@@ -288,7 +288,7 @@ def test_a_password_that_is_wrong() -> None:
         ),
     }
     with ScriptedBroker(handlers) as server:
-        with pytest.raises(AuthenticationError, match=r"refuses user 'alice'.*Invalid username") as caught:
+        with pytest.raises(AuthenticationError, match=r"refuses user 'alice'.*Invalid.*sasl\.password") as caught:
             connect(server, SASL)
         assert not is_retriable(caught.value)
         assert "secret" not in str(caught.value)

@@ -18,6 +18,7 @@ def config(mechanism: str, **more: Any) -> ClientConfig:
             "sasl.mechanism": mechanism,
             "sasl.username": "alice",
             "sasl.password": "secret",
+            "sasl.oauthbearer.token": "secret-token",
             **more,
         }
     )

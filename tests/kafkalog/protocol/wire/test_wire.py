@@ -170,6 +170,7 @@ class Rounds:
 
     name = "ROUNDS"
     identity = "user 'bob'"
+    remedy = "check the test"
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds

@@ -1,0 +1,1 @@
+"""Tests of logins by OAuth 2."""
