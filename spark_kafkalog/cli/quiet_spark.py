@@ -23,14 +23,18 @@ appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 """
 
 
-def quiet_session(name: str, directory: Path, master: str = "local[*]") -> Any:
-    """Return a session whose JVM logs to `directory/spark.log`; its workers run this Python."""
+def quiet_session(name: str, directory: Path, master: str = "local[*]", *, own_python: bool = True) -> Any:
+    """Return a session whose JVM logs to `directory/spark.log`.
+
+    Its workers run this Python, or with `own_python=False` the one that the environment names.
+    """
     from pyspark.sql import SparkSession
 
     log = directory / "spark.log"
     settings = directory / "log4j2.properties"
     settings.write_text(LOG4J.format(log=log))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if own_python:
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
         SparkSession.builder.appName(name)
         .master(master)

@@ -1,13 +1,17 @@
-"""`kafkalog spark`: the Spark installation of this environment (`spark_kafkalog.compat.precompiled`)."""
+"""`kafkalog spark`: this environment and its Spark (`spark_kafkalog.cluster`, `spark_kafkalog.compat.precompiled`)."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from spark_kafkalog.compat.precompiled import Status
 
 EXAMPLES = """\
@@ -25,9 +29,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add `spark` and its commands."""
     parser = subparsers.add_parser(
         "spark",
-        help="make Spark's Python processes start faster",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        help="check and prepare the Python environments of Spark",
+        description="Check and prepare the Python environments that Spark's drivers and executors run.",
     )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     precompile = commands.add_parser(
@@ -44,6 +47,44 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--spark-home", type=Path, metavar="DIRECTORY", help="default: SPARK_HOME, else the pyspark package"
     )
     precompile.set_defaults(run=run_precompile)
+    _add_check(commands)
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    from spark_kafkalog.cluster import check
+
+    parser = commands.add_parser(
+        "check",
+        help="tell whether driver and executors can run the source",
+        description="Tell which Python looks for sources, what driver and executors have, and what is wrong with it.",
+        epilog=check.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_options(parser)
+    parser.set_defaults(run=run_check)
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check an application that is made for this; return 0 if nothing is wrong (`spark_kafkalog.cluster.check`)."""
+    from spark_kafkalog.cli.quiet_spark import quiet_session
+    from spark_kafkalog.cli.requirements import missing_requirement
+    from spark_kafkalog.cluster import check
+
+    missing = missing_requirement()
+    if missing:
+        print(f"kafkalog: {missing}", file=sys.stderr)
+        return check.WRONG
+    with ExitStack() as stack:
+
+        def session(master: str | None) -> SparkSession:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalog-check-"))
+            made: SparkSession = quiet_session(
+                "kafkalog spark check", Path(directory), master or "local[*]", own_python=False
+            )
+            stack.callback(made.stop)
+            return made
+
+        return check.run(arguments, session)
 
 
 def run_precompile(arguments: argparse.Namespace) -> int:

@@ -3,13 +3,14 @@
 Each module says what it uses, why, and what happens if it is missing. A canary in
 `tests/spark_kafkalog/compat/test_compat.py` fails when a version changes it. What is private in PySpark is off in
 versions that were not tested (`versions`), but for `micro_batch`, which checks each time that it is as it should be.
-`precompiled` runs when a user asks for it; `filters` uses public names.
+`precompiled` and `jvm` run when a user asks for them; `filters` uses public names.
 
 - `versions`     the versions of PySpark that this was tested with
 - `prefetched`   rows that the planner of a stream sends with its plan; off in untested versions
 - `micro_batch`  the micro-batch that a task belongs to; an error if Spark does not name it
 - `processes`    whether this process is a Python worker
 - `queries`      whether a query has created its sources
+- `jvm`          the driver's JVM and programs on executors, for a command
 - `jvm_errors`   the JVM's stack trace of an error
 - `file_sink`    traces of earlier queries in a directory of Spark's file sink
 - `filters`      whether a reader accepts filters

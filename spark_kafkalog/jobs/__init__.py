@@ -3,6 +3,7 @@
 - `access_log`   web access logs as SQL expressions
 - `application`  a streaming job as a process
 - `arguments`    options that the jobs share
+- `check`        `kafkalog spark check` on a cluster
 - `directories`  directories of Spark's file sink
 - `enrich`       from a topic to a topic, enriched
 - `json_lines`   JSON objects as SQL expressions

@@ -1,7 +1,7 @@
 """The load as an application of a cluster: `spark-submit [Spark's options] load.py [options of kafkalog load]`.
 
 Spark's own options (`--master`, `--deploy-mode`, `--conf`) go before the file. kafkalog must be installed for the
-Python of driver and executors (`spark.pyspark.python`), or come along with `--py-files`.
+Python of driver and executors (`PYSPARK_PYTHON`, docs/how-to/on-a-cluster.md).
 """
 
 from __future__ import annotations

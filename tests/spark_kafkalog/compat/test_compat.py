@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
 
-from spark_kafkalog.compat import avro, file_sink, filters, jvm_errors, micro_batch, prefetched, processes, queries
+from spark_kafkalog.compat import avro, file_sink, filters, jvm, jvm_errors, micro_batch, prefetched, processes, queries
 from spark_kafkalog.compat.versions import TESTED, is_tested
 from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
 from spark_kafkalog.jobs.directories import check_written
@@ -247,3 +247,19 @@ def test_a_query_says_that_it_makes_its_sources(spark: SparkSession, tmp_path: P
         wait_for(lambda: not queries.is_initializing(query), "the sources, or the end of the query")
     finally:
         query.stop()
+
+
+# ------------------------------------------------------------------------------------------------------------ the JVM
+
+
+def test_the_jvm_can_be_asked(spark: SparkSession) -> None:
+    found = jvm.Jvm(spark)
+    assert found.environment()["PATH"]
+    assert found.working_directory() == Path.cwd()
+    assert found.executors() == 0
+
+
+def test_executors_run_programs_without_pyspark(spark: SparkSession) -> None:
+    words = ["/bin/sh", "-c", 'read line; echo "$WORD $line $1"', "sh", "it's"]
+    printed = jvm.Jvm(spark).pipe(["a", "b c"], words, {"WORD": "says"})
+    assert sorted(printed) == ["says a it's", "says b c it's"]

@@ -1,0 +1,142 @@
+"""Run Spark's standalone cluster: a master, and workers on addresses of their own, from the installed PySpark."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from peers.process import Process, tail
+
+START_DEADLINE_S = 120.0
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_ADDRESS = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = "Successfully registered with master"
+_OF_SPARK = {
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "SPARK_DAEMON_MEMORY": "192m",
+}
+_OF_PYTHON = (
+    "PYTHONPATH",
+    "PYSPARK_PYTHON",
+    "PYSPARK_DRIVER_PYTHON",
+    "VIRTUAL_ENV",
+    "SPARK_CONF_DIR",
+    "NUMBA_CACHE_DIR",
+)
+"""Variables that would lend this process's Python environment to the cluster."""
+
+
+def spark_home() -> Path:
+    """Return the directory of the installed PySpark, which is a whole installation of Spark."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def clean_environment(**variables: str) -> dict[str, str]:
+    """Return this process's environment without its Python settings, with SPARK_HOME and `variables`."""
+    environment = {key: value for key, value in os.environ.items() if key not in _OF_PYTHON}
+    return {**environment, "SPARK_HOME": str(spark_home()), **variables}
+
+
+def _local_addresses(count: int) -> list[str]:
+    """Return addresses of this machine, a different one for each worker where the system has several (Linux)."""
+    found = []
+    for number in range(count):
+        address = f"127.0.0.{number + 2}"
+        try:
+            with socket.socket() as probe:
+                probe.bind((address, 0))
+        except OSError:
+            address = "127.0.0.1"
+        found.append(address)
+    return found
+
+
+class StandaloneCluster:
+    """A master and workers with one core each, as a context manager.
+
+    Args:
+        directory: Where logs and the applications' files go; by default a temporary directory.
+        environments: For each worker, variables that its executors have in their environment.
+        memory: What a worker lends to executors.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        environments: Sequence[Mapping[str, str]] | None = None,
+        memory: str = "1g",
+    ) -> None:
+        self._own_directory = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="spark-cluster-"))
+        self._environments = list(environments if environments is not None else [{}, {}])
+        self._memory = memory
+        self._stack = ExitStack()
+        self.master = ""
+        self.hosts = _local_addresses(len(self._environments))
+
+    def start(self) -> None:
+        """Start; return when all workers have registered.
+
+        Raises:
+            PeerFailedError: A process ends, or is not ready in time.
+        """
+        log = self.directory / "master.log"
+        words = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        process = self._run(_MASTER, words, log, {})
+        process.wait_until(lambda: _ADDRESS.search(tail(log, 1 << 20)) is not None, START_DEADLINE_S)
+        found = _ADDRESS.search(tail(log, 1 << 20))
+        assert found is not None
+        self.master = found[1]
+        started = []
+        for number, (host, environment) in enumerate(zip(self.hosts, self._environments, strict=True)):
+            log = self.directory / f"worker{number}.log"
+            words = ["--host", host, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", self._memory]
+            work = str(self.directory / f"work{number}")
+            started.append((self._run(_WORKER, [*words, "--work-dir", work, self.master], log, environment), log))
+        for process, log in started:
+            process.wait_until(lambda log=log: _REGISTERED in tail(log, 1 << 20), START_DEADLINE_S)  # type: ignore[misc]
+
+    def _run(self, main: str, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> Process:
+        unset = [word for name in _OF_PYTHON for word in ("-u", name)]
+        command = ["env", *unset, str(spark_home() / "bin" / "spark-class"), main, *words]
+        process = Process(
+            command,
+            log,
+            env={**_OF_SPARK, "SPARK_HOME": str(spark_home()), **environment},
+        )
+        self._stack.callback(process.kill)
+        return process
+
+    def stop(self) -> None:
+        """End all processes, executors too: they are in the workers' process groups."""
+        self._stack.close()
+
+    def executor_logs(self) -> str:
+        """Return the last lines of what executors have written, for the message of a test that failed."""
+        return "\n".join(tail(path) for path in sorted(self.directory.glob("work*/*/*/stderr")))
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if self._own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
