@@ -20,7 +20,7 @@ Built on it:
 - `offline`        log directories read without a broker
 - `load`           topics loaded into Parquet and Avro files
 - `jobs`           streaming jobs to run and to copy
-- `cluster`        environments of driver and executors: a check
+- `cluster`        environments of driver and executors: a check, and an archive that carries one
 - `cli`            the commands of `kafkalog` that need Spark
 
 Shared:

@@ -1,0 +1,180 @@
+"""`kafkalog spark pack`: this environment as an archive for `--archives`, or kafkalog alone for `--py-files`."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import kafkalog
+from spark_kafkalog.cluster import launcher
+from spark_kafkalog.cluster.distributions import OURS, File, PackError, files_of, needed, own_files
+
+ARCHIVES = (".tar.gz", ".tgz")
+"""Ends of names of archives that Spark unpacks with their permissions. It loses those of `.tar` and `.zip`."""
+MANIFEST = "kafkalog-environment.json"
+"""Says what the archive was made for."""
+
+EXAMPLES = """\
+examples:
+  kafkalog spark pack
+  kafkalog spark pack -o environment.tgz --package pandas --base /usr/local/bin/python3.12
+  kafkalog spark pack -o kafkalog.zip
+
+An archive (.tar.gz, .tgz) has kafkalog and what it needs, but no PySpark and no interpreter: each host runs its
+own Python, of the same minor version. A .zip has kafkalog alone, for --py-files. Exit codes: 0 done, 1 failed, 2 wrong
+usage.
+"""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `kafkalog spark pack`."""
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("kafkalog-env.tar.gz"), metavar="FILE",
+        help="default: %(default)s",
+    )  # fmt: skip
+    parser.add_argument(
+        "--package", action="append", default=[], metavar="NAME",
+        help="an installed package to add, with what it needs; repeatable",
+    )  # fmt: skip
+    parser.add_argument(
+        "--base", metavar="PYTHON",
+        help="the interpreter's path on the hosts (default: python3.X, this Python's minor version)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compression-level",
+        type=int,
+        choices=range(10),
+        default=6,
+        metavar="0-9",
+        help="of gzip: 0 for none, 9 for the smallest archive (default: 6)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the archive, print how to submit it, and return the exit code."""
+    output: Path = arguments.output
+    if not output.name.endswith((*ARCHIVES, ".zip")):
+        print(f"kafkalog: -o {output}: expected a name that ends with {', '.join(ARCHIVES)} or .zip", file=sys.stderr)
+        return 2
+    try:
+        if output.suffix == ".zip":
+            with _replacing(output) as part:
+                write_zip(part)
+            print(_how_to_register(output))
+        else:
+            with _replacing(output) as part:
+                count = write_archive(part, arguments.package, arguments.base, arguments.compression_level)
+            print(_how_to_submit(output, count))
+    except PackError as error:
+        print(f"kafkalog: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"kafkalog: {error.filename or output}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+@contextmanager
+def _replacing(output: Path) -> Iterator[Path]:
+    """Write beside the target and rename, so that no half of an archive is ever submitted."""
+    handle, name = tempfile.mkstemp(dir=output.parent, prefix=f".{output.name}.")
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        part.chmod(0o644)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_archive(output: Path, packages: Iterable[str], base: str | None, level: int) -> int:
+    """Write this environment as a compressed tar; return the number of distributions in it.
+
+    Raises:
+        PackError: Something that is needed is not installed.
+        OSError: A file cannot be read or written.
+    """
+    distributions = needed(packages)
+    version = ".".join(map(str, sys.version_info[:2]))
+    system = f"{platform.system()} {platform.machine()}"
+    manifest = {
+        "kafkalog": kafkalog.__version__,
+        "python": version,
+        "system": system,
+        "packages": {each.metadata["Name"]: each.version for each in distributions},
+    }
+    with tarfile.open(output, "w:gz", compresslevel=level) as archive:
+        _add_text(archive, MANIFEST, json.dumps(manifest, indent=1) + "\n", 0o644)
+        _add_text(archive, "bin/python", launcher.script(version, system, base), 0o755)
+        for each in _once([*own_files(), *(file for one in distributions for file in files_of(one))]):
+            archive.add(each.source.resolve(), f"{launcher.PACKAGES}/{each.name}", filter=_anonymous)
+    return len(distributions) + 1
+
+
+def _once(files: Iterable[File]) -> Iterator[File]:
+    """Distributions may share files, such as the `__init__` of a namespace."""
+    seen = set()
+    for each in files:
+        if each.name not in seen:
+            seen.add(each.name)
+            yield each
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Leave out who owns the files here; times stay, because byte code is valid by them."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry
+
+
+def _add_text(archive: tarfile.TarFile, name: str, text: str, mode: int) -> None:
+    data = text.encode()
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.mtime = len(data), mode, int(time.time())
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def write_zip(output: Path) -> None:
+    """Write kafkalog's own packages, without their dependencies, for `--py-files`.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in own_files():
+            if each.name.split("/")[0] in OURS[:3] and each.name.endswith(".py"):
+                archive.write(each.source, each.name)
+
+
+def _how_to_submit(output: Path, count: int) -> str:
+    version = ".".join(map(str, sys.version_info[:2]))
+    python = "./environment/bin/python"
+    return f"""\
+{output}: kafkalog {kafkalog.__version__} and {count - 1} packages, {output.stat().st_size >> 20} MiB, \
+for Python {version} on {platform.system()} {platform.machine()}
+client mode (standalone, YARN), where the driver needs it unpacked in its working directory:
+  mkdir environment && tar -xf {output} -C environment
+  PYSPARK_PYTHON={python} spark-submit --archives {output}#environment app.py
+cluster mode on YARN:
+  PYSPARK_PYTHON={python} spark-submit --master yarn --deploy-mode cluster --archives {output}#environment app.py"""
+
+
+def _how_to_register(output: Path) -> str:
+    return f"""\
+{output}: kafkalog {kafkalog.__version__} without its dependencies, which all hosts need
+  spark-submit --py-files {output} app.py
+and in the application:
+  from pyspark_kafkalog import DefaultSource
+  spark.dataSource.register(DefaultSource)"""
