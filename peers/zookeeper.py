@@ -53,14 +53,14 @@ class ZooKeeper:
 
     def _answers(self) -> bool:
         try:
-            _Session(self.address).close()
+            Session(self.address).close()
         except OSError:
             return False
         return True
 
     def make(self, path: str, data: bytes) -> None:
         """Create a node and its parents; existing nodes do not change."""
-        session = _Session(self.address)
+        session = Session(self.address)
         try:
             parts = path.strip("/").split("/")
             for depth in range(1, len(parts)):
@@ -89,7 +89,7 @@ def _buffer(data: bytes) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-class _Session:
+class Session:
     """A session of ZooKeeper's wire protocol (jute): connect, create, close."""
 
     def __init__(self, address: str) -> None:
@@ -102,12 +102,14 @@ class _Session:
             self._socket.close()
             raise
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes) -> bool:
+        """Create a node; return False if it exists."""
         access = struct.pack(">ii", 1, _ALL_PERMISSIONS) + _buffer(b"world") + _buffer(b"anyone")
         self._send(struct.pack(">ii", 1, _CREATE) + _buffer(path.encode()) + _buffer(data) + access + bytes(4))
         _, _, code = struct.unpack_from(">iqi", self._receive())
         if code not in (0, _NODE_EXISTS):
             raise RuntimeError(f"ZooKeeper answers {code} to create {path}")
+        return bool(code == 0)
 
     def close(self) -> None:
         try:

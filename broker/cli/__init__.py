@@ -2,5 +2,6 @@
 
 - `commands`  the table of them, which pyproject.toml announces as an entry point
 - `server`    `kafkalog server start`
+- `zookeeper` `kafkalog zookeeper start`
 - `log`       `kafkalog log`: a module for each of its commands
 """

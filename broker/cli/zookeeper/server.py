@@ -1,0 +1,131 @@
+"""The process of a ZooKeeper server: its properties, its start, and whether it serves.
+
+`kafkalog` starts Java as its child. On Linux the child ends with its parent, so that `kill -9` leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+DEFAULTS = {"dataDir": "/tmp/zookeeper", "clientPort": "2181", "admin.enableServer": "false"}
+"""As Apache Kafka's `config/zookeeper.properties`; ZooKeeper has no default for the first two."""
+OPTIONS = ("-Xms64M", "-Xmx512M")
+"""`zookeeper-server-start.sh` gives the server a heap of 512 MB."""
+POLL_S = 0.05
+STOP_S = 10.0
+_SET_PARENT_DEATH_SIGNAL = 1
+_SESSION_MS = 10_000
+_OPEN = struct.pack(">iiqiqi16s?", 45, 0, 0, _SESSION_MS, 0, 16, bytes(16), False)
+"""A ConnectRequest of ZooKeeper's protocol, with its length. A command of four letters would do, but a server that is
+still starting logs an error for those."""
+_CLOSE = struct.pack(">iii", 8, 1, -11)
+"""A request of type closeSession."""
+
+LOGGING = """\
+status=error
+appender.err.type=Console
+appender.err.name=err
+appender.err.target=SYSTEM_ERR
+appender.err.layout.type=PatternLayout
+appender.err.layout.pattern=%d %p %m (%c)%n%throwable
+rootLogger.level=warn
+rootLogger.appenderRef.err.ref=err
+logger.connections.name=org.apache.zookeeper.server.NIOServerCnxn
+logger.connections.level=error
+"""
+"""For PySpark's log4j 2: warnings, on standard error, but not of connections that come before the server is ready."""
+
+
+def with_ports(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return `properties` with a free port in place of a `clientPort` of 0, which ZooKeeper would not report."""
+    chosen = dict(properties)
+    if chosen.get("clientPort") == "0":
+        with socket.create_server((chosen.get("clientPortAddress", "127.0.0.1"), 0)) as probe:
+            chosen["clientPort"] = str(probe.getsockname()[1])
+    return chosen
+
+
+def addresses(properties: Mapping[str, str]) -> list[tuple[str, int]]:
+    """Return host and port of each listener for clients, plain before TLS. An unset host is the loopback address."""
+    found = []
+    for name in ("clientPort", "secureClientPort"):
+        if name in properties:
+            host = properties.get(f"{name}Address", "")
+            found.append(("127.0.0.1" if host in ("", "0.0.0.0") else host, int(properties[name])))
+    return found
+
+
+class ZooKeeperServer:
+    """A server that runs as a child process, with its configuration in a temporary directory.
+
+    Args:
+        java: The path of `java`.
+        jars: The class path.
+        properties: The server's configuration.
+    """
+
+    def __init__(self, java: str, jars: list[Path], properties: Mapping[str, str]) -> None:
+        self._addresses = addresses(properties)
+        self._has_plain_port = "clientPort" in properties
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-zookeeper-")
+        place = Path(self._directory.name)
+        config, logging = place / "zookeeper.properties", place / "log4j2.properties"
+        config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
+        logging.write_text(LOGGING)
+        line = [java, *OPTIONS, f"-Dlog4j2.configurationFile={logging}", "-cp", ":".join(map(str, jars)), MAIN]
+        self.process = subprocess.Popen([*line, str(config)], preexec_fn=_end_with_parent())
+
+    def serves(self) -> bool:
+        """Return whether the server accepts sessions: as part of an ensemble it does once that has a leader."""
+        host, port = self._addresses[0]
+        try:
+            with socket.create_connection((host, port), timeout=1) as connection:
+                if not self._has_plain_port:
+                    return True
+                connection.sendall(_OPEN)
+                answered = connection.recv(4) != b""
+                connection.sendall(_CLOSE)
+        except OSError:
+            return False
+        return answered
+
+    def wait_until_it_serves(self) -> bool:
+        """Return True once it serves, False if it has ended."""
+        while self.process.poll() is None:
+            if self.serves():
+                return True
+            time.sleep(POLL_S)
+        return False
+
+    def stop(self) -> None:
+        """End the server, by force if it takes too long, and remove its configuration."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._directory.cleanup()
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """Return what a child calls on Linux before it becomes Java: the kernel ends it when its parent has ended."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,101 @@
+"""`kafkalog zookeeper start`: run a ZooKeeper server in the foreground."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
+from broker.cli.zookeeper.server import DEFAULTS, ZooKeeperServer, addresses, with_ports
+from kafkalog.java_properties import PropertiesError, load_properties
+
+EXAMPLES = """\
+examples:
+  kafkalog zookeeper start
+  kafkalog zookeeper start --config conf/zookeeper.properties
+  kafkalog zookeeper start --override clientPort=2182 --override dataDir=/var/lib/zookeeper
+
+This is Apache ZooKeeper's own server. Its classes come with PySpark, or from ZOOKEEPER_HOME. Keys are ZooKeeper's;
+without dataDir and clientPort it keeps its data in /tmp/zookeeper and listens on port 2181.
+It prints one line when it accepts sessions and stops cleanly on SIGTERM or Ctrl-C.
+"""
+
+
+class _StopRequestedError(Exception):
+    """A signal asks the command to end."""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `zookeeper` and its commands."""
+    parser = subparsers.add_parser("zookeeper", help="run a ZooKeeper server")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    start = commands.add_parser(
+        "start",
+        help="start a ZooKeeper server in the foreground",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    start.add_argument("--config", type=Path, metavar="FILE", help="a zookeeper.properties file")
+    start.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting that wins over the file's",
+    )
+    start.set_defaults(run=run_start)
+
+
+def run_start(arguments: argparse.Namespace) -> int:
+    """Run the server; 1 when it cannot start or ends by itself, 2 when the settings cannot be used."""
+    try:
+        properties = _properties(arguments)
+        places = addresses(properties)
+    except (OSError, PropertiesError, ValueError) as error:
+        print(f"kafkalog: {error}", file=sys.stderr)
+        return 2
+    try:
+        java, jars = find_java(), find_jars()
+    except MissingZooKeeperError as error:
+        print(f"kafkalog: {error}", file=sys.stderr)
+        return 1
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    server = None
+    try:
+        server = ZooKeeperServer(java, jars, properties)
+        if server.wait_until_it_serves():
+            told = ", ".join(f"{host}:{port}" for host, port in places)
+            print(f"ZooKeeper is accepting connections on {told}", flush=True)
+        code = server.process.wait()
+    except _StopRequestedError:
+        return 0
+    finally:
+        if server is not None:
+            server.stop()
+    print(f"kafkalog: ZooKeeper ended with exit code {code}; its messages above say why", file=sys.stderr)
+    return 1
+
+
+def _properties(arguments: argparse.Namespace) -> dict[str, str]:
+    given = load_properties(arguments.config) if arguments.config else {}
+    for override in arguments.override:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise PropertiesError(f"--override {override}: expected KEY=VALUE")
+        given[key.strip()] = value.strip()
+    properties = DEFAULTS | given
+    if "secureClientPort" in given and "clientPort" not in given:
+        # Only TLS is wanted.
+        del properties["clientPort"]
+    for name in ("clientPort", "secureClientPort"):
+        if not properties.get(name, "0").isdigit():
+            raise PropertiesError(f"{name}={properties[name]}: expected the number of a port")
+    return with_ports(properties)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _StopRequestedError
