@@ -19,6 +19,9 @@ after 4 has the new ones. One that listed some before 1 and some after 4 has an 
 with a sign had one), which no longer exists, and fails. A reader can go on reading files that it has opened: files that
 were moved away stay in staging until they are swept.
 
+A reader that takes every file called `*.parquet` below the topic, whatever its directory, sees no file of a compaction:
+they have other suffixes until they are moved in (`.new`), and after they were moved away (`.replaced`).
+
 The load's directories and their `_offsets.json` do not change: the state stays as it is, and no load's number becomes
 free. From step 1 on the exchange can only go forwards. Renaming the work to `_compacting` commits it (and keeps a
 second compaction out). After a compaction that died, the next run finishes the exchange from the places of its files.
@@ -43,7 +46,7 @@ from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
 from spark_kafkalog.load.layout import published
-from spark_kafkalog.load.layout.file_names import COMPACTING, FileName, file_name, load_name, parse_file_name
+from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, FileName, file_name, load_name, parse_file_name
 from spark_kafkalog.load.layout.staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
 from spark_kafkalog.load.load_options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
 from spark_kafkalog.load.runner import Runner
@@ -51,7 +54,9 @@ from spark_kafkalog.load.write import Checksummed
 
 SIGN = "compaction-under-way"
 _SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"
-_VERSION = 1
+_VERSION = 2
+_SUFFIXES = {1: ("", ""), _VERSION: (".new", REPLACED)}
+"""What is added to the names of new files and of those that were moved away, by the version of the plan."""
 _BATCH_ROWS = 1 << 16
 
 
@@ -261,8 +266,12 @@ class _Work:
         current: The group that is being exchanged.
     """
 
-    def __init__(self, files: Files, topic_path: str, path: str, groups: Sequence[Group]) -> None:
+    def __init__(
+        self, files: Files, topic_path: str, path: str, groups: Sequence[Group], version: int = _VERSION
+    ) -> None:
         self._files = files
+        self._version = version
+        self._new, self._replaced = _SUFFIXES[version]
         self._topic_path = topic_path
         self._path = path
         self._groups = groups
@@ -271,7 +280,7 @@ class _Work:
     @classmethod
     def read(cls, files: Files, topic_path: str, path: str) -> _Work:
         document = json.loads(files.read(f"{path}/plan.json"))
-        if document["version"] != _VERSION:
+        if document["version"] not in _SUFFIXES:
             raise CompactionError(f"{path} was begun by another version of kafkalog, which must finish it")
         groups = [
             Group(
@@ -283,7 +292,7 @@ class _Work:
             )
             for group in document["groups"]
         ]
-        return cls(files, topic_path, path, groups)
+        return cls(files, topic_path, path, groups, document["version"])
 
     def prepare(self) -> None:
         """Create directories, signs and the plan. The new files go to `new_path`."""
@@ -295,10 +304,10 @@ class _Work:
                 self._files.make_directories(f"{self._path}/old/{index}/{load}")
                 self._files.write(f"{self._path}/signs/{index}-{load}", _SIGN_TEXT)
         groups = [{"hour": group.hour, "merges": [asdict(each) for each in group.merges]} for group in self._groups]
-        self._files.write(f"{self._path}/plan.json", json.dumps({"version": _VERSION, "groups": groups}).encode())
+        self._files.write(f"{self._path}/plan.json", json.dumps({"version": self._version, "groups": groups}).encode())
 
     def new_path(self, index: int, name: str) -> str:
-        return f"{self._path}/new/{index}/{name}"
+        return f"{self._path}/new/{index}/{name}{self._new}"
 
     def exchange(self) -> None:
         """Exchange the files that are not exchanged yet.
@@ -328,7 +337,7 @@ class _Work:
 
     def _hide(self, index: int, group: Group) -> None:
         for each in (found for merge_ in group.merges for found in merge_.inputs):
-            self._move(self._file(group, *each), f"{self._path}/old/{index}/{each.load}/{each.name}")
+            self._move(self._file(group, *each), f"{self._path}/old/{index}/{each.load}/{each.name}{self._replaced}")
             faults.point("compact-hidden")
         self._sync(self._file(group, load, "") for load in group.loads)
 
@@ -363,8 +372,8 @@ class _Work:
         place = f"{self._topic_path}/load=…/{self._groups[self.current].hour}"
         return (
             f"delete what {self._path}/plan.json names as outputs of group {self.current} in {place}, move the files "
-            f"in {self._path}/old/{self.current}/<load> back to {place}, each to its load, and delete the files named "
-            f"{SIGN}; only then remove {self._path}"
+            f"in {self._path}/old/{self.current}/<load> back to {place}, each to its load and without the suffix "
+            f"'{REPLACED}', and delete the files named {SIGN}; only then remove {self._path}"
         )
 
     def _sign(self, group: Group, load: int) -> str:

@@ -2,7 +2,10 @@
 
     <to>/<topic>/load=0000000007/_offsets.json
     <to>/<topic>/load=0000000007/date=2026-11-21/hour=18/<topic>+<partition>+<start>+<end>.parquet
-    <to>/<topic>/_staging/<run id>/…
+    <to>/_staging/<topic>/<run id>/…
+
+What runs prepare or leave behind lies beside the topics. So every pattern below a topic's directory finds published
+files only.
 
 `load`, `date` and `hour` are partition columns for Spark, Hive, pyarrow and DuckDB, which ignore names that begin
 with `_`. A file's name has the range of its offsets: its first one, and the one behind its last. The file need not
@@ -17,6 +20,8 @@ from typing import NamedTuple
 
 OFFSETS_FILE = "_offsets.json"
 STAGING = "_staging"
+REPLACED = ".replaced"
+"""Added to the names of files that a compaction has moved away; not the suffix of a data file."""
 COMPACTING = "_compacting"
 NO_HOUR = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
 """The directory of records without a usable timestamp: a name that Hive, Spark, pyarrow and DuckDB read as null."""
@@ -35,6 +40,17 @@ class FileName(NamedTuple):
     partition: int
     start: int
     end: int
+
+
+def staging_path(topic_path: str) -> str:
+    """Return the directory in which the runs of a topic prepare what they publish."""
+    root, _, topic = topic_path.rpartition("/")
+    return f"{root}/{STAGING}/{topic}"
+
+
+def old_staging_path(topic_path: str) -> str:
+    """Return the directory in which earlier versions did so."""
+    return f"{topic_path}/{STAGING}"
 
 
 def load_name(number: int) -> str:

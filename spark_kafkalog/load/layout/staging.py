@@ -1,6 +1,6 @@
 """Staging directories, in which runs prepare what they publish, and the sweeping of those whose run is dead.
 
-A run owns `_staging/<run id>` and a file `lease` in it, which a thread of the driver rewrites every
+A run owns `_staging/<topic>/<run id>` and a file `lease` in it, which a thread of the driver rewrites every
 `HEARTBEAT_S`. The sweeping run compares the lease's modification time with that of a file that it has just written.
 Both times are from the file system's clock, so the machines' clocks do not matter. A lease older than `stale_after_s`
 is dead. The lease of a process of this machine (since its boot, in this process namespace) that no longer runs is dead
@@ -9,6 +9,8 @@ at once.
 That can be wrong: a driver may be suspended for longer. So sweeping first renames the directory, atomically. From then
 on everything that its run does fails, above all publishing, because the source of that rename is gone. So a part of a
 run can never be published.
+
+Earlier versions had their runs in `<topic>/_staging/<run id>`. These are judged and swept, too.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing import Self
 
 from spark_kafkalog import faults
 from spark_kafkalog.fs.interface import Files
-from spark_kafkalog.load.layout.file_names import STAGING
+from spark_kafkalog.load.layout.file_names import old_staging_path, staging_path
 
 HEARTBEAT_S = 10.0
 STALE_AFTER_S = 600.0
@@ -42,14 +44,15 @@ class SweptError(RuntimeError):
 
 
 class Staging:
-    """One run's directory below `topic_path`/_staging, with a lease that is renewed until the `with` block ends.
+    """One run's directory, with a lease that is renewed until the `with` block ends.
 
     Then the rest of the directory is deleted. After a crash, the next run sweeps it.
     """
 
     def __init__(self, files: Files, topic_path: str, heartbeat_s: float = HEARTBEAT_S) -> None:
         self.run_id = new_run_id()
-        self.path = f"{topic_path}/{STAGING}/{self.run_id}"
+        self.topic_path = topic_path
+        self.path = f"{staging_path(topic_path)}/{self.run_id}"
         self._files = files
         self._heartbeat_s = heartbeat_s
         self._ended = threading.Event()
@@ -73,17 +76,18 @@ class Staging:
             self._files.delete(self.path)
 
     def _make_directories(self) -> None:
-        """Create the run's directory and its parents, and force their names to the device.
+        """Create the run's directory, that of the topic, and their parents, and force their names to the device.
 
         A load is on the device only if every name on its path is.
         """
-        at, new = self.path.rpartition("/")[0], []
-        while at and self._files.stat(at) is None:
-            at = at.rpartition("/")[0]
-            new.append(at or "/")
-        self._files.make_directories(self.path)
-        for each in new:
-            self._files.sync(each)
+        for path in (f"{self.topic_path}/", self.path):
+            at, new = path.rpartition("/")[0], []
+            while at and self._files.stat(at) is None:
+                at = at.rpartition("/")[0]
+                new.append(at or "/")
+            self._files.make_directories(path.rstrip("/"))
+            for each in new:
+                self._files.sync(each)
 
     def check(self) -> None:
         """Check that the lease could be renewed.
@@ -129,8 +133,8 @@ class Judge:
     """Decides which runs are dead, from the view of a live run."""
 
     files: Files
-    root: str
-    """The directory of all runs."""
+    roots: tuple[str, ...]
+    """The directories of all runs of a topic."""
     oldest_ms: float
     """A lease that was last renewed before this time is stale."""
 
@@ -146,11 +150,14 @@ class Judge:
         if lease is None:
             own.check()
         assert lease is not None
-        return cls(files, own.path.rpartition("/")[0], lease.modified_ms - stale_after_s * 1000)
+        roots = (staging_path(own.topic_path), old_staging_path(own.topic_path))
+        return cls(files, roots, lease.modified_ms - stale_after_s * 1000)
 
     def is_dead(self, run: str) -> bool:
         """Return whether a run is dead, by its lease, or by its directory if it died before it had one."""
-        path = f"{self.root}/{run}"
+        return all(self._is_dead(f"{root}/{run}") for root in self.roots)
+
+    def _is_dead(self, path: str) -> bool:
         lease = self.files.stat(f"{path}/{LEASE}")
         found = lease or self.files.stat(path)
         if found is None or found.modified_ms < self.oldest_ms:
@@ -187,19 +194,22 @@ def _machine() -> str | None:
 def sweep(files: Files, own: Staging, stale_after_s: float = STALE_AFTER_S) -> list[str]:
     """Delete the directories of dead runs, and return their names. Those that cannot be deleted are left for later."""
     judge = Judge.of(files, own, stale_after_s)
-    swept = []
-    for entry in files.list(judge.root):
-        path = f"{judge.root}/{entry.name}"
-        if entry.name == own.run_id or not judge.is_dead(entry.name):
-            continue
-        try:
-            if not entry.name.startswith(_SWEPT):
-                renamed = f"{judge.root}/{_SWEPT}{entry.name}-{secrets.token_hex(4)}"
-                files.rename(path, renamed)
-                faults.point("sweep-renamed")
-                path = renamed
-            files.delete(path)
-            swept.append(entry.name)
-        except OSError as error:
-            logger.warning("staging directory %s cannot be swept: %s", path, error)
+    found = [(root, entry.name) for root in judge.roots for entry in files.list(root) if entry.name != own.run_id]
+    swept = [run for root, run in found if judge.is_dead(run) and _delete(files, root, run)]
+    files.remove_empty(old_staging_path(own.topic_path))
     return swept
+
+
+def _delete(files: Files, root: str, run: str) -> bool:
+    path = f"{root}/{run}"
+    try:
+        if not run.startswith(_SWEPT):
+            renamed = f"{root}/{_SWEPT}{run}-{secrets.token_hex(4)}"
+            files.rename(path, renamed)
+            faults.point("sweep-renamed")
+            path = renamed
+        files.delete(path)
+    except OSError as error:
+        logger.warning("staging directory %s cannot be swept: %s", path, error)
+        return False
+    return True

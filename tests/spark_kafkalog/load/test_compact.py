@@ -7,7 +7,7 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from spark_kafkalog.load.compact import (
     plan_merges,
 )
 from spark_kafkalog.load.formats import ParquetFormat
-from spark_kafkalog.load.layout.file_names import COMPACTING, file_name, load_name, parse_file_name
+from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, file_name, load_name, parse_file_name
 from spark_kafkalog.load.layout.staging import Judge, Staging, SweptError
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.options.parsing import OptionsError
@@ -138,6 +138,50 @@ def test_loading_goes_on_after_a_compaction(loading: Loading) -> None:
     run(loading, topic)
     assert len(loading.rows(topic)) == len(rows) + len(sent)
     assert [each.load for each in loading.history(topic)] == [0, 1, 2]
+
+
+def test_any_pattern_finds_every_row_once(loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs with patterns such as `**/*.parquet` do not skip names that begin with `_`."""
+    topic, rows = fill(loading, "patterns")
+    seen: list[str] = []
+
+    def point(name: str) -> None:
+        if name in ("compact-merged", "compact-exchanged"):
+            seen.append(name)
+            assert parquet_files(loading, topic) == set(data_files(loading.files, loading.path(topic))), name
+
+    monkeypatch.setattr(faults, "point", point)
+    assert run(loading, topic).rows == len(rows)
+    assert seen == ["compact-merged", "compact-exchanged"]
+    assert parquet_files(loading, topic) == set(data_files(loading.files, loading.path(topic)))
+
+
+def parquet_files(loading: Loading, topic: str) -> set[str]:
+    """Return all files of a topic that are called Parquet, wherever they lie."""
+
+    def below(path: str) -> Iterator[str]:
+        for each in loading.files.list(path):
+            if each.is_directory:
+                yield from below(f"{path}/{each.name}")
+            elif each.name.endswith(".parquet"):
+                yield f"{path}/{each.name}"
+
+    return {path for path in below(loading.root) if f"/{topic}/" in path}
+
+
+def test_a_compaction_that_an_earlier_version_began_is_finished(
+    local_loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, rows = fill(local_loading, "earlier", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction._Work.__init__, "__defaults__", (1,))
+        assert interrupted(local_loading, topic, "hidden", 1, monkeypatch)
+    (work,) = (Path(local_loading.path(topic)) / COMPACTING).iterdir()
+    assert json.loads((work / "plan.json").read_text())["version"] == 1
+    assert [each.suffix for each in work.glob("old/*/*/*")] == [".parquet"]
+    monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
+    run(local_loading, topic)
+    assert local_loading.rows(topic) == rows
 
 
 def test_some_loads_only(local_loading: Loading) -> None:
@@ -247,7 +291,7 @@ def test_what_to_do_by_hand_loses_nothing(local_loading: Loading, monkeypatch: p
         for place in path.glob(f"load=*/{below}/{merge['output']}"):
             place.unlink()
     for moved in (work / "old" / "0").glob("*/*"):
-        moved.rename(path / load_name(int(moved.parent.name)) / below / moved.name)
+        moved.rename(path / load_name(int(moved.parent.name)) / below / moved.name.removesuffix(REPLACED))
     for sign in path.glob(f"load=*/*/*/{compaction.SIGN}*"):
         sign.unlink()
     shutil.rmtree(path / COMPACTING)

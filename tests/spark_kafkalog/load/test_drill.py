@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from spark_kafkalog.load.layout.file_names import COMPACTING, STAGING
+from spark_kafkalog.load.layout.file_names import COMPACTING, staging_path
 from tests.spark_kafkalog.load.loading import Loading, data_files, expected, rows_of
 from tests.spark_kafkalog.topics import T0_MS, Topics
 from tests.support import faults
@@ -173,7 +173,7 @@ def test_killed_at_every_step_of_a_load(topics: Topics, local_target: str, tmp_p
     drill.succeeds(drill.load())
     drill.check()
     # The one that died before it had a lease is swept when its directory is old; it is empty.
-    staging = f"{drill.loading.path(drill.topic)}/{STAGING}"
+    staging = staging_path(drill.loading.path(drill.topic))
     assert [drill.loading.files.list(f"{staging}/{each.name}") for each in drill.loading.files.list(staging)] == [[]]
     drill.loading.check(drill.topic)
     path = drill.loading.path(drill.topic)

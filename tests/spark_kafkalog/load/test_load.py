@@ -16,7 +16,7 @@ from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.load import compact, job, write
 from spark_kafkalog.load.formats import SCHEMA, read_raw
-from spark_kafkalog.load.layout.file_names import NO_HOUR, hour_path
+from spark_kafkalog.load.layout.file_names import NO_HOUR, hour_path, staging_path
 from spark_kafkalog.load.layout.published import LostRaceError
 from spark_kafkalog.load.load_options import parse_time, parse_until
 from spark_kafkalog.load.load_plan import LostOffsetsError, PlanError, RecreatedTopicError
@@ -40,8 +40,8 @@ def test_loads_one_after_another(loading: Loading) -> None:
     assert second.document is not None
     assert (second.document.load, second.document.previous_load, second.document.rows) == (1, 0, 300)
     assert loading.check(topic) == expected(sent)
-    assert loading.names(topic) == ["_staging", "load=0000000000", "load=0000000001"]
-    assert loading.files.list(f"{loading.path(topic)}/_staging") == []
+    assert loading.names(topic) == ["load=0000000000", "load=0000000001"]
+    assert loading.files.list(staging_path(loading.path(topic))) == []
 
 
 def test_all_columns(local_loading: Loading) -> None:
@@ -358,7 +358,7 @@ def test_concurrent_loaders_fence_each_other(loading: Loading) -> None:
         job.load_topic(loading.options(topic), topic, lambda: Overtaken(1))
     assert [each.load for each in loading.history(topic)] == [0]
     assert len(loading.check(topic)) == len(sent) + 5
-    assert loading.files.list(f"{loading.path(topic)}/_staging") == []
+    assert loading.files.list(staging_path(loading.path(topic))) == []
 
 
 def test_a_task_that_fails_publishes_nothing(loading: Loading) -> None:
@@ -376,7 +376,7 @@ def test_a_task_that_fails_publishes_nothing(loading: Loading) -> None:
     with pytest.raises(OSError, match="the disk is full"):
         job.load_topic(loading.options(topic), topic, lambda: Failing(1))
     assert loading.history(topic) == []
-    assert loading.files.list(f"{loading.path(topic)}/_staging") == []
+    assert loading.files.list(staging_path(loading.path(topic))) == []
     loading.load(topic)
     assert len(loading.check(topic)) == 20
 

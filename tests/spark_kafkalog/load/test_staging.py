@@ -15,7 +15,7 @@ from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.local import LocalFiles
 from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.load.layout import published
-from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, load_name
+from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, load_name, old_staging_path, staging_path
 from spark_kafkalog.load.layout.offsets_document import Offsets
 from spark_kafkalog.load.layout.published import LostRaceError, StateError
 from spark_kafkalog.load.layout.staging import LEASE, Judge, Staging, SweptError, sweep
@@ -77,10 +77,27 @@ def test_dead_runs_are_swept_and_living_ones_are_not(place: tuple[Files, str]) -
         wait_until(stale, "the lease to be old")
         living.renew()
         assert sweep(files, own, 2.0) == [silent.run_id]
-        assert sorted(each.name for each in files.list(f"{path}/_staging")) == sorted([living.run_id, own.run_id])
+        assert sorted(each.name for each in files.list(staging_path(path))) == sorted([living.run_id, own.run_id])
         living.check()
         with pytest.raises(SweptError, match="Run the load again"):
             silent.check()
+
+
+def test_runs_of_earlier_versions_are_swept_below_the_topic(place: tuple[Files, str]) -> None:
+    files, path = place
+    old = old_staging_path(path)
+    for name in ("20261121T184153-509a4367", "20261121T184153-509a4367-replaced"):
+        files.make_directories(f"{old}/{name}/load")
+        files.write(f"{old}/{name}/load/x.parquet", b"x")
+    with Staging(files, path) as own:
+        assert sweep(files, own, 600.0) == []
+
+        def swept() -> bool:
+            own.renew()
+            return sweep(files, own, 0.0) != [] and files.stat(old) is None
+
+        wait_until(swept, "the sweeping")
+        own.check()
 
 
 @pytest.mark.usefixtures("processes")
@@ -114,7 +131,8 @@ def test_directories_that_a_run_makes_are_on_the_device(tmp_path: Path, monkeypa
     for _ in range(2):
         with Staging(LocalFiles(), f"{tmp_path}/a/b/words"):
             pass
-    assert sorted(set(synced)) == [f"{tmp_path}", f"{tmp_path}/a", f"{tmp_path}/a/b", f"{tmp_path}/a/b/words"]
+    below = ("", "/a", "/a/b", "/a/b/_staging")
+    assert sorted(set(synced)) == [f"{tmp_path}{each}" for each in below]
 
 
 def test_a_swept_run_that_lives_publishes_nothing(place: tuple[Files, str]) -> None:
@@ -155,7 +173,7 @@ def test_of_loaders_that_saw_the_same_state_one_publishes(place: tuple[Files, st
         assert published.read_document(files, path, load).run_id == won[0]
         assert len([each for each in outcomes if isinstance(each, LostRaceError)]) == LOADERS - 1
     assert published.numbers(files, path) == [0, 1, 2, 3]
-    assert files.list(f"{path}/_staging") == []
+    assert files.list(staging_path(path)) == []
 
 
 def test_a_publishing_whose_answer_was_lost_counts(place: tuple[Files, str]) -> None:
