@@ -12,6 +12,9 @@ from enum import StrEnum
 
 logger = logging.getLogger(__name__)
 
+GONE_AFTER_S = 10.0
+"""A topic that brokers have not known for this long counts as deleted. A broker that has just started may know none."""
+
 
 class Condition(StrEnum):
     """Sub-classes of `KAFKA_DATA_LOSS`, as Spark names them. Only this source has `TOPIC_RECREATED`."""
@@ -29,15 +32,20 @@ class DataLossError(RuntimeError):
 
     def __init__(self, condition: Condition, detail: str) -> None:
         super().__init__(
-            f"[KAFKA_DATA_LOSS.{condition.value}] {detail} Some data may have been lost: it was aged out by Kafka, or "
-            "the topic was deleted, before all of its data was processed. To go on with what is left, set the source "
-            'option "failOnDataLoss" to "false".'
+            f'{_told(condition, detail)} To go on with what is left, set the source option "failOnDataLoss" to "false".'
         )
         self.condition = condition
         self.detail = detail
 
     def __reduce__(self) -> tuple[type[DataLossError], tuple[Condition, str]]:
         return type(self), (self.condition, self.detail)
+
+
+def _told(condition: Condition, detail: str) -> str:
+    return (
+        f"[KAFKA_DATA_LOSS.{condition.value}] {detail} Some data may have been lost: it was aged out by Kafka, or the "
+        "topic was deleted, before all of its data was processed."
+    )
 
 
 Report = Callable[[Condition, str], None]
@@ -48,9 +56,8 @@ def reporter(fail: bool) -> Report:
     """Return the reaction that `failOnDataLoss` asks for: it ends the query with DataLossError, or logs a warning."""
 
     def report(condition: Condition, detail: str) -> None:
-        error = DataLossError(condition, detail)
         if fail:
-            raise error
-        logger.warning("%s", error)
+            raise DataLossError(condition, detail)
+        logger.warning("%s The query goes on with what is left.", _told(condition, detail))
 
     return report

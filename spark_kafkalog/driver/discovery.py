@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import nullcontext, suppress
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -19,11 +19,12 @@ from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for
-from spark_kafkalog.offsets import Offsets, Position, topic_mark
+from spark_kafkalog.data_loss import GONE_AFTER_S
+from spark_kafkalog.offsets import Offsets, Position, names, topic_mark
 from spark_kafkalog.options.java_patterns import compile_java
 from spark_kafkalog.options.limits import LATEST
 from spark_kafkalog.options.source_options import SourceOptions
-from spark_kafkalog.options.subscription import Assign, SubscribePattern
+from spark_kafkalog.options.subscription import Assign, SubscribePattern, named_topics
 
 if TYPE_CHECKING:
     from kafkalog.client.fetch.fetch_request import FetchedRecords
@@ -54,28 +55,39 @@ class Discovery:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster: Cluster | None = None
+        self._gone: set[str] = set()
+        """Topics that did not exist when they were last looked for."""
+        self._missing: frozenset[TopicPartition] = frozenset()
 
-    def assigned(self) -> Assigned:
+    @property
+    def gone(self) -> frozenset[str]:
+        """The topics that were left out, because they do not exist any more."""
+        return frozenset(self._gone)
+
+    def assigned(self, may_be_gone: Container[str] = ()) -> Assigned:
         """Return the current partitions.
 
+        Topics in `may_be_gone` that brokers have not known for some seconds are left out. They are partitions that the
+        query has read, so their absence is reported as data loss.
+
         Raises:
-            UnknownTopicOrPartitionError: A subscribed topic does not exist.
+            UnknownTopicOrPartitionError: Another subscribed topic does not exist.
         """
-        return self._trying(self._assigned)
+        return self._trying(lambda cluster: self._assigned(cluster, may_be_gone))
 
     def lookup(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         """Return offsets of timestamps (ms; -2 earliest, -1 latest), as `offsets.Lookup` describes."""
         return self._trying(lambda cluster: self._lookup(cluster, timestamps)) if timestamps else {}
 
-    def latest(self, known: Position) -> Position:
-        """Return the ends of all assigned partitions.
+    def latest(self, known: Position, may_be_gone: Container[str] = ()) -> Position:
+        """Return the ends of all assigned partitions. `may_be_gone` is that of `assigned`.
 
         An end before a `known` offset may come from a broker that lags. So the request is repeated a few times before
         such an end is accepted.
         """
         attempts = max(self._options.offset_retries, 1)
         for attempt in range(1, attempts + 1):
-            partitions, topics = self.assigned()
+            partitions, topics = self.assigned(may_be_gone)
             found = Position(self.lookup(dict.fromkeys(partitions, LATEST)), topics)
             before = known.surviving(found)
             behind = {str(tp): (before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0)}
@@ -201,30 +213,49 @@ class Discovery:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")
 
-    def _assigned(self, cluster: Cluster) -> Assigned:
+    def _assigned(self, cluster: Cluster, may_be_gone: Container[str]) -> Assigned:
         strategy = self._options.strategy
         if isinstance(strategy, SubscribePattern):
             matches = compile_java(strategy.pattern)
             topics = cluster.metadata(refresh=True).topics.values()
-            described = self._described(
-                cluster, [topic for topic in topics if not topic.is_internal and matches(topic.name)]
-            )
+            asked = [topic for topic in topics if not topic.is_internal and matches(topic.name)]
         else:
-            if isinstance(strategy, Assign):
-                names = sorted({tp.topic for tp in strategy.partitions})
-            else:
-                names = list(strategy.topics)
-            described = self._described(cluster, cluster.metadata(names, refresh=True).topics.values())
+            asked = list(cluster.metadata(named_topics(strategy), refresh=True).topics.values())
+        described = [found for topic in asked if (found := self._described(cluster, topic, may_be_gone)) is not None]
         partitions = frozenset(TopicPartition(topic.name, each) for topic in described for each in topic.partitions)
         if isinstance(strategy, Assign):
+            self._warn_of_missing(strategy.partitions - partitions)
             partitions &= strategy.partitions
         marks = {topic.name: mark for topic in described if (mark := topic_mark(topic.topic_id)) is not None}
         return Assigned(partitions, marks)
 
-    @staticmethod
-    def _described(cluster: Cluster, topics: Iterable[TopicMetadata]) -> list[TopicMetadata]:
-        """Return the topics, after a second request for those with an error."""
-        return [cluster.topic(topic.name) if topic.error_code else topic for topic in topics]
+    def _described(self, cluster: Cluster, topic: TopicMetadata, may_be_gone: Container[str]) -> TopicMetadata | None:
+        """Return a topic, after further requests if it has an error; None if it is gone, and may be."""
+        name = topic.name
+        if not topic.error_code:
+            self._gone.discard(name)
+            return topic
+        if name not in may_be_gone:
+            return cluster.topic(name)
+        # Wait for a broker that has just started, but not again in every batch.
+        patience = 0 if name in self._gone else min(GONE_AFTER_S, self._options.poll_timeout_ms / 1000)
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return cluster.topic(name)
+            except UnknownTopicOrPartitionError:
+                if time.monotonic() >= deadline:
+                    break
+        if name not in self._gone:
+            logger.warning("topic %s does not exist any more; the query goes on without it", name)
+            self._gone.add(name)
+        return None
+
+    def _warn_of_missing(self, missing: frozenset[TopicPartition]) -> None:
+        """Warn of partitions that option `assign` names and that do not exist. Spark's source ignores them, too."""
+        if missing and missing != self._missing:
+            logger.warning("assign: %s do not exist and are not read", names(missing))
+        self._missing = missing
 
     def _lookup(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         try:

@@ -83,7 +83,7 @@ class SmallBatches:
         try:
             found = self._read(ranges)
             # The ids were the same before and after, so the records read in between are of the planned topics.
-            if found is not None and self._discovery.assigned().topics != topics:
+            if found is not None and self._discovery.assigned(self._discovery.gone).topics != topics:
                 found = None
         except (ClientError, KafkaError, RecordsError, OSError) as error:
             logger.info("a small batch is left to tasks: %s", error)

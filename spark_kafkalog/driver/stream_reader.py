@@ -14,7 +14,7 @@ directory and compares offsets as JSON text. Therefore:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -41,6 +41,7 @@ from spark_kafkalog.executor.tasks import SmallBatch, read_task, tasks
 from spark_kafkalog.offsets import Offsets, Position
 from spark_kafkalog.options.limits import EARLIEST, Limit
 from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.options.subscription import named_topics
 from spark_kafkalog.plan import admission, byte_sizes
 from spark_kafkalog.plan.ranges import stream_ranges
 from spark_kafkalog.plan.start_and_end import resolve
@@ -105,7 +106,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         position = offsets.position_of(start)
         if self._initial is None or position.offsets != self._initial.offsets:
             self._progress.processed(position.offsets)
-        self._latest = self._discovery.latest(position)
+        self._latest = self._discovery.latest(position, self._may_be_gone(position))
         if self._available_now and self._target is None:
             self._target = self._latest
         end = self._end(position.surviving(self._latest), limit)
@@ -148,6 +149,15 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         return read_task(partition, self._options, self._schema)
 
     # Inside
+
+    def _may_be_gone(self, position: Position) -> Container[str]:
+        """Return the topics of the query that need not exist any more.
+
+        Those that were read are reported as data loss when the batch is planned. With `failOnDataLoss=false` others
+        may have been reported in an earlier run.
+        """
+        read = {tp.topic for tp in position.offsets}
+        return read if self._options.fail_on_data_loss else read.union(named_topics(self._options.strategy))
 
     def _end(self, position: Offsets, limit: ReadLimit) -> Offsets | None:
         """Return the end of the next batch, within the available records or the target of Trigger.AvailableNow.

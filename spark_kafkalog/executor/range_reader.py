@@ -25,7 +25,7 @@ from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
-from spark_kafkalog.data_loss import Condition, reporter
+from spark_kafkalog.data_loss import GONE_AFTER_S, Condition, reporter
 from spark_kafkalog.executor import python_worker
 from spark_kafkalog.executor.batch_pieces import ChunkPiece, cut_pieces, joined
 from spark_kafkalog.offsets import topic_mark
@@ -37,8 +37,6 @@ logger = logging.getLogger(__name__)
 
 FETCH_BYTES = 4 << 20
 """Bytes of one fetch, unless `kafka.max.partition.fetch.bytes` is set."""
-GONE_AFTER_S = 10.0
-"""A topic that brokers have not known for this long counts as deleted. A broker that has just started may know none."""
 
 _START = Struct(">qi")
 

@@ -36,6 +36,13 @@ class SubscribePattern:
 Strategy = Assign | Subscribe | SubscribePattern
 
 
+def named_topics(strategy: Strategy) -> list[str]:
+    """Return the topics that a query names; none if it has a pattern."""
+    if isinstance(strategy, Assign):
+        return sorted({tp.topic for tp in strategy.partitions})
+    return list(strategy.topics) if isinstance(strategy, Subscribe) else []
+
+
 def names_a_source(options: Iterable[str]) -> bool:
     """Return whether names of options name topics to read, and so belong to a source rather than a sink."""
     known = {name.lower() for name in _STRATEGIES}

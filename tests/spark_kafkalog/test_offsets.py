@@ -332,3 +332,13 @@ def test_splits_as_spark_makes_them(sizes: list[tuple[TopicPartition, int]], cou
 def test_records_per_partition_come_before_the_number_of_partitions() -> None:
     assert [piece.size for piece in split([OffsetRange(A0, 0, 10)], 2, 4)] == [3, 3, 4]
     assert [piece.size for piece in split([OffsetRange(A0, 0, 10)], 6, 5)] == [1, 2, 2, 1, 2, 2]
+
+
+def test_a_warning_does_not_advise_what_is_set(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(DataLossError, match='set the source option "failOnDataLoss" to "false"'):
+        reporter(True)(Condition.PARTITIONS_DELETED, "Some are gone.")
+    reporter(False)(Condition.PARTITIONS_DELETED, "Some are gone.")
+    (told,) = caplog.messages
+    assert told.startswith("[KAFKA_DATA_LOSS.PARTITIONS_DELETED] Some are gone. ")
+    assert told.endswith("The query goes on with what is left.")
+    assert "failOnDataLoss" not in told

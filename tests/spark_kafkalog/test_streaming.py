@@ -19,6 +19,7 @@ from hypothesis.stateful import (
 )
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from kafkalog.protocol.errors import UnknownTopicOrPartitionError
 from spark_kafkalog import offsets
 from spark_kafkalog.data_loss import DataLossError
 from tests.spark_kafkalog.topics import Topics, numbers
@@ -167,6 +168,65 @@ def test_a_deleted_topic(stream: Any, topics: Topics) -> None:
         strict.trigger()
     lenient.trigger()
     assert len(lenient.rows) == 8
+
+
+QUICK = {"kafkaConsumer.pollTimeoutMs": 500, "fetchOffset.retryIntervalMs": 1}
+"""A deleted topic is not waited for long."""
+
+
+@pytest.mark.parametrize("option", ["subscribe", "assign"])
+def test_a_deleted_topic_among_those_that_are_named(stream: Any, topics: Topics, option: str) -> None:
+    stays, goes = topics.create("stays"), topics.create("goes")
+    for name in (stays, goes):
+        topics.produce(name, numbers(3))
+    named = f"{stays},{goes}" if option == "subscribe" else json.dumps({stays: [0], goes: [0]})
+    options = {option: named, "startingOffsets": "earliest", **QUICK}
+    strict, lenient = stream(**options), stream(**options, failOnDataLoss=False)
+    for query in (strict, lenient):
+        query.start()
+        query.trigger()
+    topics.delete(goes)
+    topics.produce(stays, numbers(2, 3))
+    with pytest.raises(DataLossError, match=rf"KAFKA_DATA_LOSS\.PARTITIONS_DELETED.*{goes}-0"):
+        strict.trigger()
+    assert lenient.trigger()
+    assert not lenient.trigger()
+    # Started again, the query still names the topic; it is read if it is there again.
+    lenient.start()
+    topics.produce(stays, numbers(2, 5))
+    assert lenient.trigger()
+    assert len(lenient.rows) == 3 + 3 + 2 + 2
+    topics.create_named(goes)
+    topics.produce(goes, numbers(4))
+    assert lenient.trigger()
+    assert len(lenient.rows) == 3 + 3 + 2 + 2 + 4
+
+
+def test_a_topic_that_never_was_there_is_an_error(stream: Any, topics: Topics) -> None:
+    """A misspelt name is no loss of data."""
+    topic = topics.create("there")
+    for fail in (True, False):
+        query = stream(subscribe=f"{topic},{topic}x", startingOffsets="earliest", failOnDataLoss=fail, **QUICK)
+        query.start()
+        with pytest.raises(UnknownTopicOrPartitionError, match=f"{topic}x"):
+            query.trigger()
+
+
+def test_partitions_that_assign_names_and_that_are_not_there_are_told(
+    stream: Any, topics: Topics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with Spark's source they are not read, but that is said, once."""
+    topic = topics.create("assigned")
+    topics.produce(topic, numbers(3))
+    query = stream(assign=json.dumps({topic: [0, 7]}), startingOffsets="earliest")
+    query.start()
+    query.trigger()
+    topics.produce(topic, numbers(3, 3))
+    query.trigger()
+    assert query.values() == numbers(6)
+    assert [each.message for each in caplog.records if "assign" in each.message] == [
+        f"assign: Set({topic}-7) do not exist and are not read"
+    ]
 
 
 @pytest.mark.parametrize("count", [2, 5, 7])

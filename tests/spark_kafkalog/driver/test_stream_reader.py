@@ -7,7 +7,7 @@ for brokers answers `assigned`, `lookup` and `latest` from a model that knows wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,7 +105,7 @@ class Brokers:
 
     # What the planner asks
 
-    def assigned(self) -> Assigned:
+    def assigned(self, may_be_gone: Container[str] = ()) -> Assigned:
         marks = {name: topic.mark for name, topic in self.topics.items()} if self.has_ids else {}
         found = {
             TopicPartition(name, number) for name, topic in self.topics.items() for number in range(len(topic.logs))
@@ -121,7 +121,7 @@ class Brokers:
                 found[TopicPartition(name, partition)] = log.start if time == EARLIEST else log.end
         return found
 
-    def latest(self, known: Position) -> Position:
+    def latest(self, known: Position, may_be_gone: Container[str] = ()) -> Position:
         partitions, marks = self.assigned()
         return Position(self.lookup(dict.fromkeys(partitions, LATEST)), marks)
 
