@@ -52,8 +52,14 @@ class SmallBatches:
         self._options = options
         self._columns = columns
         self._discovery = discovery
-        # A user who sets the number or size of partitions gets them.
-        asks_for_tasks = options.min_partitions or options.max_records_per_partition or options.max_bytes_per_partition
+        # A user who sets the number or size of partitions gets them. One who sets a rack wants to read from followers,
+        # and the planner asks leaders only.
+        asks_for_tasks = (
+            options.min_partitions
+            or options.max_records_per_partition
+            or options.max_bytes_per_partition
+            or options.client_rack
+        )
         self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
         """Bytes of Arrow per offset in the last batch that was read."""

@@ -1,9 +1,10 @@
 """Reads one range of offsets as Arrow record batches, on an executor.
 
-A thread fetches the next chunk from the partition's leader while this one is decoded. Both release the interpreter's
-lock, one in the socket, the other in compiled code. Offsets without a record (transaction markers, aborted or
-compacted records) are skipped. Thread and connection end with their task; only the cluster's metadata is kept between
-tasks of a worker process.
+A thread fetches the next chunk while this one is decoded. It fetches from the partition's leader, or with
+`kafka.client.rack` from a follower in that rack. Fetching and decoding release the interpreter's lock, one in the
+socket, the other in compiled code. Offsets without a record (transaction markers, aborted or compacted records) are
+skipped. Thread and connection end with their task; only the cluster's metadata is kept between tasks of a worker
+process.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ class _RangeReader:
             tp,
             max_bytes=options.client.max_partition_fetch_bytes if given else FETCH_BYTES,
             isolation_level=options.client.isolation_level,
+            rack=options.client_rack,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
         self._under_way: tuple[int, Future[FetchedRecords]] | None = None

@@ -162,6 +162,11 @@ class SourceOptions:
             given=frozenset(name.lower() for name in options),
         )
 
+    @property
+    def client_rack(self) -> str:
+        """Where the readers are (`kafka.client.rack`): leaders name followers there to read from (KIP-392)."""
+        return self.properties.get("client.rack", "")
+
     def batch_limits(self) -> tuple[Limit, Limit]:
         """Return start and end of a batch query.
 
@@ -225,5 +230,5 @@ def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> Non
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
             logger.warning("Option %s is not known and has no effect%s", name, hint)
-    for key in sorted(client.unknown.keys() - {"group.id"}):
+    for key in sorted(client.unknown.keys() - {"group.id", "client.rack"}):
         logger.warning("Option kafka.%s is not known and has no effect", key)

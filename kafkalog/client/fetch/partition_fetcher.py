@@ -1,4 +1,4 @@
-"""Fetch the record bytes of one partition from its leader.
+"""Fetch the record bytes of one partition from its leader, or from a follower that the leader names.
 
 There is no fetch session (KIP-227): a request for one partition has nothing to leave out.
 """
@@ -9,20 +9,23 @@ import logging
 import time
 
 from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Cluster
+from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, FetchedRecords, fetch_request, read_partition
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
-from kafkalog.protocol.errors import error_for
+from kafkalog.protocol.errors import ErrorCode, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 
 logger = logging.getLogger(__name__)
 
+_LEAST_AGE_S = 1.0
+"""A follower is fetched from for at least this long, however small `metadata.max.age.ms` is."""
+
 
 class PartitionFetcher(Closing):
-    """Fetch one partition from its present leader, over a connection of its own.
+    """Fetch one partition from its present leader, or from a follower nearby, over a connection of its own.
 
     Not safe for several threads at once, but independent of what other threads do with the cluster.
 
@@ -33,6 +36,8 @@ class PartitionFetcher(Closing):
             given.
         isolation_level: READ_COMMITTED or READ_UNCOMMITTED.
         max_wait: How many seconds the broker waits for `fetch.min.bytes`; `fetch.max.wait.ms` unless given.
+        rack: Where this client is (`client.rack`). The leader may name a follower there to fetch from (KIP-392). That
+            holds for `metadata.max.age.ms`, or until the follower fails.
     """
 
     def __init__(
@@ -43,6 +48,7 @@ class PartitionFetcher(Closing):
         max_bytes: int | None = None,
         isolation_level: int = READ_UNCOMMITTED,
         max_wait: float | None = None,
+        rack: str = "",
     ) -> None:
         config = cluster.config
         self.tp = TopicPartition(*tp)
@@ -51,6 +57,10 @@ class PartitionFetcher(Closing):
         self._max_bytes = config.fetch_max_bytes if max_bytes is None else max_bytes
         self._isolation_level = isolation_level
         self._max_wait = config.fetch_max_wait if max_wait is None else max_wait
+        self._rack = rack
+        self._replica: tuple[int, float] | None = None
+        """The follower to fetch from, and until when (`time.monotonic`)."""
+        self._at_replica = False
         self._connection: Connection | None = None
         self._leader_epoch = -1
         self._asked: int | None = None
@@ -103,18 +113,32 @@ class PartitionFetcher(Closing):
             self._connection = None
 
     def _fetch_once(self, offset: int, retry: Retry) -> FetchedRecords:
-        self._check_not_stopped()
-        connection = self._connected(retry)
-        # `stop` may have been called before the connection existed.
-        self._check_not_stopped()
-        if self._asked is not None and self._asked != offset:
-            self._receive(connection, retry)
         while True:
+            self._check_not_stopped()
+            connection = self._connected(retry)
+            # `stop` may have been called before the connection existed.
+            self._check_not_stopped()
+            if self._asked is not None and self._asked != offset:
+                self._receive(connection, retry)
             if self._asked is None:
                 self._send(connection, offset)
             data = self._receive(connection, retry)
-            if data is not None:
+            if data is not None and not self._goes_elsewhere(data, retry):
                 return read_partition(self.tp, data, offset)
+
+    def _goes_elsewhere(self, data: PartitionData, retry: Retry) -> bool:
+        """Return whether another replica is to be asked, and close the connection to this one then."""
+        if self._at_replica and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and retry.left > 0:
+            # The follower may be behind the leader, or may have deleted more records: ask the leader.
+            self._replica = None
+            time.sleep(min(self._config.retry_backoff, retry.left))
+        elif not data.error_code and data.preferred_read_replica >= 0 and not data.records:
+            age = max(self._config.metadata_max_age, _LEAST_AGE_S)
+            self._replica = data.preferred_read_replica, time.monotonic() + age
+        else:
+            return False
+        self.close()
+        return True
 
     def _check_not_stopped(self) -> None:
         if self._stopped:
@@ -129,6 +153,7 @@ class PartitionFetcher(Closing):
             isolation_level=self._isolation_level,
             max_wait=self._max_wait,
         )
+        request.rack_id = self._rack
         connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
         self._asked = offset
 
@@ -159,16 +184,30 @@ class PartitionFetcher(Closing):
 
     def _connected(self, retry: Retry) -> Connection:
         connection = self._connection
+        if self._at_replica and self._asked is None and self._follower() is None:
+            # Ask the leader now and then: another follower may be the better one.
+            self.close()
+            connection = None
         if connection is not None and not connection.closed and not (connection.expired and self._asked is None):
             return connection
         self.close()
         leader = self._cluster.leader_now(self.tp, retry.deadline)
         timeout = min(self._config.connect_timeout, max(retry.left, 0.001))
-        self._connection = self._cluster.connect(leader.broker, timeout=timeout)
+        follower = self._follower()
+        self._at_replica = follower is not None
+        self._connection = self._cluster.connect(follower or leader.broker, timeout=timeout)
         self._leader_epoch = leader.epoch
         return self._connection
+
+    def _follower(self) -> Broker | None:
+        """Return the follower to fetch from; None for the leader."""
+        if self._replica is None or time.monotonic() >= self._replica[1]:
+            self._replica = None
+            return None
+        return self._cluster.metadata([]).brokers.get(self._replica[0])
 
     def _look_again(self) -> None:
         """After an error, forget the connection and the metadata: the leader or its epoch may have changed."""
         self.close()
+        self._replica = None
         self._cluster.forget([self.tp.topic])

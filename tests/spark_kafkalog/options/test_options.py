@@ -109,6 +109,12 @@ def test_kafka_properties_pass_through() -> None:
         parse(**{"kafka.isolation.level": "dirty"})
 
 
+def test_the_rack_of_the_readers(caplog: pytest.LogCaptureFixture) -> None:
+    assert parse().client_rack == ""
+    assert parse(**{"kafka.client.rack": "r"}).client_rack == "r"
+    assert not caplog.records
+
+
 def test_secrets_are_not_shown() -> None:
     options = parse(
         **{

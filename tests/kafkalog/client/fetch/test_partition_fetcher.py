@@ -7,6 +7,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
+    ErrorCode,
     OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -34,6 +36,7 @@ from kafkalog.records.batch import assign_offsets, iter_headers
 from tests.kafkalog.client.test_cluster import TP, config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import Answer, ScriptedBroker, api_versions, metadata
+from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, produce
 
 
@@ -284,3 +287,63 @@ def test_errors_name_the_broker() -> None:
             with pytest.raises(ClientTimeoutError, match=server.address) as caught:
                 fetcher.fetch(0, deadline=time.monotonic() + 0.1)
             assert isinstance(caught.value.__cause__, ConnectionFailedError)
+
+
+# Followers
+
+
+def replicas(asked: list[tuple[str, str]], leader_serves: threading.Event, follower_error: list[int]) -> Any:
+    """Return a leader that names a follower to fetch from, and that follower."""
+
+    def at_leader(request: FetchRequest) -> FetchResponse:
+        asked.append(("leader", request.rack_id))
+        if leader_serves.is_set():
+            return answer(data=records(0, [b"leader"]))
+        return answer(data=None, preferred_read_replica=1)
+
+    def at_follower(request: FetchRequest) -> FetchResponse:
+        asked.append(("follower", request.rack_id))
+        if follower_error:
+            leader_serves.set()
+            return answer(follower_error[0], data=None)
+        return answer(data=records(0, [b"follower"]))
+
+    leader, follower = ScriptedBroker({FetchRequest: at_leader}), ScriptedBroker({FetchRequest: at_follower})
+    known = metadata({0: leader, 1: follower}, {(TP.topic, TP.partition): 0}, epoch=1)
+    for each in (leader, follower):
+        each.handlers[MetadataRequest] = lambda request: known
+    return leader, follower
+
+
+@pytest.mark.parametrize("code", [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, None])
+def test_the_leader_names_a_follower_in_the_rack(code: ErrorCode | None) -> None:
+    asked: list[tuple[str, str]] = []
+    leader_serves = threading.Event()
+    follower_error: list[int] = []
+    leader, follower = replicas(asked, leader_serves, follower_error)
+    with leader, follower, Cluster(config_for(leader)) as cluster, PartitionFetcher(cluster, TP, rack="r") as fetcher:
+        for _ in range(2):
+            assert b"follower" in bytes(fetcher.fetch(0).records)
+        assert asked == [("leader", "r"), ("follower", "r"), ("follower", "r")]
+        if code is not None:
+            follower_error.append(code)
+        else:
+            leader_serves.set()
+            follower.stop_listening()
+            follower.hang_up()
+        # Whatever is wrong with the follower, the leader is asked.
+        assert b"leader" in bytes(fetcher.fetch(0).records)
+        assert asked[-1] == ("leader", "r")
+
+
+def test_the_leader_is_asked_again_after_a_while() -> None:
+    asked: list[tuple[str, str]] = []
+    leader, follower = replicas(asked, threading.Event(), [])
+    settings = config_for(leader, metadata_max_age_ms="1")
+    with leader, follower, Cluster(settings) as cluster, PartitionFetcher(cluster, TP, rack="r") as fetcher:
+
+        def asked_twice() -> bool:
+            assert b"follower" in bytes(fetcher.fetch(0).records)
+            return asked.count(("leader", "r")) > 1
+
+        wait_until(asked_twice, "the leader to be asked again")
