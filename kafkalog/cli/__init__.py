@@ -13,6 +13,7 @@ The clients' commands and their parts:
 - `configs`       `kafkalog configs`; `quotas` is its part for users, client ids and addresses
 - `groups`        `kafkalog groups`: a module for each of its commands
 - `transactions`  `kafkalog transactions`
+- `delete_records` `kafkalog delete-records`
 - `produce`       `kafkalog produce`
 - `consume`       `kafkalog consume`; `sources` reads its records
 - `perf`          `kafkalog perf`

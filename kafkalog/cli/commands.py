@@ -13,6 +13,9 @@ COMMANDS = (
     Command(
         "transactions", "list, describe and abort transactions, find hanging ones", "kafkalog.cli.transactions", 50
     ),
+    Command(
+        "delete-records", "delete the records of partitions before given offsets", "kafkalog.cli.delete_records", 55
+    ),
     Command("produce", "write lines of standard input to a topic", "kafkalog.cli.produce", 60),
     Command("consume", "print the records of a topic", "kafkalog.cli.consume", 70),
     Command("perf", "measure producing and consuming", "kafkalog.cli.perf", 110),

@@ -1,0 +1,116 @@
+"""`kafkalog delete-records`: delete the oldest records of partitions, as kafka-delete-records.sh does."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, reporting
+from kafkalog.client.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin.topics import TopicAdmin
+
+EXAMPLES = """\
+the file:
+  {"partitions": [{"topic": "words", "partition": 0, "offset": 1000}], "version": 1}
+
+All records before the offset are deleted; -1 deletes all records.
+
+examples:
+  kafkalog delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json
+
+exit codes: 0 done, 1 failed for some partition, 2 wrong usage
+"""
+_VERSION = 1
+_FORM = '{"partitions": [{"topic": "words", "partition": 0, "offset": 1000}], "version": 1}'
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `delete-records`."""
+    parser = add_action(subparsers, "delete-records", "delete the records of partitions before given offsets", EXAMPLES)
+    parser.add_argument(
+        "--offset-json-file", required=True, metavar="FILE", help="a JSON file with an offset for each partition"
+    )
+    parser.set_defaults(run=run)
+
+
+@reporting
+def run(arguments: argparse.Namespace) -> int:
+    """Delete the records, and print each partition's new first offset, or its error."""
+    from kafkalog.client.admin import Admin
+
+    try:
+        text = Path(arguments.offset_json_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--offset-json-file {arguments.offset_json_file}: {error}") from None
+    before = parse_offsets(text, f"--offset-json-file {arguments.offset_json_file}")
+    with Admin(admin_config(arguments)) as admin:
+        print("Executing records delete operation", flush=True)
+        found = _delete(admin.topics, before)
+    print("Records delete operation completed:")
+    failed = False
+    for tp, result in found.items():
+        if isinstance(result, int):
+            print(f"partition: {tp}\tlow_watermark: {result}")
+        else:
+            failed = True
+            print(f"partition: {tp}\terror: {getattr(result, 'message', result)}")
+    return 1 if failed else 0
+
+
+def _delete(topics: TopicAdmin, before: dict[TopicPartition, int]) -> dict[TopicPartition, int | Exception]:
+    """Delete all at once; where that fails, partition by partition, so that each has a result of its own."""
+    from kafkalog.client.errors import ClientTimeoutError, KafkaError
+
+    try:
+        return dict(topics.delete_records(before))
+    except KafkaError:
+        pass
+    found: dict[TopicPartition, int | Exception] = {}
+    for tp, offset in before.items():
+        try:
+            found |= topics.delete_records({tp: offset})
+        except (KafkaError, ClientTimeoutError) as error:
+            found[tp] = error
+    return found
+
+
+def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
+    """Parse the JSON document of kafka-delete-records.sh.
+
+    Raises:
+        UsageError: It is something else, or names a partition twice.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"{where}: the file is not valid JSON: {error}") from None
+    if not isinstance(document, dict) or "partitions" not in document:
+        raise UsageError(f"{where}: Missing partitions field; expected {_FORM}")
+    version = document.get("version", _VERSION)
+    if version != _VERSION:
+        raise UsageError(f"{where}: Not supported version field value {version}; expected {_VERSION}")
+    found: dict[TopicPartition, int] = {}
+    twice: list[str] = []
+    listed = document["partitions"]
+    for each in listed if isinstance(listed, list) else [listed]:
+        tp, offset = _entry(each, where)
+        if tp in found:
+            twice.append(str(tp))
+        found[tp] = offset
+    if twice:
+        raise UsageError(f"{where}: Offset json file contains duplicate topic partitions: {','.join(twice)}")
+    return found
+
+
+def _entry(each: Any, where: str) -> tuple[TopicPartition, int]:
+    if isinstance(each, dict):
+        topic, partition, offset = each.get("topic"), each.get("partition"), each.get("offset")
+        # Not `isinstance` for numbers: it takes JSON's true and false.
+        are_typed = isinstance(topic, str) and type(partition) is int and type(offset) is int
+        if are_typed and 0 <= partition < 1 << 31 and -1 <= offset < 1 << 63:
+            return TopicPartition(topic, partition), offset
+    raise UsageError(f"{where}: {json.dumps(each)} is no partition with an offset; expected {_FORM}")

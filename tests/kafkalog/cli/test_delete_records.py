@@ -1,0 +1,70 @@
+"""Tests of `kafkalog delete-records`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cli.delete_records import parse_offsets
+from kafkalog.cli.shared.client_options import UsageError
+from kafkalog.client.types import TopicPartition
+from tests.support.command import lines, run
+
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def entry(topic: object, partition: object, offset: object) -> dict[str, object]:
+    return {"topic": topic, "partition": partition, "offset": offset}
+
+
+def test_records_before_an_offset_are_deleted(broker_address: str, topic: str, tmp_path: Path) -> None:
+    run("produce", "--bootstrap-server", broker_address, "--topic", topic, stdin=b"1\n2\n3\n4\n")
+    file = tmp_path / "offsets.json"
+
+    def delete(*entries: dict[str, object], check: int = 0) -> list[str]:
+        file.write_text(json.dumps({"partitions": entries, "version": 1}))
+        words = "--bootstrap-server", broker_address, "--offset-json-file", str(file)
+        return list(lines(run("delete-records", *words, check=check)))
+
+    begin = ["Executing records delete operation", "Records delete operation completed:"]
+    assert delete(entry(topic, 0, 3)) == [*begin, f"partition: {topic}-0\tlow_watermark: 3"]
+    read = ["--bootstrap-server", broker_address, "--topic", topic, "--from-beginning", "--max-messages", "1"]
+    assert list(lines(run("consume", *read))) == ["4"]
+    # A partition that fails keeps none of the others from it.
+    assert delete(entry(topic, 0, -1), entry(topic, 7, 1), check=1)[2:] == [
+        f"partition: {topic}-0\tlow_watermark: 4",
+        f"partition: {topic}-7\terror: topic {topic} has no partition 7",
+    ]
+
+
+def test_the_file() -> None:
+    text = json.dumps({"partitions": [entry("a", 0, 5), entry("a", 1, -1)]})
+    assert parse_offsets(text, "f") == {A0: 5, A1: -1}
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ("", "f: the file is not valid JSON"),
+        ("[]", "f: Missing partitions field"),
+        ('{"partitions": [], "version": 2}', "Not supported version field value 2"),
+        (json.dumps({"partitions": [entry("a", 0, 5)] * 2}), "contains duplicate topic partitions: a-0"),
+        (json.dumps({"partitions": [entry("a", "0", 5)]}), "is no partition with an offset"),
+        (json.dumps({"partitions": [entry("a", -1, 5)]}), "is no partition with an offset"),
+        (json.dumps({"partitions": [entry("a", 0, -2)]}), "is no partition with an offset"),
+        (json.dumps({"partitions": [entry("a", 0, 1 << 63)]}), "is no partition with an offset"),
+        (json.dumps({"partitions": {"a": 0}}), "is no partition with an offset"),
+    ],
+)
+def test_what_the_file_cannot_be(document: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_offsets(document, "f")
+
+
+def test_a_file_that_is_not_there(broker_address: str, tmp_path: Path) -> None:
+    words = "--bootstrap-server", broker_address, "--offset-json-file", str(tmp_path / "none.json")
+    done = run("delete-records", *words, check=2)
+    assert b"No such file" in done.stderr
+    assert b"Traceback" not in done.stderr
