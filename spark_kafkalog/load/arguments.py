@@ -16,6 +16,7 @@ examples:
   kafkalog load --bootstrap-server localhost:9092 --topic words --to hdfs://namenode:8020/kafka
   kafkalog load --bootstrap-server localhost:9092 --topic words,clicks --to /data/kafka --until 2026-11-21T18:00:00Z
   kafkalog load --bootstrap-server localhost:9092 --topic words --to /data/kafka --dry-run
+  kafkalog load --bootstrap-server localhost:9092 --topic-pattern '^shop-' --to /data/kafka
   kafkalog load status --to /data/kafka --topic words --bootstrap-server localhost:9092
   kafkalog load compact --to /data/kafka --topic words
 
@@ -40,6 +41,11 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     _add_common(parser)
     parser.add_argument("--format", default="parquet", metavar="NAME", help="parquet (default), avro or raw")
     where = parser.add_argument_group("what to load")
+    where.add_argument(
+        "--topic-pattern",
+        metavar="REGEX",
+        help="in place of --topic: topics in whose names this Java regular expression is found, internal ones excepted",
+    )
     where.add_argument(
         "--from",
         dest="first",
@@ -135,7 +141,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
         UsageError, OptionsError: An option is wrong.
     """
     for name in ("bootstrap_server", "topic", "to"):
-        if not getattr(arguments, name):
+        if not getattr(arguments, name) and not (name == "topic" and arguments.topic_pattern is not None):
             raise UsageError(f"--{name.replace('_', '-')} is missing")
     if arguments.from_timestamp is not None and arguments.from_offsets is not None:
         raise UsageError("--from-timestamp and --from-offsets cannot be used together")
@@ -143,7 +149,12 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
     if arguments.from_timestamp is not None:
         start = parse_time("--from-timestamp", arguments.from_timestamp)
     elif arguments.from_offsets is not None:
-        start = AtOffsets(parse_offsets(arguments.from_offsets))
+        if arguments.from_offsets.strip().lower() in ("earliest", "latest"):
+            raise UsageError(
+                f"--from-offsets {arguments.from_offsets}: expected an offset for each partition as JSON; use --from "
+                f"{arguments.from_offsets.strip().lower()} for partitions that were never loaded"
+            )
+        start = AtOffsets(parse_offsets("--from-offsets", arguments.from_offsets))
     if arguments.without_spark and arguments.master is not None:
         raise UsageError("--without-spark and --master cannot be used together")
     if arguments.format == "avro" and importlib.util.find_spec("fastavro") is None:
@@ -158,6 +169,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
     return LoadOptions(
         bootstrap_servers=arguments.bootstrap_server,
         topics=topic_names(arguments.topic),
+        topic_pattern=arguments.topic_pattern,
         to=arguments.to,
         first=AtEnd(-2 if arguments.first == "earliest" else -1),
         start=start,

@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
     try:
         return actions[arguments.action](arguments, context)
     except ModuleNotFoundError as error:
-        _complain(f"{error}; a load needs Spark and pyarrow: pip install 'kafkalog[spark]'")
+        _complain(f"{error}; {_needs(arguments, error)}")
         return FAILED
     except Exception as error:
         code = exit_code(error)
@@ -39,6 +39,14 @@ def run(arguments: argparse.Namespace, context: Context) -> int:
             raise
         _complain(_message(error))
         return code
+
+
+def _needs(arguments: argparse.Namespace, error: ModuleNotFoundError) -> str:
+    """Say which extra has a module that is missing."""
+    needs_no_spark = arguments.action is not None or arguments.without_spark
+    if needs_no_spark and (error.name or "").partition(".")[0] != "pyspark":
+        return "a load --without-spark, status and compact need pyarrow: pip install 'kafkalog[arrow]'"
+    return "a load needs Spark and pyarrow: pip install 'kafkalog[spark]'; without Spark: --without-spark"
 
 
 def exit_code(error: Exception) -> int | None:
@@ -61,7 +69,16 @@ def exit_code(error: Exception) -> int | None:
         return FAILED
     if isinstance(error, UsageError | OptionsError | UnsupportedUrlError | ConfigError | PlanError):
         return USAGE
-    failures = (KafkaError, ClientError, RecordsError, DataLossError, CompactionError, StateError, SweptError)
+    failures = (
+        NoLoadsError,
+        KafkaError,
+        ClientError,
+        RecordsError,
+        DataLossError,
+        CompactionError,
+        StateError,
+        SweptError,
+    )
     if isinstance(error, (*failures, TaskFailedError, OSError)) and not isinstance(error, BrokenPipeError):
         return FAILED
     return None
@@ -101,7 +118,7 @@ def _load(arguments: argparse.Namespace, context: Context) -> int:
     loaded: list[job.Loaded] = []
     code = OK
     try:
-        for topic in options.topics:
+        for topic in _matching(options) if options.topic_pattern else options.topics:
 
             def bar(total: int, runner: Runner, topic: str = topic) -> ProgressBar:
                 return ProgressBar(topic, total, runner.progress, shown)
@@ -113,12 +130,28 @@ def _load(arguments: argparse.Namespace, context: Context) -> int:
                 _complain(str(error))
                 code = LOST_RACE
                 continue
+            except (KeyboardInterrupt, SystemExit):
+                _complain(
+                    f"interrupted while {topic} was loaded. A load appears as a whole or not at all; run the command "
+                    "again to load what is left"
+                )
+                raise
             if not arguments.json:
                 print(_loaded_line(loaded[-1]), flush=True)
     finally:
         if arguments.json:
             print(json.dumps({"loads": [_loaded_json(each) for each in loaded]}), flush=True)
     return code
+
+
+def _matching(options: LoadOptions) -> list[str]:
+    """Return the topics that match `--topic-pattern` now."""
+    from spark_kafkalog.load.job import matching_topics
+
+    found = matching_topics(options)
+    if not found:
+        _complain(f"--topic-pattern {options.topic_pattern}: no topic matches")
+    return found
 
 
 def _loaded_line(loaded: Any) -> str:
@@ -148,7 +181,8 @@ def _loaded_json(loaded: Any) -> dict[str, Any]:
 def _dry_run(options: LoadOptions, arguments: argparse.Namespace) -> int:
     from spark_kafkalog.load import job
 
-    planned = [job.plan_topic(options, topic) for topic in options.topics]
+    topics = _matching(options) if options.topic_pattern else options.topics
+    planned = [job.plan_topic(options, topic) for topic in topics]
     cores = options.min_splits or os.cpu_count() or 1
     plans = [(each.plan, each.plan.splits(cores, options.most_split_records)) for each in planned]
     if arguments.json:
@@ -188,8 +222,17 @@ def table(heading: list[str], rows: list[list[str]]) -> str:
 # ---------------------------------------------------------------------------------------------- status, compact
 
 
+class NoLoadsError(RuntimeError):
+    """A topic that was named has no loads."""
+
+
 def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
-    """Return the file system of --to, its path, and the given topics, or all found there."""
+    """Return the file system of --to, its path, and the given topics, or all found there: perhaps none.
+
+    Raises:
+        UsageError: --to is missing.
+        NoLoadsError: There are no loads of a topic that was named.
+    """
     from spark_kafkalog.fs.opening import open_files
     from spark_kafkalog.load.job import topic_path
     from spark_kafkalog.load.layout.published import numbers
@@ -201,12 +244,12 @@ def _topics_of(arguments: argparse.Namespace) -> tuple[Any, str, list[str]]:
     for topic in asked:
         check_topic(topic)
         if not numbers(files, topic_path(root, topic)):
-            raise UsageError(f"there are no loads of {topic} in {arguments.to}")
+            raise NoLoadsError(f"there are no loads of {topic} in {arguments.to}")
     found = asked or [
         each.name for each in files.list(root) if each.is_directory and numbers(files, topic_path(root, each.name))
     ]
     if not found:
-        raise UsageError(f"there are no loads in {arguments.to}")
+        _complain(f"there are no loads in {arguments.to}")
     return files, root, found
 
 

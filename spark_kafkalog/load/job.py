@@ -75,6 +75,20 @@ def topic_path(root: str, topic: str) -> str:
     return f"{root.rstrip('/')}/{topic}"
 
 
+def matching_topics(options: LoadOptions) -> list[str]:
+    """Return the names of the topics that match `topic_pattern`, in order.
+
+    Raises:
+        OptionsError: An option is wrong.
+        KafkaError, ClientError: A request to the brokers has failed.
+    """
+    discovery = Discovery(options.matching())
+    try:
+        return sorted({tp.topic for tp in discovery.assigned().partitions})
+    finally:
+        discovery.close()
+
+
 def plan_topic(options: LoadOptions, topic: str) -> Planned:
     """Plan the next load of a topic, without changing anything.
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.load.layout.staging import HEARTBEAT_S, STALE_AFTER_S
+from spark_kafkalog.options.java_patterns import PatternError, compile_java
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, AtTimestamp, Limit
 from spark_kafkalog.options.parsing import OptionsError, parse_offsets
 from spark_kafkalog.options.source_options import SourceOptions
@@ -38,6 +39,8 @@ class LoadOptions:
     start: AtOffsets | AtTimestamp | None = None
     until: Limit = UNTIL_LATEST
     format: str = "parquet"
+    topic_pattern: str | None = None
+    """A Java regular expression, in place of `topics`: the topics of the cluster in whose names it is found."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Client properties; passwords may be among them."""
     fail_on_data_loss: bool = True
@@ -50,14 +53,18 @@ class LoadOptions:
     heartbeat_s: float = HEARTBEAT_S
 
     def __post_init__(self) -> None:
-        if not self.topics:
+        if not self.topics and self.topic_pattern is None:
             raise OptionsError("--topic names no topic")
+        if self.topic_pattern is not None:
+            _check_pattern(self.topic_pattern, self.topics)
         for topic in self.topics:
             check_topic(topic)
         if self.format not in FORMATS:
             raise OptionsError(f"--format {self.format}: expected one of {', '.join(FORMATS)}")
         for option, limit in (("--from-offsets", self.start), ("--until", self.until)):
             if isinstance(limit, AtOffsets):
+                if self.topic_pattern is not None:
+                    raise OptionsError(f"{option} names offsets, and --topic-pattern no topics: use --topic")
                 _check_offsets(option, limit.offsets, self.topics)
         check_stale_after(self.stale_after_s, self.heartbeat_s)
 
@@ -67,10 +74,32 @@ class LoadOptions:
         Raises:
             OptionsError: A client property is wrong.
         """
-        given = {f"kafka.{key}": value for key, value in self.properties.items()}
-        given["kafka.bootstrap.servers"] = self.bootstrap_servers
+        given = self._given
         given |= {"subscribe": topic, "failOnDataLoss": str(self.fail_on_data_loss).lower(), "includeHeaders": "true"}
         return SourceOptions.parse(given)
+
+    def matching(self) -> SourceOptions:
+        """Return the options of a source with `topic_pattern`.
+
+        Raises:
+            OptionsError: A client property is wrong.
+        """
+        assert self.topic_pattern is not None
+        return SourceOptions.parse(self._given | {"subscribePattern": self.topic_pattern})
+
+    @property
+    def _given(self) -> dict[str, str]:
+        given = {f"kafka.{key}": value for key, value in self.properties.items()}
+        return given | {"kafka.bootstrap.servers": self.bootstrap_servers}
+
+
+def _check_pattern(pattern: str, topics: Sequence[str]) -> None:
+    if topics:
+        raise OptionsError("--topic and --topic-pattern cannot be used together")
+    try:
+        compile_java(pattern)
+    except PatternError as error:
+        raise OptionsError(f"--topic-pattern '{pattern}' {error}") from None
 
 
 def check_topic(name: str) -> None:
@@ -123,8 +152,11 @@ def parse_until(text: str) -> Limit:
     if text.lower() == "latest":
         return UNTIL_LATEST
     if text.startswith("{"):
-        return AtOffsets(parse_offsets(text))
-    return parse_time("--until", text)
+        return AtOffsets(parse_offsets("--until", text))
+    try:
+        return parse_time("--until", text)
+    except OptionsError as error:
+        raise OptionsError(f"{error}; or latest, or offsets as JSON") from None
 
 
 def _check_offsets(option: str, offsets: Mapping[TopicPartition, int], topics: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from spark_kafkalog.options.parsing import TIMESTAMPS_EXAMPLE, Given, OptionsErr
 
 EARLIEST = -2
 LATEST = -1
+_ENDS = ("earliest", "latest")
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,18 @@ def parse_limit(given: Given, side: str) -> Limit | None:
     if f"{side}Timestamp" in given:
         return AtTimestamp(given.get(f"{side}Timestamp", single_timestamp, 0), latest_if_none)
     if f"{side}OffsetsByTimestamp" in given:
-        text = given.text(f"{side}OffsetsByTimestamp")
-        return AtTimestamps(parse_offsets(text, TIMESTAMPS_EXAMPLE), latest_if_none)
+        return AtTimestamps(
+            given.get(
+                f"{side}OffsetsByTimestamp", lambda name, text: parse_offsets(name, text, TIMESTAMPS_EXAMPLE), {}
+            ),
+            latest_if_none,
+        )
     if f"{side}Offsets" not in given:
         return None
     text = given.text(f"{side}Offsets").strip()
-    if text.lower() in ("earliest", "latest"):
+    if text.lower() in _ENDS:
         return AtEnd(EARLIEST if text.lower() == "earliest" else LATEST)
-    offsets = parse_offsets(text)
+    offsets = parse_offsets(f"{side}Offsets", text, words=_ENDS)
     for tp, offset in offsets.items():
         if offset < EARLIEST:
             raise OptionsError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import TypeVar
 
 from kafkalog.client.types import TopicPartition
@@ -30,25 +31,37 @@ class OptionsError(ValueError):
 # ---------------------------------------------------------------------------------------------- JSON forms
 
 
-def parse_offsets(text: str, example: str = _OFFSETS_EXAMPLE) -> dict[TopicPartition, int]:
+def parse_offsets(
+    option: str, text: str, example: str = _OFFSETS_EXAMPLE, words: tuple[str, ...] = ()
+) -> dict[TopicPartition, int]:
     """Parse `{"topic":{"0":23}}`.
 
+    `words` are the values that the option may have instead, for the error.
+
     Raises:
-        OptionsError: The text is something else. The error shows what was expected.
+        OptionsError: The text is something else. The error names the option and shows what was expected.
     """
+    instead = "".join(f"'{word}', " for word in words)
+    expected = f"{option}: Expected {f'{instead}or JSON, ' if words else ''}e.g. {example}, got {text}"
+    if (
+        words
+        and not text.lstrip().startswith(("{", "["))
+        and (close := get_close_matches(text.strip().lower(), words, 1))
+    ):
+        expected += f"; did you mean '{close[0]}'?"
     try:
         document = json.loads(text)
     except ValueError:
         document = None
     found: dict[TopicPartition, int] = {}
     if not isinstance(document, dict):
-        raise OptionsError(f"Expected e.g. {example}, got {text}")
+        raise OptionsError(expected)
     for topic, partitions in document.items():
         if not isinstance(partitions, dict):
-            raise OptionsError(f"Expected e.g. {example}, got {text}")
+            raise OptionsError(expected)
         for partition, offset in partitions.items():
             if not _is_partition(partition) or type(offset) is not int or abs(offset) > INT64_MAX:
-                raise OptionsError(f"Expected e.g. {example}, got {text}")
+                raise OptionsError(expected)
             found[TopicPartition(topic, int(partition))] = offset
     return found
 
@@ -67,7 +80,7 @@ def parse_partitions(text: str) -> frozenset[TopicPartition]:
         isinstance(partitions, list) and all(type(p) is int and 0 <= p <= INT32_MAX for p in partitions)
         for partitions in document.values()
     ):
-        raise OptionsError(f"Expected e.g. {_PARTITIONS_EXAMPLE}, got {text}")
+        raise OptionsError(f"assign: Expected e.g. {_PARTITIONS_EXAMPLE}, got {text}")
     return frozenset(TopicPartition(topic, p) for topic, partitions in document.items() for p in partitions)
 
 

@@ -100,7 +100,7 @@ def test_marks_and_starts_hold_no_partitions(
         for partition, offset in partitions.items()
     }
     assert found == end
-    assert parse_offsets(json.dumps(document)) == end
+    assert parse_offsets("startingOffsets", json.dumps(document)) == end
 
 
 def test_the_text_of_a_marked_offset() -> None:

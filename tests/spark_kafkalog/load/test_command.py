@@ -17,12 +17,13 @@ import pytest
 
 from peers import java
 from peers.cache import require
+from spark_kafkalog.faults import ORDERS, TESTING
 from spark_kafkalog.jobs import load as application
 from spark_kafkalog.load.progress_bar import ProgressBar, line
 from spark_kafkalog.load.runner import task_error
 from tests.spark_kafkalog.load.loading import Loading, expected
 from tests.spark_kafkalog.topics import Topics, numbers
-from tests.support.command import run
+from tests.support.command import command, run
 
 SPARK_DEADLINE_S = 240.0
 
@@ -160,7 +161,14 @@ def test_what_cannot_be_compacted_keeps_no_other_from_it(local_loading: Loading,
         (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "s3a://b/c"], "s3a://b/c: loads go to hdfs://"),
         (["load", "--bootstrap-server", "x:1", "--topic", "a b", "--to", "/tmp/a"], "a b: is no name of a topic"),
         (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--until", "soon"], "--until soon"),
-        (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--from-offsets", "{"], "Expected e.g."),
+        (
+            ["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--from-offsets", "{"],
+            "--from-offsets: Expected e.g.",
+        ),
+        (
+            ["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--from-offsets", "latest"],
+            "use --from latest",
+        ),
         (["load", "--bootstrap-server", "x", "--topic", "a", "--to", "/t"], "bootstrap.servers"),
         (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--format", "orc"], "--format orc"),
         (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--consumer-property", "a"], "KEY=VALUE"),
@@ -169,8 +177,18 @@ def test_what_cannot_be_compacted_keeps_no_other_from_it(local_loading: Loading,
             "/no: No such",
         ),
         (["load", "status"], "--to is missing"),
-        (["load", "status", "--to", "/no/such/directory"], "there are no loads in /no/such/directory"),
-        (["load", "compact", "--to", "/no/such/directory", "--topic", "a"], "there are no loads of a"),
+        (
+            ["load", "--bootstrap-server", "x:1", "--topic", "a", "--topic-pattern", "a", "--to", "/t"],
+            "--topic and --topic-pattern cannot be used together",
+        ),
+        (
+            ["load", "--bootstrap-server", "x:1", "--topic-pattern", "(", "--to", "/t"],
+            "--topic-pattern '(' is no regular expression",
+        ),
+        (
+            ["load", "--bootstrap-server", "x:1", "--topic-pattern", "a", "--to", "/t", "--until", '{"a":{"0":1}}'],
+            "--until names offsets, and --topic-pattern no topics",
+        ),
     ],
 )
 def test_wrong_usage(given: list[str], message: str) -> None:
@@ -179,6 +197,74 @@ def test_wrong_usage(given: list[str], message: str) -> None:
     assert said.startswith("kafkalog: ")
     assert message in said
     assert done.stdout in (b"", b'{"loads": []}\n')
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("action", ["status", "compact"])
+def test_where_nothing_was_loaded(action: str, tmp_path: Path) -> None:
+    """That a directory has no loads is an answer; that a topic which is named has none is a failure."""
+    there = ["load", action, "--to", str(tmp_path)]
+    done = run(*there, check=0)
+    assert done.stderr.decode() == f"kafkalog: there are no loads in {tmp_path}\n"
+    assert json.loads(run(*there, "--json").stdout) == {"topics" if action == "status" else "compacted": []}
+    assert run(*there, "--topic", "a", check=1).stderr.decode() == f"kafkalog: there are no loads of a in {tmp_path}\n"
+
+
+def test_a_pattern_of_topics(local_loading: Loading, local_target: str) -> None:
+    stem = local_loading.topics.name("pattern")
+    for name in "ab":
+        local_loading.topics.create_named(f"{stem}-{name}")
+        local_loading.topics.produce(f"{stem}-{name}", numbers(3))
+    asked = ["load", "--bootstrap-server", local_loading.topics.bootstrap, "--to", local_target, "--topic-pattern"]
+    out, _ = load([*asked, f"^{stem}-[ab]$"], "--dry-run")
+    assert f"{stem}-b: load 0, 3 offsets" in out
+    out, _ = load([*asked, f"^{stem}-[ab]$"])
+    assert [line.partition(" in ")[0] for line in out.splitlines()] == [f"{stem}-{name}: 3 rows" for name in "ab"]
+    assert load([*asked, f"{stem}-c"]) == ("", f"kafkalog: --topic-pattern {stem}-c: no topic matches\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_interrupted_load_says_what_there_is(
+    local_loading: Loading, words: Callable[[str], list[str]], tmp_path: Path, number: str, code: int
+) -> None:
+    topic = local_loading.topics.create("interrupted")
+    local_loading.topics.produce(topic, numbers(3))
+    (tmp_path / "splits-done").write_text(number)
+    environment = {**os.environ, ORDERS: str(tmp_path), TESTING: "1"}
+    done = subprocess.run(
+        command(*words(topic), "--without-spark"),
+        capture_output=True,
+        timeout=SPARK_DEADLINE_S,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == code
+    (said,) = done.stderr.decode().splitlines()
+    assert said.startswith(f"kafkalog: interrupted while {topic} was loaded.")
+    assert local_loading.history(topic) == []
+    assert "3 rows" in load(words(topic))[0]
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    ("missing", "words", "extra"),
+    [
+        ("pyarrow", ["load", "status", "--to", "/t"], "kafkalog[arrow]"),
+        (
+            "pyarrow",
+            ["load", "--without-spark", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t"],
+            "kafkalog[arrow]",
+        ),
+        ("pyarrow", ["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t"], "kafkalog[spark]"),
+    ],
+)
+def test_the_extra_that_is_missing(missing: str, words: list[str], extra: str) -> None:
+    script = (
+        f"import sys\nsys.modules[{missing!r}] = None\nfrom kafkalog.cli.main import main\nsys.exit(main({words!r}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"pip install '{extra}'" in done.stderr
 
 
 @pytest.mark.usefixtures("processes")

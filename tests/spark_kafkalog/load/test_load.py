@@ -240,9 +240,9 @@ def test_offsets_are_not_loaded_again_into_the_same_directory(local_loading: Loa
     local_loading.topics.produce(topic, numbers(10))
     local_loading.load(topic)
     with pytest.raises(PlanError, match=r"offsets \[3, 10\) are loaded already"):
-        local_loading.load(topic, start=AtOffsets(parse_offsets(f'{{"{topic}":{{"0":3}}}}')))
+        local_loading.load(topic, start=AtOffsets(parse_offsets("--from-offsets", f'{{"{topic}":{{"0":3}}}}')))
     other = Loading(local_loading.topics, local_loading.target + "-again")
-    other.load(topic, start=AtOffsets(parse_offsets(f'{{"{topic}":{{"0":3}}}}')))
+    other.load(topic, start=AtOffsets(parse_offsets("--from-offsets", f'{{"{topic}":{{"0":3}}}}')))
     assert sorted(other.check(topic)) == [(0, offset) for offset in range(3, 10)]
 
 
@@ -448,8 +448,8 @@ def test_an_unknown_topic(local_loading: Loading) -> None:
         ({"topics": ("a/b",)}, "is no name of a topic"),
         ({"format": "orc"}, "--format orc"),
         ({"stale_after_s": 1.0}, "--stale-after"),
-        ({"until": AtOffsets(parse_offsets('{"b":{"0":1}}'))}, "--until names the topics b"),
-        ({"until": AtOffsets(parse_offsets('{"a":{"0":-2}}'))}, "cannot be used there"),
+        ({"until": AtOffsets(parse_offsets("--until", '{"b":{"0":1}}'))}, "--until names the topics b"),
+        ({"until": AtOffsets(parse_offsets("--until", '{"a":{"0":-2}}'))}, "cannot be used there"),
     ],
 )
 def test_options_that_are_wrong(wrong: dict[str, Any], message: str) -> None:
