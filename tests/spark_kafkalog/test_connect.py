@@ -39,4 +39,6 @@ def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
     assert found["terminated"]
     # The client gets the text of an offset, where a classic session gets the document.
     assert offsets.from_json(json.loads(found["end"])) == {(topic, 0): 6, (topic, 1): 4}
+    zero = {f"{which}OffsetsBehindLatest": "0" for which in ("min", "max")}
+    assert found["behind"] == [zero | {"avgOffsetsBehindLatest": "0.0"}]
     assert "One of the following options must be specified for Kafka source" in found["error"]

@@ -16,7 +16,9 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_kafkalog import progress
 from tests.spark_kafkalog.session import session_options
+from tests.support.waiting import wait_until
 
 
 def main(bootstrap: str, topic: str, directory: str) -> None:
@@ -39,13 +41,16 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
     found["pushed"] = pushed.where("partition = 0 AND offset < 3").count()
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
+    watched = progress.watch(spark, lambda behind: None)
     stream = spark.readStream.format("kafkalog").options(**options, maxOffsetsPerTrigger="4").load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
     query = writer.trigger(availableNow=True).start(f"{directory}/out")
     found["terminated"] = query.awaitTermination(60)
-    progress = query.lastProgress
-    assert progress is not None
-    found["end"] = progress["sources"][0]["endOffset"]
+    last = query.lastProgress
+    assert last is not None
+    found["end"] = last["sources"][0]["endOffset"]
+    found["behind"] = [each.metrics() for each in progress.behind_latest(last)]
+    wait_until(lambda: watched.last(query) != [], "the progress at the listener")
     found["stream"] = sorted(bytes(row.value).decode() for row in spark.read.parquet(f"{directory}/out").collect())
 
     try:
