@@ -111,6 +111,9 @@ def run_consume(arguments: argparse.Namespace) -> int:
         arguments, arguments.consumer_config, key_values(arguments.consumer_property, "--consumer-property")
     )
     properties.setdefault("client.id", "console-consumer")
+    if arguments.timeout_ms is not None:
+        # It also bounds the wait for a broker.
+        properties.setdefault("default.api.timeout.ms", str(max(arguments.timeout_ms, 1)))
     for key in ("key.deserializer", "value.deserializer"):
         # Properties files for Java's consumer name deserializers; this command prints bytes.
         properties.pop(key, None)

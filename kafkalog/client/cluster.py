@@ -125,6 +125,7 @@ class Cluster(Closing):
         self._all_fetched = float("-inf")
         self._bootstrap = random.sample(config.bootstrap_servers, len(config.bootstrap_servers))
         self._closed = False
+        self._ended = threading.Event()
         self._has_answered = False
         """Whether any broker has answered, so that the bootstrap servers' names are known to be right."""
         self._outage = Outage()
@@ -171,7 +172,7 @@ class Cluster(Closing):
             allow_auto_topic_creation=allow_auto_topic_creation,
         )
         response: MetadataResponse = (
-            self._request_anywhere(message, Retry(self.config, deadline))
+            self._request_anywhere(message, self.retry(deadline))
             if once
             else self.request_any(message, deadline=deadline)
         )
@@ -217,7 +218,7 @@ class Cluster(Closing):
         Raises:
             KafkaError: The topic's metadata reports it.
         """
-        retry = Retry(self.config, deadline)
+        retry = self.retry(deadline)
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
     def _topic_now(self, name: str, deadline: float, once: bool = False) -> TopicMetadata:
@@ -233,7 +234,7 @@ class Cluster(Closing):
             UnknownTopicOrPartitionError: There is no such partition.
             ClientTimeoutError: There was no leader until the deadline.
         """
-        retry = Retry(self.config, deadline)
+        retry = self.retry(deadline)
         return retry.run(lambda: self.leader_now(tp, retry.deadline), lambda error: self.forget([tp.topic]))
 
     def leader_now(self, tp: TopicPartition, deadline: float | None = None) -> Leader:
@@ -242,7 +243,7 @@ class Cluster(Closing):
         Raises:
             LeaderNotAvailableError: There is none.
         """
-        deadline = Retry(self.config, deadline).deadline
+        deadline = self.retry(deadline).deadline
         return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
@@ -292,12 +293,12 @@ class Cluster(Closing):
         Raises:
             ClientTimeoutError: No broker has answered by `deadline`.
         """
-        retry = Retry(self.config, deadline)
+        retry = self.retry(deadline)
         return retry.run(lambda: self._request_anywhere(message, retry, max_version))
 
     def request_controller(self, message: Request, *, deadline: float | None = None) -> Any:
         """Send a request to the controller; where it is unknown, to any broker, which forwards the request."""
-        retry = Retry(self.config, deadline)
+        retry = self.retry(deadline)
         controller = self.metadata([], deadline=retry.deadline, refresh=not self._known.brokers).controller_id
         if controller not in self._known.brokers:
             return self.request_any(message, deadline=deadline)
@@ -305,7 +306,7 @@ class Cluster(Closing):
 
     def on_controller(self, attempt: Callable[[Retry], T], *, deadline: float | None = None) -> T:
         """Run `attempt`, which asks the controller; repeat it where the controller has moved or is silent."""
-        retry = Retry(self.config, deadline)
+        retry = self.retry(deadline)
 
         def look_again(error: Exception) -> None:
             if isinstance(error, NotControllerError | ConnectionFailedError | ClientTimeoutError):
@@ -313,12 +314,21 @@ class Cluster(Closing):
 
         return retry.run(lambda: attempt(retry), look_again)
 
+    def retry(self, deadline: float | None = None) -> Retry:
+        """Return what computes the pauses of a call's tries; they end when the cluster's client ends its calls."""
+        return Retry(self.config, deadline, self._ended)
+
+    def end_retries(self) -> None:
+        """Let calls that are under way in other threads, and later ones, fail instead of trying again."""
+        self._ended.set()
+
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
         """Open a connection for the caller, who must close it."""
         return Connection(broker.host, broker.port, self.config, timeout=timeout, mechanisms=self._mechanisms)
 
     def close(self) -> None:
         """Close all connections but those that `connect` has opened; requests under way in other threads fail."""
+        self.end_retries()
         with self._lock:
             self._closed = True
             slots = list(self._slots.values())

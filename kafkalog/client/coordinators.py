@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
-from kafkalog.client.retry import Retry
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalog.protocol.schema import Request
@@ -58,7 +57,7 @@ class Coordinators:
             KafkaError: The broker reports an error that is not retriable, such as GroupAuthorizationFailedError. It is
                 raised at once.
         """
-        retry = Retry(self._cluster.config, deadline)
+        retry = self._cluster.retry(deadline)
         return retry.run(lambda: self.find_now(kind, key, deadline=retry.deadline))
 
     def find_now(self, kind: CoordinatorType, key: str, *, deadline: float | None = None) -> Broker:
@@ -99,7 +98,7 @@ class Coordinators:
         `attempt` raises the errors that the coordinator reports. Retriable errors, lost connections among them, are
         retried until `deadline` as in `find`. Other errors are raised at once.
         """
-        retry = Retry(self._cluster.config, deadline)
+        retry = self._cluster.retry(deadline)
         most = self._cluster.config.request_timeout
 
         def once() -> T:

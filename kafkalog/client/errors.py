@@ -61,6 +61,8 @@ class ClientTimeoutError(ClientError, TimeoutError):
     """Nothing came within the time allowed; `__cause__` is the last error, if there was one."""
 
     retriable = True
+    gave_up_at: float | None = None
+    """The deadline until which a call was tried again and again; None if it was not."""
 
 
 def is_retriable(error: BaseException) -> bool:

@@ -35,7 +35,7 @@ def list_offsets(
         ClientTimeoutError: The deadline has passed.
         KafkaError: A partition has an error that is not retriable, such as UnknownTopicOrPartitionError.
     """
-    retry = Retry(cluster.config, deadline)
+    retry = cluster.retry(deadline)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
     while True:
         remaining = [tp for tp in timestamps if tp not in found]

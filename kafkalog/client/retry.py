@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -21,16 +22,20 @@ tries does not exist. To wait for it until the deadline would only hide a misspe
 class Retry:
     """Compute the pauses between the tries of one call.
 
-    `deadline` is a time of `time.monotonic`; None means `default.api.timeout.ms` from now.
+    `deadline` is a time of `time.monotonic`; None means `default.api.timeout.ms` from now. Once the event `ended` is
+    set, nothing is tried again.
     """
 
-    def __init__(self, config: ClientConfig, deadline: float | None = None) -> None:
+    def __init__(
+        self, config: ClientConfig, deadline: float | None = None, ended: threading.Event | None = None
+    ) -> None:
         self.deadline = time.monotonic() + config.default_api_timeout if deadline is None else deadline
         self._backoff = config.retry_backoff
         self._backoff_max = config.retry_backoff_max
         self._tries = 0
         self._unknown_topic = 0
         self._before = ""
+        self._ended = ended
 
     @property
     def left(self) -> float:
@@ -51,6 +56,9 @@ class Retry:
         """
         if not is_retriable(error):
             raise error
+        if isinstance(error, ClientTimeoutError) and (error.gave_up_at or 0.0) >= self.deadline:
+            # A call inside of this one has tried for as long as this one may.
+            raise error
         if isinstance(error, UnknownTopicOrPartitionError | UnknownTopicIdError):
             self._unknown_topic += 1
             if self._unknown_topic >= UNKNOWN_TOPIC_TRIES:
@@ -62,13 +70,19 @@ class Retry:
                 raise error
             # The last try may have had no time left. Then only the error before it says what is wrong.
             before = f"; before that: {self._before}" if self._before not in ("", str(error)) else ""
-            raise ClientTimeoutError(f"gave up after {self._tries} tries: {error}{before}") from error
+            gave_up = ClientTimeoutError(f"gave up after {self._tries} tries: {error}{before}")
+            gave_up.gave_up_at = self.deadline
+            raise gave_up from error
         self._before = str(error)
         return float(seconds)
 
     def after(self, error: Exception) -> None:
-        """Sleep for the time that `pause` returns."""
-        time.sleep(self.pause(error))
+        """Sleep for the time that `pause` returns, or raise the error if calls are to end."""
+        seconds = self.pause(error)
+        if self._ended is None:
+            time.sleep(seconds)
+        elif self._ended.wait(seconds):
+            raise error
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
         """Call `attempt` until it returns. Before every further try, call `between` with the error."""

@@ -485,6 +485,8 @@ class Consumer(Closing):
                     if self._subscription.grouped:
                         member.leave("the consumer is being closed", max(deadline - time.monotonic(), 0.1))
             finally:
+                # Threads that wait for a broker would otherwise try until their own deadlines.
+                self._cluster.end_retries()
                 self._fetcher.stop(max(deadline - time.monotonic(), 0.1))
                 if member is not None:
                     member.stop(max(deadline - time.monotonic(), 0.1))

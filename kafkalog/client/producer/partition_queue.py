@@ -16,6 +16,7 @@ class PartitionQueue:
     __slots__ = (
         "begun",
         "in_flight",
+        "last_error",
         "leader",
         "next_sequence",
         "open",
@@ -44,6 +45,8 @@ class PartitionQueue:
         self.reset = False
         """Whether the broker's sequence and this one differ, so that a new epoch must begin once nothing is in
         flight."""
+        self.last_error: Exception | None = None
+        """Why the last batch could not be written yet; None after one was."""
 
     def begin_sequence(self) -> None:
         """Continue with sequence number 0, under another id or epoch."""
@@ -52,5 +55,6 @@ class PartitionQueue:
 
     def acknowledge(self, batch: ProducerBatch) -> None:
         """Note that the broker has appended a batch."""
+        self.last_error = None
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):
             self.begun = True

@@ -364,6 +364,7 @@ class Sender:
 
     def _try_again(self, batch: ProducerBatch, error: Exception) -> None:
         queue = self._queue(batch)
+        queue.last_error = error
         self._remove_in_flight(batch)
         if batch.done:
             return
@@ -425,12 +426,12 @@ class Sender:
         return deadline
 
     def _give_up(self, batches: list[ProducerBatch], reason: Exception | None = None) -> None:
-        reason = reason or self.topics.last_error
         for batch in batches:
+            why = reason or self._queue(batch).last_error or self.topics.last_error
             state = "sent but not acknowledged" if batch.attempts else "waiting to be sent"
             error = ClientTimeoutError(
                 f"{batch.count} records for {batch.name} {state} for {self._config.delivery_timeout * 1000:.0f} ms "
-                f"(delivery.timeout.ms){f': {reason}' if reason else ''}"
+                f"(delivery.timeout.ms){f': {why}' if why else ''}"
             )
             self._finish([batch], error)
 
