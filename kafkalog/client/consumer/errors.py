@@ -16,7 +16,8 @@ class WakeupError(ClientError):
 class CommitFailedError(ClientError):
     """The commit is impossible: the group has gone on without this member, and other members have its partitions now.
 
-    The member did not poll for longer than `max.poll.interval.ms`, or sent no heartbeat for `session.timeout.ms`.
+    The member did not poll for longer than `max.poll.interval.ms`, sent no heartbeat for `session.timeout.ms`, or was
+    removed (`kafkalog groups remove-members`).
     """
 
 

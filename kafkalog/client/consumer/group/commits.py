@@ -197,6 +197,7 @@ class Commits:
     def _outdated(self, code: ErrorCode) -> CommitFailedError:
         return CommitFailedError(
             f"group {self._requests.group_id} has gone on without this member ({code.name}), and others have its "
-            "partitions: poll was not called for max.poll.interval.ms, or the session timed out. Take fewer records at "
-            "a time (max.poll.records), or raise max.poll.interval.ms"
+            "partitions: poll was not called for max.poll.interval.ms, the session timed out, or an administrator has "
+            "removed the member. If polls are too far apart, take fewer records at a time (max.poll.records), or raise "
+            "max.poll.interval.ms"
         )
