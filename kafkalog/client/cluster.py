@@ -29,6 +29,7 @@ from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.outage import Outage
 from kafkalog.client.retry import Retry
 from kafkalog.client.security.mechanisms import make_mechanisms
+from kafkalog.client.security.tls import TlsContexts
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -130,6 +131,7 @@ class Cluster(Closing):
         """Whether any broker has answered, so that the bootstrap servers' names are known to be right."""
         self._outage = Outage()
         self._mechanisms = make_mechanisms(config)
+        self._tls = TlsContexts(config.tls)
 
     # Metadata
 
@@ -324,7 +326,9 @@ class Cluster(Closing):
 
     def connect(self, broker: Broker, *, timeout: float | None = None) -> Connection:
         """Open a connection for the caller, who must close it."""
-        return Connection(broker.host, broker.port, self.config, timeout=timeout, mechanisms=self._mechanisms)
+        return Connection(
+            *(broker.host, broker.port, self.config), timeout=timeout, mechanisms=self._mechanisms, tls=self._tls
+        )
 
     def close(self) -> None:
         """Close all connections but those that `connect` has opened; requests under way in other threads fail."""
@@ -431,6 +435,7 @@ class Cluster(Closing):
                     timeout=min(left, self.config.connect_timeout),
                     patience=slot.patience,
                     mechanisms=self._mechanisms,
+                    tls=self._tls,
                 )
             except ClientTimeoutError:
                 slot.patience = min(2 * slot.patience, self.config.connect_timeout)

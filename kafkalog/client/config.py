@@ -103,7 +103,8 @@ class ClientConfig:
         return config
 
     def _check(self) -> None:
-        self.tls.check()
+        if self.uses_ssl:
+            self.tls.check()
         jaas = self.jaas
         if jaas is not None:
             jaas.check_mechanism(self.sasl_mechanism)

@@ -30,7 +30,7 @@ from kafkalog.client.errors import (
     UnresolvedNameError,
 )
 from kafkalog.client.security.mechanisms import MechanismFactory, make_mechanisms
-from kafkalog.client.security.tls import make_ssl_context
+from kafkalog.client.security.tls import TlsContexts
 from kafkalog.protocol.codec import Chunk
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.core import Answer, Handshake, Wire
@@ -60,6 +60,7 @@ class Connection(Closing):
         patience: How many of these seconds the peer's host may take to accept the connection.
         mechanisms: Makes the SASL mechanism; the owner of several connections passes the same object to all, so that
             they share tokens and the like. Made from `config` unless given.
+        tls: Makes the TLS context; shared and made as `mechanisms` is.
 
     Raises:
         ConnectionFailedError: No connection could be made, or it ended.
@@ -82,6 +83,7 @@ class Connection(Closing):
         timeout: float | None = None,
         patience: float = float("inf"),
         mechanisms: MechanismFactory | None = None,
+        tls: TlsContexts | None = None,
     ) -> None:
         self.host = host
         self.port = port
@@ -91,6 +93,7 @@ class Connection(Closing):
         self._unsent: list[memoryview] = []
         """The part that the peer has not taken yet, of a request that was sent without waiting."""
         self._session_ends = float("inf")
+        self._tls = TlsContexts(config.tls) if tls is None else tls
         deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
         make_mechanism = make_mechanisms(config) if mechanisms is None else mechanisms
         self._wire = Wire(
@@ -257,7 +260,7 @@ class Connection(Closing):
                     connected.setsockopt(socket.SOL_SOCKET, option, size)
             if config.uses_ssl:
                 connected.settimeout(self._left(deadline))
-                return make_ssl_context(config).wrap_socket(connected, server_hostname=self.host)
+                return self._tls().wrap_socket(connected, server_hostname=self.host)
         except ssl.SSLError as error:
             connected.close()
             raise AuthenticationError(

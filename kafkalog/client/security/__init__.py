@@ -1,6 +1,8 @@
 """What secures a client's connections, from the client's properties. SASL's messages are in `protocol.wire.sasl`.
 
 - `tls`          TLS contexts; their properties are `tls_options`
+- `stores`       certificates and private keys in files of Java, PKCS #12 and PEM; `jks` reads Java's own format
+- `ciphers`      versions of TLS and cipher suites
 - `jaas`         the text of `sasl.jaas.config`
 - `mechanisms`   SASL mechanisms by name
 - `passwords`    the mechanisms that need a password: PLAIN and SCRAM

@@ -59,8 +59,7 @@ def test_values_are_parsed() -> None:
         ({"sasl.mechanism": "GSSAPI"}, ["sasl.mechanism=GSSAPI", "SCRAM-SHA-512"]),
         ({"security.protocol": "SASL_SSL", "sasl.jaas.config": JAAS}, ["sasl.mechanism=PLAIN", "ScramLoginModule"]),
         ({"security.protocol": "SASL_SSL", "sasl.jaas.config": "a.B required"}, ["sasl.jaas.config", "semicolon"]),
-        ({"ssl.truststore.location": "/tmp/trust.jks"}, ["ssl.truststore.type=JKS", "PEM", "keytool"]),
-        ({"ssl.keystore.type": "PKCS12"}, ["ssl.keystore.type=PKCS12", "PEM"]),
+        ({"ssl.keystore.type": "BCFKS"}, ["ssl.keystore.type=BCFKS", "JKS, PKCS12, PEM"]),
     ],
 )
 def test_bad_values_name_the_property_and_the_remedy(properties: dict[str, Any], names: list[str]) -> None:

@@ -14,7 +14,8 @@ import pytest
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ConfigError, ConnectionFailedError
 from kafkalog.client.network.connection import Connection
-from kafkalog.client.security.tls import make_ssl_context
+from kafkalog.client.security.tls import TlsContexts
+from kafkalog.client.security.tls_options import TlsOptions
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -209,21 +210,21 @@ def test_large_responses_and_what_tls_holds_back(server: ScriptedBroker, certifi
         assert not connection.readable()
 
 
-@pytest.mark.parametrize(
-    ("properties", "match"),
-    [
-        ({"ssl.ca.location": "/no/such/file"}, "/no/such/file"),
-        ({"ssl.truststore.certificates": "no certificate"}, "PEM text"),
-        ({"ssl.certificate.location": "/no/such/file"}, "/no/such/file"),
-        ({"ssl.endpoint.identification.algorithm": "ldaps"}, "expected https"),
-    ],
-)
-def test_files_that_cannot_be_used(properties: dict[str, str], match: str) -> None:
-    with pytest.raises(ConfigError, match=match):
-        make_ssl_context(ClientConfig.from_dict({"security.protocol": "SSL", **properties}))
-
-
-def test_a_key_whose_password_is_wrong(certificates: Certificates) -> None:
-    properties = {"ssl.certificate.location": certificates.client, "ssl.key.password": "wrong"}
-    with pytest.raises(ConfigError, match=r"client\.pem"):
-        make_ssl_context(ClientConfig.from_dict(properties))
+def test_files_that_change(certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """New files are used for new connections; while they cannot be read, what was read before."""
+    path = tmp_path / "ca.pem"
+    with pytest.raises(ConfigError, match=r"ca\.pem: cannot be read"):
+        TlsContexts(TlsOptions(ca_location=str(path)))()
+    path.write_text(certificates.authority.read_text())
+    contexts = TlsContexts(TlsOptions(ca_location=str(path)))
+    first = contexts()
+    assert contexts() is first
+    path.write_text("half of a certificate")
+    assert contexts() is first
+    assert contexts() is first
+    assert [record.getMessage() for record in caplog.records if "stay in use" in record.getMessage()] != []
+    assert len(caplog.records) == 1
+    path.write_text(certificates.stranger.read_text())
+    second = contexts()
+    assert second is not first
+    assert second.get_ca_certs() != first.get_ca_certs()

@@ -1,0 +1,82 @@
+"""Make stores of certificates with Java's keytool, as an operator would: JKS and PKCS #12, modern and legacy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from peers import java
+from peers.certificates import PASSWORD, Certificates
+
+STORE_PASSWORD = "of-the-store"
+KEY_PASSWORD = "of-the-entry"
+"""That of the private key in `key_jks`; in PKCS #12 a key has the store's password."""
+LEGACY = "-J-Dkeystore.pkcs12.legacy"
+"""keytool's option for the ciphers that Java 8 wrote: 40 bits of RC2, and triple DES."""
+
+
+class Stores(NamedTuple):
+    """Stores, all with STORE_PASSWORD. Those of the key have its chain, up to the authority."""
+
+    trust_jks: Path
+    trust_p12: Path
+    trust_legacy_p12: Path
+    key_jks: Path
+    key_p12: Path
+    key_legacy_p12: Path
+
+
+def missing() -> str | None:
+    """Return why no stores can be made here, or None."""
+    return java.missing() or (None if _keytool() else "missing because there is no keytool beside java")
+
+
+def make_stores(certificates: Certificates, directory: Path) -> Stores:
+    """Make all stores in `directory`: of the authority's certificate, and of the client's with its key.
+
+    Raises:
+        RuntimeError: A program has failed. The text has what it wrote.
+    """
+    stores = Stores(*(directory / f"{field.rpartition('_')[0]}.{field.rpartition('_')[2]}" for field in Stores._fields))
+    source = directory / "exported.p12"
+    _run(
+        *("openssl", "pkcs12", "-export", "-in", certificates.client, "-certfile", certificates.authority),
+        *("-name", "client", "-out", source, "-passin", f"pass:{PASSWORD}", "-passout", f"pass:{STORE_PASSWORD}"),
+    )
+    for store, kind, legacy in (
+        (stores.trust_jks, "JKS", ()),
+        (stores.trust_p12, "PKCS12", ()),
+        (stores.trust_legacy_p12, "PKCS12", (LEGACY,)),
+    ):
+        _run(
+            *(_keytool(), *legacy, "-importcert", "-noprompt", "-alias", "authority", "-file", certificates.authority),
+            *("-keystore", store, "-storetype", kind, "-storepass", STORE_PASSWORD),
+        )
+    for store, kind, legacy, password in (
+        (stores.key_jks, "JKS", (), KEY_PASSWORD),
+        (stores.key_p12, "PKCS12", (), STORE_PASSWORD),
+        (stores.key_legacy_p12, "PKCS12", (LEGACY,), STORE_PASSWORD),
+    ):
+        _run(
+            *(_keytool(), *legacy, "-importkeystore", "-noprompt", "-srckeystore", source, "-srcstoretype", "PKCS12"),
+            *("-srcstorepass", STORE_PASSWORD, "-srcalias", "client", "-destkeystore", store, "-deststoretype", kind),
+            *("-deststorepass", STORE_PASSWORD, "-destkeypass", password),
+        )
+    source.unlink()
+    return stores
+
+
+def _keytool() -> str:
+    """Return the path of keytool, which is beside java; an empty text if there is none."""
+    command = java.java_command()
+    beside = Path(command).with_name("keytool") if command else None
+    return str(beside) if beside is not None and os.access(beside, os.X_OK) else shutil.which("keytool") or ""
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,263 @@
+"""Tests of stores of certificates: what Java's keytool wrote is read, and each error names the option to change."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import random
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.client.errors import ConfigError
+from kafkalog.client.security import jks
+from kafkalog.client.security.stores import identity, trusted_certificates
+from kafkalog.client.security.tls import make_ssl_context
+from kafkalog.client.security.tls_options import TlsOptions
+from peers.certificates import PASSWORD
+from peers.stores import KEY_PASSWORD, STORE_PASSWORD
+from tests.support.amount import examples
+
+STORES = Path(__file__).parents[3] / "golden" / "stores"
+AUTHORITY = (STORES / "authority.pem").read_text()
+CLIENT = (STORES / "client.pem").read_text()
+CUT = CLIENT.index("-----BEGIN CERTIFICATE")
+KEY, CERTIFICATE = CLIENT[:CUT], CLIENT[CUT:]
+TRUST = ["trust.jks", "trust.p12", "trust_legacy.p12"]
+KEYS = ["key.jks", "key.p12", "key_legacy.p12"]
+
+
+def trust(file: str | Path, **more: Any) -> TlsOptions:
+    return TlsOptions(**{"truststore_location": str(STORES / file), "truststore_password": STORE_PASSWORD, **more})
+
+
+def own(file: str | Path, **more: Any) -> TlsOptions:
+    password = {"key_password": KEY_PASSWORD} if str(file).endswith("key.jks") else {}
+    return TlsOptions(
+        **{"keystore_location": str(STORES / file), "keystore_password": STORE_PASSWORD, **password, **more}
+    )
+
+
+def refusal(options: TlsOptions) -> str:
+    with pytest.raises(ConfigError) as caught:
+        make_ssl_context(options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert STORE_PASSWORD not in message
+    assert KEY_PASSWORD not in message
+    return message
+
+
+@pytest.mark.parametrize("file", TRUST)
+@pytest.mark.parametrize("kind", [None, "JKS", "PKCS12"])
+def test_trusted_certificates(file: str, kind: str | None) -> None:
+    """The type may be wrong, as in Java: the contents decide between JKS and PKCS #12."""
+    expected = ssl.PEM_cert_to_DER_cert(AUTHORITY)
+    assert trusted_certificates(trust(file, truststore_type=kind)) == expected
+    assert make_ssl_context(trust(file, truststore_type=kind)).get_ca_certs(binary_form=True) == [expected]
+
+
+@pytest.mark.parametrize("file", KEYS)
+def test_a_key_with_its_chain(file: str) -> None:
+    found = identity(own(file))
+    assert found is not None
+    certificates = [ssl.PEM_cert_to_DER_cert(pem) for pem in (CERTIFICATE, AUTHORITY)]
+    assert found.certificates == "".join(map(ssl.DER_cert_to_PEM_cert, certificates))
+    # OpenSSL refuses a key that does not belong to the certificate.
+    make_ssl_context(own(file))
+    assert found.key not in repr(found)
+
+
+@pytest.mark.parametrize("file", KEYS)
+def test_the_certificates_of_keys_are_trusted(file: str) -> None:
+    trusted = make_ssl_context(trust(file)).get_ca_certs(binary_form=True)
+    assert len(trusted) <= 2
+    found = trusted_certificates(trust(file))
+    assert isinstance(found, bytes)
+    assert ssl.PEM_cert_to_DER_cert(CERTIFICATE) in found
+
+
+def test_jks_needs_no_password_for_certificates() -> None:
+    assert trusted_certificates(trust("trust.jks", truststore_password=None)) is not None
+
+
+def test_every_bit_of_a_jks_store_counts() -> None:
+    """Its digest finds each change, where a password is given."""
+    data = (STORES / "trust.jks").read_bytes()
+    chance = random.Random(3)
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << chance.randrange(8)
+        with pytest.raises((jks.StoreFormatError, jks.WrongPasswordError)):
+            jks.parse_jks(bytes(changed), STORE_PASSWORD)
+
+
+@pytest.mark.parametrize("file", [*TRUST, *KEYS])
+def test_a_store_that_is_cut_off(file: str, tmp_path: Path) -> None:
+    data = (STORES / file).read_bytes()
+    is_key = file in KEYS
+    for size in sorted({0, 1, 3, 4, 8, 11, 12, 13, *range(20, len(data), 97), len(data) - 1}):
+        cut = tmp_path / file
+        cut.write_bytes(data[:size])
+        message = refusal(own(cut) if is_key else trust(cut))
+        assert message.startswith("ssl.keystore." if is_key else "ssl.truststore.")
+        assert str(cut) in message
+
+
+@given(
+    st.sampled_from([*TRUST, *KEYS]),
+    st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=8), st.integers(0, 8)), min_size=1, max_size=4),
+    st.booleans(),
+)
+def test_changed_stores_are_read_or_refused(
+    file: str, changes: list[tuple[int, bytes, int]], with_password: bool
+) -> None:
+    data = bytearray((STORES / file).read_bytes())
+    for at, put, removed in changes:
+        data[at : at + removed] = put
+    password = STORE_PASSWORD if with_password else None
+    if not data.startswith(jks.MAGIC):
+        return
+    try:
+        store = jks.parse_jks(bytes(data), password)
+        for entry in store.keys:
+            entry.key(KEY_PASSWORD)
+    except (jks.StoreFormatError, jks.WrongPasswordError):
+        assert bytes(data) != (STORES / file).read_bytes()
+
+
+def test_changed_pkcs12_stores_are_refused(tmp_path: Path) -> None:
+    """Whatever the library raises for them becomes one error that names the option."""
+    chance = random.Random(5)
+    for file in ("trust.p12", "key_legacy.p12"):
+        data = (STORES / file).read_bytes()
+        for _ in range(examples(200)):
+            changed = bytearray(data)
+            for _ in range(chance.choice([1, 1, 3])):
+                changed[chance.randrange(1, len(data))] ^= 1 << chance.randrange(8)
+            path = tmp_path / file
+            path.write_bytes(changed)
+            try:
+                make_ssl_context(own(path) if file.startswith("key") else trust(path))
+            except ConfigError as error:
+                message = str(error)
+            else:
+                # A byte that means nothing, as in the name of an entry.
+                message = "ssl."
+            assert message.startswith("ssl.")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (trust("trust.jks", truststore_password="no"), "ssl.truststore.password: that of {} is wrong"),
+        (trust("trust.p12", truststore_password="no"), "ssl.truststore.password: that of {} is wrong"),
+        (trust("trust.p12", truststore_password=None), "ssl.truststore.password: that of {} is missing"),
+        (own("key.jks", keystore_password="no"), "ssl.keystore.password: that of {} is wrong"),
+        (own("key.jks", keystore_password=None), "{}: ssl.keystore.password is missing"),
+        (own("key.jks", key_password="no"), "ssl.key.password: that of the key in {} is wrong"),
+        (own("key.jks", key_password=None), "ssl.key.password: that of the key in {} is missing"),
+        (own("key.p12", keystore_password="no"), "ssl.keystore.password: that of {} is wrong"),
+        (own("trust.jks"), "ssl.keystore.location={}: it holds no private key"),
+        (own("trust.p12"), "ssl.keystore.location={}: it holds no private key"),
+        (trust("absent"), "ssl.truststore.location={}: cannot be read: No such file"),
+        (own("absent"), "ssl.keystore.location={}: cannot be read: No such file"),
+        (trust("."), "ssl.truststore.location={}: cannot be read: Is a directory"),
+        (trust("authority.pem"), "ssl.truststore.password does not go with {}"),
+        (trust("authority.pem", truststore_type="JKS"), "ssl.truststore.type=JKS: {} is PEM; set ssl.truststore.type"),
+        (trust("trust.jks", truststore_type="PEM", truststore_password=None), "set ssl.truststore.type=JKS"),
+        (own("key.p12", keystore_type="PEM", keystore_password=None), "set ssl.keystore.type=PKCS12"),
+        (own("authority.pem", keystore_password=None), "no line -----BEGIN PRIVATE KEY"),
+        (
+            TlsOptions(keystore_location=str(STORES / "client.pem")),
+            "ssl.key.password: the key of ssl.keystore.location",
+        ),
+        (
+            TlsOptions(keystore_location=str(STORES / "client.pem"), key_password="no"),
+            "ssl.key.password: the key of ssl.keystore.location is encrypted, and it is wrong",
+        ),
+        (TlsOptions(keystore_key=KEY + KEY, keystore_chain=CERTIFICATE), "ssl.keystore.key: it has 2 private keys"),
+        (
+            TlsOptions(keystore_key=KEY, keystore_chain=AUTHORITY, key_password=PASSWORD),
+            "ssl.keystore.key: the certificate and the private key cannot be used: key values mismatch",
+        ),
+        (TlsOptions(keystore_key=KEY, keystore_chain="no PEM"), "ssl.keystore.certificate.chain: it has no line"),
+        (TlsOptions(truststore_certificates="no PEM"), "ssl.truststore.certificates: it has no line"),
+        (
+            TlsOptions(truststore_certificates="-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"),
+            "ssl.truststore.certificates: a certificate in it cannot be used",
+        ),
+        (TlsOptions(ca_location="/absent"), "ssl.ca.location=/absent: cannot be read"),
+        (TlsOptions(ca_location=str(STORES / "trust.jks")), "trust.jks: it has no PEM that can be used"),
+        (TlsOptions(crl_location="/absent"), "ssl.crl.location=/absent: cannot be read"),
+        (TlsOptions(certificate_location="/absent"), "ssl.certificate.location=/absent: cannot be read"),
+        (
+            TlsOptions(certificate_location=str(STORES / "client.pem"), key_location="/absent"),
+            "ssl.key.location=/absent: cannot be read",
+        ),
+    ],
+)
+def test_errors_name_the_option(options: TlsOptions, says: str) -> None:
+    message = refusal(options)
+    path = options.truststore_location or options.keystore_location
+    assert says.format(path) in message
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (TlsOptions(ca_location="a", truststore_location="b"), "ssl.truststore.location and ssl.ca.location"),
+        (TlsOptions(keystore_location="a", certificate_pem="b"), "ssl.keystore.location and ssl.certificate.pem"),
+        (TlsOptions(keystore_key="a"), "ssl.keystore.certificate.chain is not"),
+        (TlsOptions(keystore_chain="a"), "ssl.keystore.key is not"),
+        (TlsOptions(keystore_key="a", keystore_chain="b", keystore_type="JKS"), "set ssl.keystore.type=PEM"),
+        (TlsOptions(truststore_certificates="a", truststore_type="JKS"), "set ssl.truststore.type=PEM"),
+        (
+            TlsOptions(truststore_certificates="a", truststore_password="p"),
+            "ssl.truststore.password does not go with PEM",
+        ),
+        (TlsOptions(keystore_location="a", keystore_type="PEM", keystore_password="p"), "is ssl.key.password"),
+        (TlsOptions(truststore_password="p"), "ssl.truststore.location is not"),
+        (TlsOptions(key_location="a"), "ssl.key.location is set without its certificate"),
+        (TlsOptions(certificate_location="c", key_location="a", key_pem="b"), "ssl.key.location and ssl.key.pem"),
+    ],
+)
+def test_options_that_contradict_each_other(options: TlsOptions, says: str) -> None:
+    assert says in refusal(options)
+
+
+def test_librdkafka_s_texts() -> None:
+    options = TlsOptions(certificate_pem=CERTIFICATE, key_pem=KEY, key_password=PASSWORD, ca_pem=AUTHORITY)
+    context = make_ssl_context(options)
+    assert context.get_ca_certs(binary_form=True) == [ssl.PEM_cert_to_DER_cert(AUTHORITY)]
+
+
+def test_without_the_package_for_pkcs12(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str, *args: Any) -> Any:
+        if name.startswith("cryptography"):
+            raise ImportError(name)
+        return importing(name, *args)
+
+    importing = builtins.__import__
+    monkeypatch.setattr(builtins, "__import__", absent)
+    for options in (trust("trust.p12"), own("key.p12")):
+        assert "pip install 'kafkalog[tls]'" in refusal(options)
+    make_ssl_context(dataclasses.replace(own("key.jks"), truststore_location=str(STORES / "trust.jks")))
+
+
+def test_keys_are_written_to_no_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    make_ssl_context(own("key.jks"))
+
+
+def test_keys_are_in_no_file_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the system has no files in memory, as macOS."""
+    monkeypatch.delattr("os.memfd_create")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    make_ssl_context(own("key.jks"))
+    refusal(TlsOptions(keystore_key=KEY, keystore_chain=CERTIFICATE, key_password="no"))
+    assert list(tmp_path.iterdir()) == []
