@@ -1,8 +1,8 @@
 """`/brokers/ids/<id>`: the registration of a live broker (Kafka: `BrokerIdZNode`). An ephemeral node.
 
 Version 1 (0.8) has a host and a port, 2 (0.9) endpoints, 3 a rack, 4 (0.10) the protocols of the listeners, 5 (2.7)
-features. `host` and `port` are those of the first PLAINTEXT endpoint, for old clients; clients of 0.8 and 0.9.0.0 cannot
-read versions above 2 (KAFKA-3100).
+features. `host` and `port` are those of the first PLAINTEXT endpoint, for old clients. Clients of 0.8 and 0.9.0.0
+cannot read versions above 2 (KAFKA-3100).
 
 The broker's epoch is not in the data: it is the number of the transaction that created the node (czxid).
 """

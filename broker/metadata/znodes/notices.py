@@ -28,7 +28,7 @@ def encode_config_change(entity: str) -> bytes:
 def decode_config_change(path: str, data: bytes) -> str:
     """Return which configuration changed, such as `topics/words`.
 
-    Version 1 (0.9) has a type and a name in place of a path. A notice of 0.8, which is a topic's name alone, is refused,
+    Version 1 (0.9) has a type and a name in place of a path. A notice of 0.8, which is only a topic's name, is refused,
     as by Kafka.
 
     Raises:
