@@ -109,8 +109,13 @@ def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
 def _entry(each: Any, where: str) -> tuple[TopicPartition, int]:
     if isinstance(each, dict):
         topic, partition, offset = each.get("topic"), each.get("partition"), each.get("offset")
-        # Not `isinstance` for numbers: it takes JSON's true and false.
-        are_typed = isinstance(topic, str) and type(partition) is int and type(offset) is int
-        if are_typed and 0 <= partition < 1 << 31 and -1 <= offset < 1 << 63:
+        if (
+            isinstance(topic, str)
+            # Not `isinstance` for numbers: it takes JSON's true and false.
+            and type(partition) is int
+            and type(offset) is int
+            and 0 <= partition < 1 << 31
+            and -1 <= offset < 1 << 63
+        ):
             return TopicPartition(topic, partition), offset
     raise UsageError(f"{where}: {json.dumps(each)} is no partition with an offset; expected {_FORM}")

@@ -183,7 +183,7 @@ def _tls(options: OAuthOptions, jaas: Mapping[str, str]) -> ssl.SSLContext | Non
     elif options.ca_pem is not None:
         properties = {"ssl.truststore.certificates": options.ca_pem, "ssl.truststore.type": "PEM"}
     try:
-        return make_ssl_context(ClientConfig.from_dict(properties))
+        return make_ssl_context(ClientConfig.from_dict(properties).tls)
     except ConfigError as error:
         raise ConfigError(
             f"TLS of the token endpoint (https.ca.location, or ssl.… in sasl.jaas.config): {error}"
