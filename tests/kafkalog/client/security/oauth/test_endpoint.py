@@ -269,7 +269,7 @@ def test_tls_of_the_endpoint(tmp_path: Path) -> None:
         for properties in ({}, {"https_ca_location": certificates.stranger}):
             with pytest.raises(AuthenticationError, match=r"certificate is refused.*https\.ca\.location"):
                 with_secret(server.url, **properties).fetch()
-        with pytest.raises(ConfigError, match=r"https\.ca\.location.*cannot read"):
+        with pytest.raises(ConfigError, match=r"https\.ca\.location.*cannot be read"):
             with_secret(server.url, https_ca_location=tmp_path / "none")
 
 
