@@ -108,14 +108,13 @@ def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
 
 def _entry(each: Any, where: str) -> tuple[TopicPartition, int]:
     if isinstance(each, dict):
-        topic, partition, offset = each.get("topic"), each.get("partition"), each.get("offset")
-        if (
-            isinstance(topic, str)
-            # Not `isinstance` for numbers: it takes JSON's true and false.
-            and type(partition) is int
-            and type(offset) is int
-            and 0 <= partition < 1 << 31
-            and -1 <= offset < 1 << 63
-        ):
+        topic = each.get("topic")
+        partition, offset = _integer(each.get("partition"), 0, 31), _integer(each.get("offset"), -1, 63)
+        if isinstance(topic, str) and partition is not None and offset is not None:
             return TopicPartition(topic, partition), offset
     raise UsageError(f"{where}: {json.dumps(each)} is no partition with an offset; expected {_FORM}")
+
+
+def _integer(value: Any, least: int, bits: int) -> int | None:
+    """Return a JSON number; None for another value, `true` and `false` included, or one that is out of range."""
+    return value if type(value) is int and least <= value < 1 << bits else None
