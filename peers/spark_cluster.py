@@ -122,9 +122,10 @@ class StandaloneCluster:
         """End all processes, executors too: they are in the workers' process groups."""
         self._stack.close()
 
-    def executor_logs(self) -> str:
-        """Return the last lines of what executors have written, for the message of a test that failed."""
-        return "\n".join(tail(path) for path in sorted(self.directory.glob("work*/*/*/stderr")))
+    def remove_applications(self) -> None:
+        """Remove what the executors of ended applications have left, such as archives that they unpacked."""
+        for path in self.directory.glob("work*/*"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def __enter__(self) -> Self:
         try:
