@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_kafkalog.cluster.probe import MARK
+from spark_kafkalog.cluster.probe import MARK, OLDEST_PROBED
 
 SEPARATOR = "\x1e"
 """Stands for the ends of lines in the output of a probe, so that all of it is one line of Spark's pipe."""
@@ -106,7 +106,10 @@ def read_probe(command: str, output: str, code: int) -> Probe:
             except (ValueError, KeyError, TypeError, AttributeError):
                 break
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return Probe(command, problem=lines[-1] if lines else f"it ended with exit code {code} and printed nothing")
+    problem = lines[-1] if lines else f"it ended with exit code {code} and printed nothing"
+    if problem.startswith("SyntaxError"):
+        problem = f"it is older than Python {OLDEST_PROBED} ({problem})"
+    return Probe(command, problem=problem)
 
 
 def _probe(command: str, found: Mapping[str, Any]) -> Probe:

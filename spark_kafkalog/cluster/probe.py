@@ -1,7 +1,7 @@
 """Describe the Python that runs this, as JSON in one line of standard output that begins with MARK.
 
 `survey` hands the text of this module to `python -c` on hosts where kafkalog may be missing. So it imports the standard
-library alone, and keeps to the syntax of Python 3.7. Standard input has the properties of Kafka clients as a JSON
+library alone, and keeps to the syntax of OLDEST_PROBED. Standard input has the properties of Kafka clients as a JSON
 object; with `bootstrap.servers` among them, the probe connects to all brokers. Nothing of the properties is printed,
 except addresses.
 """
@@ -21,6 +21,7 @@ import time
 from typing import Any
 
 MARK = "kafkalog-probe: "
+OLDEST_PROBED = "3.7"
 VERSIONS = ("kafkalog", "pyspark", "pyarrow", "numba", "numpy")
 CONNECT_S = 5.0
 
