@@ -5,33 +5,27 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
 from kafkalog.client.admin.quotas import QuotaAdmin
-from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
-from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError
-from spark_kafkalog.data_loss import DataLossError
 from spark_kafkalog.driver.discovery import Discovery
-from spark_kafkalog.executor import range_reader as reader_module
-from spark_kafkalog.executor.batch_pieces import PIECE_ROWS, cut_pieces
-from spark_kafkalog.executor.range_reader import read_range
+from spark_kafkalog.executor.batch_pieces import PIECE_ROWS
 from spark_kafkalog.offsets import Position
 from spark_kafkalog.options.parsing import OptionsError
-from spark_kafkalog.options.source_options import SourceOptions
+from tests.spark_kafkalog.executor.test_range_reader import options_for
 from tests.spark_kafkalog.topics import CODECS, T0_MS, Topics, numbers
 from tests.spark_kafkalog.without_spark import Batch, chosen
 from tests.support.kafkalog_broker import KafkalogBroker
 
 if TYPE_CHECKING:
-    from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
+    pass
 
 
 @pytest.fixture
@@ -250,264 +244,3 @@ def test_tasks(batch: Batch, topics: Topics, options: dict[str, int], sizes: lis
     topics.produce(topic, numbers(20, 100), partition=1)
     assert [end - start for _, start, end in batch.tasks(subscribe=topic, **options)] == sizes
     assert batch.values(subscribe=topic, **options) == numbers(120)
-
-
-# ---------------------------------------------------------------------------------------------- ranges
-
-
-def options_for(topics: Topics, topic: str, **options: Any) -> SourceOptions:
-    given = {"kafka.bootstrap.servers": topics.bootstrap, "subscribe": topic}
-    return SourceOptions.parse(given | {name: str(value) for name, value in options.items()})
-
-
-def read(topics: Topics, topic: str, start: int, end: int, **options: Any) -> list[bytes]:
-    batches = read_range(TopicPartition(topic, 0), start, end, options_for(topics, topic, **options), ("value",))
-    return [value for each in batches for value in each["value"].to_pylist()]
-
-
-def test_lost_records(topics: Topics) -> None:
-    topic = topics.create("lost")
-    topics.produce(topic, numbers(10))
-    topics.delete_records(topic, 0, 6)
-    with pytest.raises(DataLossError, match=r"COULD_NOT_READ_OFFSET_RANGE.*\[2, 6\) of .*log now begins at 6"):
-        read(topics, topic, 2, 9)
-    assert read(topics, topic, 2, 9, failOnDataLoss="false") == numbers(3, 6)
-    assert read(topics, topic, 2, 5, failOnDataLoss="false") == []
-    assert read(topics, topic, 6, 9) == numbers(3, 6)
-
-
-def test_a_range_behind_the_end_of_the_log(topics: Topics) -> None:
-    """As after a topic was deleted and created again."""
-    topic = topics.create("short")
-    topics.produce(topic, numbers(3))
-    with pytest.raises(DataLossError, match="COULD_NOT_READ_OFFSET_RANGE"):
-        read(topics, topic, 5, 9)
-    assert read(topics, topic, 5, 9, failOnDataLoss="false") == []
-
-
-def test_a_deleted_topic(topics: Topics) -> None:
-    topic = topics.create("gone")
-    topics.produce(topic, numbers(3))
-    quick = {"kafkaConsumer.pollTimeoutMs": 500, "kafka.retry.backoff.ms": 1, "kafka.retry.backoff.max.ms": 1}
-    options = options_for(topics, topic, **quick)
-    topics.delete(topic)
-    for mark in (None, "J2zBe_1rTjG0dC4QO1bWWg"):
-        with pytest.raises(DataLossError, match="was deleted"):
-            list(read_range(TopicPartition(topic, 0), 0, 3, options, ("value",), topic=mark))
-    assert read(topics, topic, 0, 3, failOnDataLoss="false", **quick) == []
-
-
-def test_records_that_do_not_come(topics: Topics) -> None:
-    topic = topics.create("waits")
-    topics.produce(topic, numbers(3))
-    with pytest.raises(TimeoutError, match=r"Cannot fetch record for offset 3 of .* in 700 milliseconds"):
-        read(topics, topic, 1, 9, **{"kafkaConsumer.pollTimeoutMs": 700, "kafka.fetch.max.wait.ms": 100})
-
-
-def test_a_range_that_is_still_being_written(topics: Topics) -> None:
-    topic = topics.create("grows")
-    topics.produce(topic, numbers(3))
-    writing = threading.Timer(0.3, lambda: topics.produce(topic, numbers(6, 3)))
-    writing.start()
-    try:
-        assert read(topics, topic, 1, 9) == numbers(8, 1)
-    finally:
-        writing.join()
-
-
-def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
-    """As LIMIT does: its thread and its connection end with it."""
-    topic = topics.create("limit")
-    topics.produce(topic, [b"x" * 1000] * 20_000)
-    before = threading.active_count()
-    batches = read_range(TopicPartition(topic, 0), 0, 20_000, options_for(topics, topic), ("value",))
-    assert next(batches).num_rows
-    batches.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
-
-
-def test_a_worker_does_not_keep_the_connections_of_every_query_that_it_has_seen(
-    topics: Topics, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[Cluster] = []
-
-    def make(config: ClientConfig) -> Cluster:
-        made.append(Cluster(config))
-        return made[-1]
-
-    monkeypatch.setattr(reader_module, "Cluster", make)
-    topic = topics.create("clients")
-    topics.produce(topic, numbers(3))
-    for number in range(20):
-        for _ in range(2):
-            assert read(topics, topic, 0, 3, **{"kafka.client.id": f"client-{number}"}) == numbers(3)
-    assert len(made) == 20, "a second task of a query takes what the first one has left"
-    closed = [is_closed(each) for each in made]
-    kept = closed.count(False)
-    assert 0 < kept < 20
-    assert closed == [True] * (20 - kept) + [False] * kept, "those that were used last are kept"
-
-
-def is_closed(cluster: Cluster) -> bool:
-    try:
-        cluster.metadata(refresh=True)
-    except RuntimeError:
-        return True
-    return False
-
-
-class Scripted:
-    """Reads offsets [start, 9) of a partition whose leader answers a fetch as `answer` says for its offset.
-
-    A record batch, b"" for nothing new, or None for no answer at all.
-    """
-
-    def __init__(
-        self, answer: Callable[[int], bytes | None], start: int = 0, options: Mapping[str, str] | None = None
-    ) -> None:
-        from kafkalog.protocol.messages.fetch import FetchRequest
-        from kafkalog.protocol.messages.metadata import MetadataRequest
-        from tests.support.scripted import ScriptedBroker, metadata
-
-        self._answer = answer
-        self.server = ScriptedBroker({FetchRequest: self._fetch})
-        self.server.handlers[MetadataRequest] = lambda request: metadata({1: self.server}, {("t", 0): 1})
-        given = {"kafka.bootstrap.servers": self.server.address, "subscribe": "t", **(options or {})}
-        self.reading = reader_module._RangeReader(TopicPartition("t", 0), start, 9, SourceOptions.parse(given))
-
-    def _fetch(self, request: FetchRequest) -> FetchResponse | None:
-        from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-
-        records = self._answer(request.topics[0].partitions[0].fetch_offset)
-        if records is None:
-            return None
-        data = PartitionData(partition_index=0, high_watermark=9, log_start_offset=0, records=records)
-        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
-
-    def __enter__(self) -> Iterator[list[bytes]]:
-        """The values of each record batch."""
-        self.server.__enter__()
-        return (batch["value"].to_pylist() for batch in self.reading.batches(("value",)))
-
-    def __exit__(self, *error: Any) -> None:
-        self.reading.close()
-        self.server.__exit__(*error)
-
-
-def records_at(offset: int, count: int = 1) -> bytes:
-    from kafkalog.records.batch import Record, encode_batch
-
-    records = [Record(at, 0, None, b"%d" % at) for at in range(offset, offset + count)]
-    return bytes(encode_batch(records, base_offset=offset))
-
-
-def test_a_reader_that_ends_does_not_wait_for_the_leader() -> None:
-    """The next chunk has been asked for when the reader is closed; it never comes."""
-    asked, ended = threading.Event(), threading.Event()
-    waited_for: list[bool] = []
-
-    def answer(offset: int) -> bytes | None:
-        if offset == 0:
-            return records_at(0)
-        asked.set()
-        waited_for.append(ended.wait(20))
-        return None
-
-    scripted = Scripted(answer)
-    with scripted as batches:
-        assert next(batches) == [b"0"]
-        assert asked.wait(20)
-        scripted.reading.close()
-        assert not waited_for
-        ended.set()
-
-
-def test_a_leader_that_answers_with_what_was_read_before() -> None:
-    """The reader does not ask for ever, nor does it take such records."""
-    until = time.monotonic() + 20
-
-    def answer(offset: int) -> bytes | None:
-        return records_at(0, 2) if time.monotonic() < until else records_at(2, 7)
-
-    options = {"kafkaConsumer.pollTimeoutMs": "300"}
-    with (
-        Scripted(answer, start=2, options=options) as batches,
-        pytest.raises(TimeoutError, match="Cannot fetch record"),
-    ):
-        next(batches)
-
-
-@pytest.mark.parametrize("mark", [None, "J2zBe_1rTjG0dC4QO1bWWg"])
-def test_a_broker_that_does_not_know_its_topics_yet(mark: str | None) -> None:
-    """It has just started, and has not heard from its controller: no record is lost by that."""
-    from kafkalog.protocol.messages.metadata import MetadataRequest
-    from tests.support.scripted import metadata
-
-    options = {"failOnDataLoss": "false", "kafka.retry.backoff.ms": "1", "kafka.retry.backoff.max.ms": "1"}
-    scripted = Scripted(lambda offset: records_at(offset, 9), options=options)
-    known = scripted.server.handlers[MetadataRequest]
-    left = iter(range(30))
-    scripted.server.handlers[MetadataRequest] = lambda request: (
-        known(request) if next(left, None) is None else metadata({1: scripted.server}, {})
-    )
-    with scripted as batches:
-        scripted.reading.check_topic(mark)
-        assert next(batches) == numbers(9)
-
-
-def test_the_time_that_spark_takes_for_rows_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`kafkaConsumer.pollTimeoutMs` is how long records are waited for."""
-    late = 0.0
-    asked: list[int] = []
-
-    def answer(offset: int) -> bytes | None:
-        asked.append(offset)
-        return records_at(offset, 1 if offset == 0 else 8) if asked.count(offset) > (offset > 0) else b""
-
-    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + late, sleep=time.sleep)
-    monkeypatch.setattr(reader_module, "time", clock)
-    with Scripted(answer, options={"kafkaConsumer.pollTimeoutMs": "30000"}) as batches:
-        assert next(batches) == [b"0"]
-        late = 100.0
-        assert next(batches) == numbers(8, 1)
-    assert asked == [0, 1, 1]
-
-
-def test_what_was_asked_for_in_advance_is_asked_for_again() -> None:
-    """The leader was away while Spark was busy with the rows before, and it is back."""
-    asked: list[int] = []
-
-    def answer(offset: int) -> bytes | None:
-        asked.append(offset)
-        if offset == 0:
-            return records_at(0)
-        return records_at(1, 8) if gave_up else None
-
-    gave_up = False
-    options = {"kafkaConsumer.pollTimeoutMs": "1000", "kafka.request.timeout.ms": "100", "kafka.fetch.max.wait.ms": "1"}
-    scripted = Scripted(answer, options=options)
-    with scripted as batches:
-        assert next(batches) == [b"0"]
-        assert scripted.reading._under_way is not None
-        assert isinstance(scripted.reading._under_way[1].exception(20), ClientTimeoutError)
-        gave_up = True
-        assert next(batches) == numbers(8, 1)
-
-
-# ---------------------------------------------------------------------------------------------- pieces
-
-
-def test_pieces_are_whole_batches() -> None:
-    from kafkalog.records.batch import Record, encode_batch, iter_headers
-
-    batches = [
-        bytes(encode_batch([Record(base + at, 0, None, b"x" * size) for at in range(3)], base_offset=base))
-        for base, size in ((10, 50), (20, 500_000), (30, 500_000), (40, 10), (50, 1_000_000), (60, 10))
-    ]
-    data = memoryview(b"".join(batches))
-    pieces = cut_pieces(data[:-1], 10)
-    assert b"".join(piece.records for piece in pieces) == b"".join(batches[:-1]), "the last batch is cut off"
-    bases = [[header.base_offset for _, header in iter_headers(piece.records)] for piece in pieces]
-    assert bases == [[10, 20], [30, 40], [50]]
-    assert [piece.behind for piece in pieces] == [23, 43, 53]
-    assert cut_pieces(data[:30], 10) == []

@@ -1,11 +1,8 @@
-"""Tests of all logs of a broker: loading, checkpoints, clean and unclean stops, failing directories, deletion."""
+"""Tests of all logs of a broker: loading, clean and unclean stops, failing directories, deletion, full disks."""
 
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from threading import Barrier
@@ -13,50 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from broker.log.directories.checkpoints import read_offsets, write_offsets
 from broker.log.directories.log_dir import InconsistentClusterIdError, LogDirLockedError, LogDirUnusableError
-from broker.log.files.file_ops import OS, FileOps
-from broker.log.log_config import LogConfig
+from broker.log.files.file_ops import FileOps
 from broker.log.log_manager import LogManager
 from broker.log.recovery.loading import DuplicateLogError
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
+from tests.broker.log.managers import CONFIG, Clock, fill, start
 from tests.broker.log.support import NOW, FaultyOps, batch, descriptors_left, stored
-
-CONFIG = LogConfig(segment_bytes=1000, file_delete_delay_ms=50, retention_bytes=2000)
-
-
-@pytest.fixture
-def managers() -> Iterator[list[LogManager]]:
-    """Those that a test makes; their locks are let go when it ends."""
-    made: list[LogManager] = []
-    yield made
-    for manager in made:
-        manager.unlock()
-
-
-class Clock:
-    now = NOW
-
-    def __call__(self) -> int:
-        return self.now
-
-
-def start(
-    managers: list[LogManager], *paths: Path, ops: FileOps = OS, clock: Clock | None = None, load: bool = True
-) -> LogManager:
-    manager = LogManager(paths, CONFIG, clock=clock or Clock(), ops=ops)
-    managers.append(manager)
-    if load:
-        manager.load_all()
-    return manager
-
-
-def fill(manager: LogManager, topic: str, partition: int = 0, count: int = 10) -> None:
-    log = manager.create(topic, partition)
-    for _ in range(count):
-        log.append_batch(batch(2, size=50), leader_epoch=0, now_ms=NOW)
-    log.high_watermark = log.log_end_offset
 
 
 def test_everything_comes_back_after_a_clean_stop(tmp_path: Path, managers: list[LogManager]) -> None:
@@ -76,91 +37,6 @@ def test_everything_comes_back_after_a_clean_stop(tmp_path: Path, managers: list
     log = again.get("a", 0)
     assert log is not None
     assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (3, 15, 20)
-
-
-def test_checkpoint_files_have_kafkas_names_and_rows(tmp_path: Path, managers: list[LogManager]) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "a")
-    fill(manager, "b", 1, count=2)
-    log = manager.get("a", 0)
-    assert log is not None
-    log.flush()
-    log.delete_records(1)
-    manager.checkpoints.write_recovery_points()
-    manager.checkpoints.write_log_start_offsets()
-    manager.checkpoints.write_high_watermarks()
-    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("a", 0): 20, ("b", 1): 0}
-    assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("a", 0): 1}
-    assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {("a", 0): 20, ("b", 1): 4}
-
-
-def test_without_a_marker_logs_are_checked_from_their_recovery_points(
-    tmp_path: Path, managers: list[LogManager]
-) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "a")
-    manager.unlock()
-    path = next(iter(sorted((tmp_path / "a-0").glob("*.log"), reverse=True)))
-    path.write_bytes(path.read_bytes()[:-3])
-    log = start(managers, tmp_path).get("a", 0)
-    assert log is not None
-    assert log.log_end_offset == 18
-
-
-def test_a_checkpoint_that_does_not_read_means_check_everything(tmp_path: Path, managers: list[LogManager]) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "a")
-    assert manager.shutdown()
-    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
-        (tmp_path / name).write_text("1\n1\na 0 9\n")
-    log = start(managers, tmp_path).get("a", 0)
-    assert log is not None
-    assert (log.log_end_offset, log.high_watermark) == (20, 0)
-
-
-def test_a_row_that_does_not_read_is_no_reason_to_forget_the_others(
-    tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Records that clients deleted from the other topics would be back."""
-    manager = start(managers, tmp_path)
-    fill(manager, "a")
-    log = manager.get("a", 0)
-    assert log is not None
-    log.delete_records(13)
-    assert manager.shutdown()
-    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
-        path = tmp_path / name
-        rows = path.read_text().splitlines()[2:]
-        path.write_text("\n".join(["0", "2", "x", " 0 5", *rows]) + "\n")
-    caplog.clear()
-    log = start(managers, tmp_path).get("a", 0)
-    assert log is not None
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (13, 20, 20)
-    warnings = [entry.message for entry in caplog.records if entry.levelname == "WARNING"]
-    assert len(warnings) == 3
-    assert all("line 3" in text and "line 4" in text for text in warnings)
-
-
-def test_a_topic_whose_name_would_break_rows_spoils_no_checkpoint(
-    tmp_path: Path, managers: list[LogManager], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Brokers of before have created such topics."""
-    manager = start(managers, tmp_path)
-    fill(manager, "a")
-    fill(manager, "x\n")
-    log = manager.get("a", 0)
-    assert log is not None
-    log.delete_records(13)
-    manager.checkpoints.write_all()
-    manager.checkpoints.write_all()
-    assert len([entry for entry in caplog.records if "'x\\n'" in entry.message]) == 1
-    manager.unlock()
-    again = start(managers, tmp_path)
-    log, spoiler = again.get("a", 0), again.get("x\n", 0)
-    assert log is not None
-    assert spoiler is not None
-    assert (log.log_start_offset, log.log_end_offset, spoiler.log_end_offset) == (13, 20, 20)
-    assert "read" not in caplog.text
 
 
 def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
@@ -392,104 +268,6 @@ def test_logs_are_loaded_with_few_descriptors_or_the_reason_is_told(
             assert [log.log_end_offset for log in again] == [20] * 20
         again.unlock()
     assert "loaded" in outcomes
-
-
-@pytest.mark.parametrize("later", [0, 10])
-def test_a_log_that_was_cut_is_not_clean_beyond_its_end(tmp_path: Path, managers: list[LogManager], later: int) -> None:
-    """Nor is what is appended there, when the next start finds the checkpoint of before."""
-    manager = start(managers, tmp_path)
-    fill(manager, "t")
-    write_offsets(str(tmp_path / names.CLEANER_CHECKPOINT), {("t", 0): 20})
-    last = max(tmp_path.glob("t-0/*.log"))
-    os.truncate(last, last.stat().st_size - 1)
-    manager.unlock()
-    manager = start(managers, tmp_path)
-    log = manager.get("t", 0)
-    assert log is not None
-    assert (log.cleaned_offset, log.log_end_offset) == (0, 18)
-    fill(manager, "t", count=later)
-    manager.unlock()
-    log = start(managers, tmp_path).get("t", 0)
-    assert log is not None
-    assert log.cleaned_offset == 0
-
-
-def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, managers: list[LogManager]) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "t")
-    log = manager.get("t", 0)
-    assert log is not None
-    log.flush()
-    manager.checkpoints.write_recovery_points()
-    manager.truncate_to("t", 0, 6)
-    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 6}
-
-
-def test_a_topic_of_a_deleted_ones_name_is_not_read_by_the_old_ones_checkpoints(
-    tmp_path: Path, managers: list[LogManager]
-) -> None:
-    """Its rows in the checkpoints would hide the new topic's records, or vouch for them, after a crash."""
-    manager = start(managers, tmp_path)
-    fill(manager, "t")
-    old = manager.get("t", 0)
-    assert old is not None
-    old.flush()
-    old.delete_records(18)
-    manager.checkpoints.write_recovery_points()
-    manager.checkpoints.write_log_start_offsets()
-    manager.checkpoints.write_high_watermarks()
-    manager.delete("t", 0)
-    fill(manager, "t", count=5)
-    for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
-        assert ("t", 0) not in read_offsets(str(tmp_path / name))
-    manager.unlock()
-    after_crash = start(managers, tmp_path).get("t", 0)
-    assert after_crash is not None
-    assert (after_crash.log_start_offset, after_crash.log_end_offset) == (0, 10)
-
-
-def test_the_checkpoints_of_a_topic_deleted_before_a_restart_are_forgotten_too(
-    tmp_path: Path, managers: list[LogManager]
-) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "t")
-    log = manager.get("t", 0)
-    assert log is not None
-    log.delete_records(18)
-    manager.checkpoints.write_log_start_offsets()
-    manager.delete("t", 0)
-    manager.unlock()
-    again = start(managers, tmp_path)
-    fill(again, "t", count=5)
-    again.unlock()
-    after_crash = start(managers, tmp_path).get("t", 0)
-    assert after_crash is not None
-    assert (after_crash.log_start_offset, after_crash.log_end_offset) == (0, 10)
-
-
-def test_a_topic_is_not_made_while_old_checkpoints_cannot_be_rewritten(
-    tmp_path: Path, managers: list[LogManager]
-) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "t")
-    manager.checkpoints.write_recovery_points()
-    manager.delete("t", 0)
-    (tmp_path / (names.RECOVERY_POINT_CHECKPOINT + ".tmp")).mkdir()
-    with pytest.raises(KafkaStorageError):
-        manager.create("t", 0)
-    assert not (tmp_path / "t-0").exists()
-
-
-def test_checkpoints_asked_for_by_many_threads_at_once_are_written_one_after_the_other(
-    tmp_path: Path, managers: list[LogManager]
-) -> None:
-    manager = start(managers, tmp_path)
-    fill(manager, "t")
-    with ThreadPoolExecutor(8) as pool:
-        for done in [pool.submit(manager.checkpoints.write_recovery_points) for _ in range(400)]:
-            done.result()
-    assert manager.log_dirs[0].offline is None
-    assert read_offsets(str(tmp_path / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): 0}
 
 
 def test_the_names_of_many_deleted_logs_are_forced_to_the_device_once(

@@ -1,4 +1,4 @@
-"""Test that during a compaction readers see every row once or fail, and that a later run finishes it after a crash."""
+"""Test that a compaction loses nothing, and that a later run finishes it after a crash."""
 
 from __future__ import annotations
 
@@ -7,111 +7,23 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_kafkalog import faults
-from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load import compact as compaction
-from spark_kafkalog.load.compact import (
-    Compacted,
-    CompactionError,
-    CompactionRunsError,
-    Group,
-    Input,
-    Merge,
-    compact,
-    plan_merges,
-)
+from spark_kafkalog.load.compact import Compacted, CompactionError, CompactionRunsError
 from spark_kafkalog.load.formats import ParquetFormat
-from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, file_name, load_name, parse_file_name
-from spark_kafkalog.load.layout.staging import Judge, Staging, SweptError
-from spark_kafkalog.load.runner import ThreadRunner
+from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, load_name
+from spark_kafkalog.load.layout.staging import Judge, SweptError
 from spark_kafkalog.options.parsing import OptionsError
+from tests.spark_kafkalog.load.compacting import POINTS, fill, interrupted, run
 from tests.spark_kafkalog.load.loading import Loading, data_files, rows_of
 from tests.spark_kafkalog.topics import T0_MS
-
-HOUR = "date=2026-11-21/hour=18"
-
-
-class KilledError(BaseException):
-    """Stands for SIGKILL: nothing may catch it. What a dead process would not do is left undone by the test."""
-
-
-def run(loading: Loading, topic: str, **more: Any) -> Compacted:
-    return compact(loading.files, loading.path(topic), lambda: ThreadRunner(2), **more)
-
-
-def fill(loading: Loading, stem: str, loads: int = 4, partitions: int = 2) -> tuple[str, dict[tuple[int, int], Any]]:
-    """A topic with some loads of two hours each."""
-    topic = loading.topics.create(stem, partitions)
-    for load in range(loads):
-        records = [
-            {"value": b"%d-%d" % (load, index), "timestamp": T0_MS + (index % 2) * 3_600_000} for index in range(40)
-        ]
-        for partition in range(partitions):
-            loading.topics.produce(topic, records, partition=partition)
-        loading.load(topic, min_splits=2)
-    return topic, loading.check(topic)
-
-
-# ---------------------------------------------------------------------------------------------- planning
-
-
-def named(
-    load: int, start: int, end: int, size: int, hour: str = HOUR, partition: int = 0
-) -> tuple[str, int, str, int]:
-    return hour, load, file_name("t", partition, start, end, "parquet"), size
-
-
-def test_consecutive_small_files_become_one_in_the_last_load() -> None:
-    found = [named(0, 0, 5, 10), named(1, 5, 9, 10), named(1, 9, 12, 10), named(2, 12, 20, 10)]
-    merge = Merge(tuple(Input(load, name) for _, load, name, _ in found), file_name("t", 0, 0, 20, "parquet"), 40)
-    assert plan_merges("t", found, 100) == [Group(HOUR, (merge,))]
-    assert (merge.load, plan_merges("t", found, 100)[0].loads) == (2, [0, 1, 2])
-
-
-def test_hours_and_partitions_are_kept_apart() -> None:
-    found = [named(0, 0, 5, 1), named(1, 5, 9, 1, partition=1), named(1, 9, 12, 1, "date=2026-11-21/hour=19")]
-    assert plan_merges("t", found, 100) == []
-
-
-def test_files_near_the_target_are_left_alone() -> None:
-    found = [named(0, 0, 5, 10), named(1, 5, 9, 75), named(2, 9, 12, 10), named(3, 12, 13, 10)]
-    (group,) = plan_merges("t", found, 100)
-    assert [each.load for each in group.merges[0].inputs] == [2, 3]
-
-
-@given(st.lists(st.tuples(st.integers(0, 120), st.integers(0, 1), st.integers(0, 1)), max_size=30), st.integers(1, 100))
-def test_plans_keep_the_rows_and_make_new_names(sizes: list[tuple[int, int, int]], target: int) -> None:
-    ends = [0, 0]
-    found = []
-    for load, (size, partition, hour) in enumerate(sizes):
-        start = ends[partition]
-        ends[partition] += 1 + size
-        found.append(named(load // 3, start, ends[partition], size, f"{HOUR}{hour}", partition))
-    groups = plan_merges("t", found, target)
-    names = {name for *_, name, _ in found}
-    replaced = [each for group in groups for merge in group.merges for each in merge.inputs]
-    assert len(set(replaced)) == len(replaced)
-    for group in groups:
-        for merge in group.merges:
-            assert merge.output not in names
-            assert merge.size <= target
-            assert len(merge.inputs) > 1
-            spans = [parse_file_name(each.name) for each in merge.inputs]
-            assert spans == sorted(spans)
-            assert merge.load == max(each.load for each in merge.inputs)
-
-
-# ---------------------------------------------------------------------------------------------- the exchange
 
 
 def test_small_files_become_big_ones(loading: Loading) -> None:
@@ -319,33 +231,6 @@ def test_a_second_compaction_is_kept_out(loading: Loading, monkeypatch: pytest.M
     assert len(loading.rows(topic)) == len(rows) + 40
 
 
-POINTS = ["merged", "committed", "sign-up", "hidden", "shown", "sign-down", "exchanged", "moved-away"]
-
-
-def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Run a compaction that dies at the `count`-th time of a point; whether it came to it.
-
-    What its process would have left undone: the staging directory stays, with a lease that nobody renews.
-    """
-    left = count
-
-    def point(name: str) -> None:
-        nonlocal left
-        if name == f"compact-{at}":
-            left -= 1
-            if left == 0:
-                raise KilledError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(faults, "point", point)
-        patched.setattr(Staging, "__exit__", lambda self, *_: self._ended.set())
-        try:
-            run(loading, topic)
-        except KilledError:
-            return True
-    return False
-
-
 @pytest.mark.parametrize("at", POINTS)
 def test_a_compaction_that_died_is_finished(local_loading: Loading, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
     die_and_finish(local_loading, at, monkeypatch)
@@ -423,132 +308,3 @@ def test_a_former_owner_that_wakes_up_can_do_nothing(loading: Loading, monkeypat
         run(loading, topic)
     assert loading.rows(topic) == rows
     assert not [each for each in data_files(loading.files, loading.path(topic)) if compaction.SIGN in each]
-
-
-# ---------------------------------------------------------------------------------------------- readers
-
-
-class Listing:
-    """A reader that lists first and opens afterwards, as Spark, pyarrow and DuckDB do; each step can be delayed."""
-
-    def __init__(self, files: Files, path: str) -> None:
-        self.directories = [path]
-        self.found: list[str] = []
-        self._files = files
-
-    def step(self) -> bool:
-        """List one more directory; whether there is another."""
-        directory = self.directories.pop()
-        for each in self._files.list(directory):
-            if not each.name.startswith(("_", ".")):
-                (self.directories if each.is_directory else self.found).append(f"{directory}/{each.name}")
-        return bool(self.directories)
-
-    def finish(self) -> None:
-        while self.directories:
-            self.step()
-
-    def read(self) -> dict[tuple[int, int], Any]:
-        """Every row. Fails where a file is not there, or is no Parquet; AssertionError where a row is there twice."""
-        rows: dict[tuple[int, int], Any] = {}
-        for path in self.found:
-            columns = pq.read_table(io.BytesIO(self._files.read(path))).to_pydict()
-            for where in zip(columns["partition"], columns["offset"], columns["value"], strict=True):
-                assert where[:2] not in rows, "a row is seen twice"
-                rows[where[:2]] = where[2]
-        return rows
-
-
-def test_readers_see_every_row_once_or_fail(local_loading: Loading, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers begin to list at every step of a compaction, list further at every later one, and read at the end of it.
-
-    All that a reader may see depends on where between the steps it lists and opens; here they list one directory a
-    step, from every step on, in both orders, and open at once, some steps later, or after the compaction.
-    """
-    topic, rows = fill(local_loading, "readers", 3, partitions=1)
-    files, path = local_loading.files, local_loading.path(topic)
-    under_way: list[tuple[Listing, int]] = []
-    outcomes: list[bool] = []
-
-    def settle(reader: Listing) -> None:
-        try:
-            seen = reader.read()
-        except AssertionError:
-            raise
-        except Exception:
-            outcomes.append(False)
-        else:
-            assert seen == rows, f"a reader saw {len(seen)} of {len(rows)} rows"
-            outcomes.append(True)
-
-    def point(name: str) -> None:
-        if not name.startswith("compact-"):
-            return
-        for reader, _ in under_way:
-            if reader.directories:
-                reader.step()
-        for entry in [each for each in under_way if not each[0].directories]:
-            if entry[1] <= len(outcomes) % 4:
-                under_way.remove(entry)
-                settle(entry[0])
-        for order in (1, -1):
-            for patience in range(4):
-                reader = Listing(files, path)
-                reader.step()
-                reader.directories = reader.directories[::order]
-                under_way.append((reader, patience))
-            at_once = Listing(files, path)
-            at_once.finish()
-            settle(at_once)
-
-    monkeypatch.setattr(faults, "point", point)
-    run(local_loading, topic)
-    monkeypatch.undo()
-    for reader, _ in under_way:
-        reader.finish()
-        settle(reader)
-    assert True in outcomes
-    assert False in outcomes
-    assert len(outcomes) > 200
-
-
-def _pyarrow(path: str) -> int:
-    import pyarrow.dataset as ds
-
-    return int(ds.dataset(path, partitioning="hive").to_table(columns=["offset"]).num_rows)
-
-
-def _duckdb(path: str) -> int:
-    import duckdb
-
-    files = f"read_parquet('{path}/load=*/*/*/*.parquet', hive_partitioning=true)"
-    found = duckdb.sql(f"SELECT count(value) FROM {files}")
-    assert found is not None
-    return int(found.fetchall()[0][0])
-
-
-@pytest.mark.parametrize("reader", [_pyarrow, _duckdb])
-def test_real_readers_fail_where_there_is_a_sign(
-    local_loading: Loading, reader: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, rows = fill(local_loading, "sign", 2)
-    path = local_loading.path(topic)
-    assert reader(path) == len(rows)
-    assert interrupted(local_loading, topic, "hidden", 2, monkeypatch)
-    with pytest.raises(Exception, match=r"(?i)magic|parquet"):
-        reader(path)
-    monkeypatch.setattr(Judge, "is_dead", lambda self, run: True)
-    run(local_loading, topic)
-    assert reader(path) == len(rows)
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_spark_fails_where_there_is_a_sign(
-    local_loading: Loading, run_spark: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic, rows = fill(local_loading, "spark-sign", 2)
-    assert rows
-    assert interrupted(local_loading, topic, "hidden", 2, monkeypatch)
-    with pytest.raises(AssertionError, match=r"(?i)is not a parquet file"):
-        run_spark(local_loading.path(topic))

@@ -22,8 +22,8 @@ from peers.cache import MissingPeerError, require
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.offline.written import write_segment
 from tests.spark_kafkalog.topics import Topics
+from tests.spark_kafkalog.values.avro_values import EVERYTHING, WRITTEN, written
 from tests.spark_kafkalog.values.registry_server import RegistryServer
-from tests.spark_kafkalog.values.test_avro import EVERYTHING, WRITTEN, written
 
 pytestmark = pytest.mark.spark
 

@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from broker.log.append.validation import Origin
 from broker.log.cleaner.clean import LogCleaning
 from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.cleaner.job import CleaningAbortedError, CleaningStats, facts_of, make_job
@@ -13,6 +14,7 @@ from broker.log.cleaner.selection import examine
 from broker.log.cleaner.throttle import Throttle
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.log import Log
+from broker.log.log_config import LogConfig
 from broker.log.producer_state.control_batches import parse_marker
 from broker.log.resources import LogResources
 from broker.log.segment.segment import Segment
@@ -20,7 +22,7 @@ from kafkalog.records import cleaning
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from kafkalog.records.batch import BatchHeader, Record, encode_batch
 from kafkalog.records.compression import Codec
-from tests.broker.log.support import NOW
+from tests.broker.log.support import NOW, marker
 
 SMALL = CleanerConfig(io_buffer_size=8192, dedupe_buffer_size=1 << 16)
 
@@ -143,3 +145,27 @@ def table_of(log: Log) -> dict[bytes | None, bytes]:
             else:
                 table[record.key] = record.value
     return table
+
+
+COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, index_interval_bytes=200, delete_retention_ms=1000)
+
+
+def append(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: object) -> int:
+    """Append one batch and let consumers see it; its first offset."""
+    transactional = bool(options.get("transactional"))
+    info = log.append_batch(
+        keyed(pairs, **options),  # type: ignore[arg-type]
+        leader_epoch=0, now_ms=NOW, in_transaction=transactional, origin=Origin.COORDINATOR,
+    )  # fmt: skip
+    log.high_watermark = log.log_end_offset
+    return info.first_offset
+
+
+def end_transaction(log: Log, producer: int, *, commit: bool) -> int:
+    info = log.append_batch(marker(producer, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+    log.high_watermark = log.log_end_offset
+    return info.first_offset
+
+
+def offsets(log: Log) -> list[int]:
+    return [offset for offset, _, _ in records_of(log)]

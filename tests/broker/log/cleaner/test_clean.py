@@ -1,53 +1,33 @@
-"""Tests of cleaning a log: what it keeps, the resulting log, and readers during the cleaning."""
+"""Tests of cleaning a log: what it keeps, the resulting log, old formats, and readers during the cleaning."""
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from broker.log.append.validation import Origin
-from broker.log.cleaner.clean import DedupeBufferTooSmallError, LogCleaning
-from broker.log.cleaner.cleaner_config import CleanerConfig
+from broker.log.cleaner.clean import LogCleaning
 from broker.log.cleaner.job import facts_of, make_job
 from broker.log.cleaner.selection import examine
 from broker.log.cleaner.throttle import Throttle
-from broker.log.log import Log
-from broker.log.log_config import LogConfig
-from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.batch import DELETE_HORIZON_FLAG, Record
-from kafkalog.records.cleaning import PLAIN
 from kafkalog.records.compression import Codec
-from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.legacy.message_set import encode_message_set
 from kafkalog.storage import names
-from tests.broker.log.cleaner.support import SMALL, batches_of, clean, clean_whole, keyed, records_of, table_of
-from tests.broker.log.support import NOW, FaultyOps, append_any, marker, open_log
-
-COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, index_interval_bytes=200, delete_retention_ms=1000)
-
-
-def append(log: Log, *pairs: tuple[bytes | None, bytes | None], **options: object) -> int:
-    """Append one batch and let consumers see it; its first offset."""
-    transactional = bool(options.get("transactional"))
-    info = log.append_batch(
-        keyed(pairs, **options),  # type: ignore[arg-type]
-        leader_epoch=0, now_ms=NOW, in_transaction=transactional, origin=Origin.COORDINATOR,
-    )  # fmt: skip
-    log.high_watermark = log.log_end_offset
-    return info.first_offset
-
-
-def end_transaction(log: Log, producer: int, *, commit: bool) -> int:
-    info = log.append_batch(marker(producer, commit=commit), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
-    log.high_watermark = log.log_end_offset
-    return info.first_offset
-
-
-def offsets(log: Log) -> list[int]:
-    return [offset for offset, _, _ in records_of(log)]
+from tests.broker.log.cleaner.support import (
+    COMPACT,
+    SMALL,
+    append,
+    batches_of,
+    clean,
+    clean_whole,
+    keyed,
+    offsets,
+    records_of,
+    table_of,
+)
+from tests.broker.log.support import NOW, append_any, open_log
 
 
 @pytest.mark.parametrize("codec", list(Codec))
@@ -139,96 +119,6 @@ def test_a_tombstone_stays_for_its_time_and_then_goes(tmp_path: Path) -> None:
     append(log, (b"d", b"4"))
     clean_whole(log, now_ms=NOW + 1000)
     assert offsets(log) == [1, 3, 4]
-
-
-# -- producers and transactions
-
-
-def test_the_last_batch_of_a_producer_leaves_its_header(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"1"), producer_id=5, sequence=0)
-    append(log, (b"a", b"2"), (b"a", b"3"), producer_id=5, sequence=1)
-    append(log, (b"a", b"4"))
-    clean_whole(log)
-    assert offsets(log) == [3]
-    kept = [(header.base_offset, header.last_offset, header.last_sequence) for header, _ in batches_of(log)]
-    assert kept == [(1, 2, 2), (3, 3, -1)]
-    os.unlink(log.dir / "00000000000000000004.snapshot")
-    again = open_log(tmp_path, COMPACT)
-    assert again.producers.producers[5].next_sequence == 3
-    append(again, (b"x", b"y"), producer_id=5, sequence=3)
-    clean_whole(again)
-    assert [header.base_offset for header, _ in batches_of(again)] == [3, 4]
-
-
-def test_aborted_records_go_at_once_and_their_marker_when_they_are_gone(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"old"))
-    append(log, (b"a", b"aborted"), producer_id=5, transactional=True)
-    append(log, (b"b", b"of nobody"))
-    end_transaction(log, 5, commit=False)
-    # So that its state does not hold on to the aborted batch.
-    append(log, (b"c", b"1"), producer_id=5, sequence=1)
-    expected = table_of(log)
-    assert expected[b"a"] == b"old"
-    clean_whole(log)
-    assert (offsets(log), table_of(log)) == ([0, 2, 4], expected)
-    # A reader may hold aborted records still: the marker and its row of the index stay for one cleaning.
-    assert [header.base_offset for header, _ in batches_of(log)] == [0, 2, 3, 4]
-    assert len(log.aborted_transactions(0, 100)) == 1
-    append(log, (b"d", b"1"))
-    clean_whole(log, now_ms=NOW + 10)
-    assert log.aborted_transactions(0, 100) == []
-    horizons = {header.base_offset: header.delete_horizon for header, _ in batches_of(log)}
-    assert horizons[3] == NOW + 1010
-    append(log, (b"e", b"1"))
-    clean_whole(log, now_ms=NOW + 1010)
-    assert [header.base_offset for header, _ in batches_of(log)] == [0, 2, 4, 5, 6]
-    assert table_of(log) == {**expected, b"d": b"1", b"e": b"1"}
-
-
-def test_a_commit_marker_goes_when_the_records_have_gone(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"1"), producer_id=5, transactional=True)
-    end_transaction(log, 5, commit=True)
-    append(log, (b"x", b"1"), producer_id=5, sequence=1)
-    clean_whole(log)
-    append(log, (b"a", b"2"))
-    for at in (2, 3, 4, 5):
-        log.cleaned_offset = 0
-        clean_whole(log, now_ms=NOW + at * 2000)
-    assert [header.base_offset for header, _ in batches_of(log)] == [2, 3]
-
-
-def test_of_a_producer_that_wrote_nothing_else_the_markers_header_stays(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"1"))
-    end_transaction(log, 5, commit=True)
-    for at in (0, 2):
-        log.cleaned_offset = 0
-        clean_whole(log, now_ms=NOW + at * 2000)
-    kept = [(header.base_offset, header.is_control, header.records_count) for header, _ in batches_of(log)]
-    assert kept == [(0, False, 1), (1, True, 0)]
-    for snapshot in log.dir.glob("*.snapshot"):
-        snapshot.unlink()
-    again = open_log(tmp_path, COMPACT)
-    assert (again.log_end_offset, again.producers.producers[5].epoch) == (2, 0)
-    assert [header.base_offset for header, _ in batches_of(again)] == [0, 1]
-
-
-def test_an_open_transaction_holds_up_cleaning(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"1"))
-    log.roll(NOW)
-    append(log, (b"a", b"2"), producer_id=5, transactional=True)
-    log.roll(NOW)
-    append(log, (b"a", b"3"))
-    log.roll(NOW)
-    clean(log)
-    assert offsets(log) == [0, 1, 2]
-    end_transaction(log, 5, commit=True)
-    clean_whole(log)
-    assert offsets(log) == [2]
 
 
 # -- indexes and look-ups
@@ -350,124 +240,6 @@ def test_a_flush_beside_a_replacement_does_no_harm(tmp_path: Path) -> None:
     assert log.offline is None
 
 
-# -- what cannot be cleaned
-
-
-def test_segments_that_changed_meanwhile_are_not_replaced(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT.with_changes(cleanup_policy=("compact", "delete"), retention_ms=10))
-    append(log, (b"a", b"1"))
-    log.roll(NOW)
-    append(log, (b"a", b"2"))
-    log.roll(NOW)
-    append(log, (b"a", b"3"))
-    old = list(log.segments[:2])
-    log.apply_retention(NOW + 5000)
-    assert not log.replace_segments(old[0], old, NOW)
-    assert not log.replace_segments(old[0], [log.active_segment], NOW)
-    assert log.offline is None
-
-
-@pytest.mark.usefixtures("checked")
-def test_damage_is_found_and_nothing_changes(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"1"))
-    append(log, (b"a", b"2"))
-    log.roll(NOW)
-    with open(log.segments[0].path(names.LOG), "r+b") as file:
-        file.seek(100)
-        file.write(b"\xff")
-    with pytest.raises(CorruptRecordError):
-        clean(log)
-    with open(log.segments[0].path(names.LOG), "r+b") as file:
-        file.truncate(100)
-    log.segments[0].size = 100
-    with pytest.raises(CorruptRecordError, match="no whole batch"):
-        clean(log)
-    assert not list(log.dir.glob("*.cleaned"))
-
-
-def test_a_batch_larger_than_the_buffer(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT.with_changes(segment_bytes=1 << 20))
-    append(log, (b"a", b"v" * 50_000), (b"b", b"w" * 50_000))
-    append(log, (b"a", b"1"))
-    append(log, (b"c", None))
-    clean_whole(log)
-    assert offsets(log) == [1, 2, 3]
-
-
-def test_a_map_that_does_not_hold_all_keys_cleans_in_several_turns(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    for index in range(100):
-        append(log, (b"%d" % (index % 50), b"%d" % index))
-    log.roll(NOW)
-    expected = table_of(log)
-    tiny = CleanerConfig(dedupe_buffer_size=24 * 20, io_buffer_size=8192)
-    turns = 0
-    while clean(log, config=tiny) is not None and turns < 50:
-        turns += 1
-        assert table_of(log) == expected
-    assert turns > 3
-    assert log.cleaned_offset == 100
-    assert offsets(log) == list(range(50, 100))
-
-
-def test_a_map_that_holds_not_even_a_batch_is_said_to_be_too_small(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, *((b"%d" % key, b"v") for key in range(30)))
-    log.roll(NOW)
-    with pytest.raises(DedupeBufferTooSmallError, match=r"log\.cleaner\.dedupe\.buffer\.size"):
-        clean(log, config=CleanerConfig(dedupe_buffer_size=24 * 20))
-
-
-def test_plain_python_cleans_as_well(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    for index in range(40):
-        append(log, (b"%d" % (index % 7), b"%d" % index), codec=Codec(index % 5))
-    expected = table_of(log)
-    log.roll(NOW)
-    clean(log, functions=PLAIN)
-    assert table_of(log) == expected
-    assert offsets(log) == list(range(33, 40))
-
-
-@pytest.mark.parametrize("call", ["open", "pwrite", "fsync", "ftruncate"])
-def test_a_disk_that_fails_while_it_is_written_leaves_the_log_as_it_was(tmp_path: Path, call: str) -> None:
-    ops = FaultyOps(errno.ENOSPC)
-    log = open_log(tmp_path, COMPACT, ops=ops)
-    for index in range(40):
-        append(log, (b"%d" % (index % 7), b"v" * 50))
-    log.roll(NOW)
-    log.flush()
-    before, expected = records_of(log), table_of(log)
-    ops.fail[call] = 1
-    with pytest.raises(OSError, match="injected"):
-        clean(log, ops=ops)
-    ops.heal()
-    assert log.offline is None
-    # Segments of which nothing was left to be written may have been replaced before.
-    assert set(records_of(log)) <= set(before)
-    assert table_of(log) == expected
-    assert not list(log.dir.glob("*.cleaned"))
-    clean(log, ops=ops)
-    assert len(records_of(log)) == 7
-
-
-def test_a_replacement_that_fails_half_way_takes_the_log_offline(tmp_path: Path) -> None:
-    ops = FaultyOps()
-    log = open_log(tmp_path, COMPACT, ops=ops)
-    for index in range(40):
-        append(log, (b"%d" % (index % 7), b"v" * 50))
-    log.roll(NOW)
-    expected = table_of(log)
-    ops.fail["rename"] = 5
-    with pytest.raises(KafkaStorageError):
-        clean(log, ops=ops)
-    assert log.offline is not None
-    again = open_log(tmp_path, COMPACT)
-    again.high_watermark = again.log_end_offset
-    assert table_of(again) == expected
-
-
 # -- configuration and truncation
 
 
@@ -486,26 +258,6 @@ def test_a_compacted_segment_is_left_when_its_first_record_is_as_old_as_may_be(t
     assert len(log.segments) == 1
     append(log, (b"a", b"3"), timestamp=NOW + 101)
     assert len(log.segments) == 2
-
-
-def test_a_job_is_aborted_by_what_changes_the_log(tmp_path: Path) -> None:
-    log = open_log(tmp_path, COMPACT)
-    append(log, (b"a", b"1"))
-    log.roll(NOW)
-    stopped = False
-    cleanable = examine(facts_of(log), NOW)
-    job = make_job(log, cleanable, NOW, lambda: stopped)
-    job.check()
-    log.config = COMPACT.with_changes(cleanup_policy=("delete",))
-    with pytest.raises(Exception, match=r"cleanup\.policy"):
-        job.check()
-    log.config = COMPACT
-    log.truncate_to(0, now_ms=NOW)
-    with pytest.raises(Exception, match="truncated"):
-        job.check()
-    stopped = True
-    with pytest.raises(Exception, match="stops"):
-        job.check()
 
 
 def test_reading_and_writing_are_throttled(tmp_path: Path) -> None:

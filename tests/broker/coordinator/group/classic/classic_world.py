@@ -283,3 +283,34 @@ class World:
             and {client.member_id for client in live} == {member.member_id for member in self.group.members}
             and all(client.phase == "stable" and client.generation == self.group.generation for client in live)
         )
+
+
+def stored(world: World) -> records.GroupMetadataValue:
+    """The group as it was stored last."""
+    value = world.log[-1].value
+    assert value is not None
+    return records.decode_versioned(records.GroupMetadataValue, value)
+
+
+def one_member(world: World, **fields: Any) -> JoinResult:
+    """A group of one member, stable."""
+    token = world.join(**fields)
+    world.pass_time(world.settings.initial_rebalance_delay_ms)
+    joined = world.joined(token)
+    assert joined.error is ErrorCode.NONE
+    instance = fields.get("instance_id")
+    synced = world.sync(joined.member_id, joined.generation, {joined.member_id: b"all"}, instance_id=instance)
+    assert world.synced(synced).assignment == b"all"
+    return joined
+
+
+def two_members(world: World, **fields: Any) -> tuple[JoinResult, JoinResult]:
+    """A stable group of a leader and a follower."""
+    tokens = [world.join("a", **fields), world.join("b", **fields)]
+    world.pass_time(2 * world.settings.initial_rebalance_delay_ms)
+    leader, follower = (world.joined(token) for token in tokens)
+    waiting = world.sync(follower.member_id, follower.generation)
+    assert waiting not in world.answers
+    world.sync(leader.member_id, leader.generation, {leader.member_id: b"1", follower.member_id: b"2"})
+    assert world.synced(waiting).assignment == b"2"
+    return leader, follower

@@ -1,4 +1,4 @@
-"""Tests of classic groups, step by step: the response to each request in each state."""
+"""Tests of the rebalances of classic groups, step by step: the response to each request in each state."""
 
 from __future__ import annotations
 
@@ -6,54 +6,19 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import records
 from broker.coordinator.group.classic.group_metadata import ClassicGroupState
 from broker.coordinator.group.classic.join import NEW_MEMBER_JOIN_TIMEOUT_MS
-from broker.coordinator.group.classic.requests import JoinResult
-from broker.coordinator.group.membership import CommitRequest, Retention
-from kafkalog.protocol.errors import ErrorCode, KafkaError, NonEmptyGroupError
+from kafkalog.protocol.errors import ErrorCode
 from tests.broker.coordinator.group.classic.classic_world import (
     EPOCH_MS,
-    RANGE,
     REBALANCE_MS,
     SESSION_MS,
     UNKNOWN,
     World,
+    one_member,
+    stored,
+    two_members,
 )
-
-TOPICS = b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\xff\xff\xff\xff"
-"""A subscription to the topic `orders`."""
-
-
-def stored(world: World) -> records.GroupMetadataValue:
-    """The group as it was stored last."""
-    value = world.log[-1].value
-    assert value is not None
-    return records.decode_versioned(records.GroupMetadataValue, value)
-
-
-def one_member(world: World, **fields: Any) -> JoinResult:
-    """A group of one member, stable."""
-    token = world.join(**fields)
-    world.pass_time(world.settings.initial_rebalance_delay_ms)
-    joined = world.joined(token)
-    assert joined.error is ErrorCode.NONE
-    instance = fields.get("instance_id")
-    synced = world.sync(joined.member_id, joined.generation, {joined.member_id: b"all"}, instance_id=instance)
-    assert world.synced(synced).assignment == b"all"
-    return joined
-
-
-def two_members(world: World, **fields: Any) -> tuple[JoinResult, JoinResult]:
-    """A stable group of a leader and a follower."""
-    tokens = [world.join("a", **fields), world.join("b", **fields)]
-    world.pass_time(2 * world.settings.initial_rebalance_delay_ms)
-    leader, follower = (world.joined(token) for token in tokens)
-    waiting = world.sync(follower.member_id, follower.generation)
-    assert waiting not in world.answers
-    world.sync(leader.member_id, leader.generation, {leader.member_id: b"1", follower.member_id: b"2"})
-    assert world.synced(waiting).assignment == b"2"
-    return leader, follower
 
 
 def test_the_leader_is_told_the_members_and_everybody_its_assignment() -> None:
@@ -347,203 +312,3 @@ def test_a_sync_that_does_not_fit_is_refused(fields: dict[str, Any], error: Erro
     member = one_member(world)
     values: dict[str, Any] = {"member_id": member.member_id, "generation": 1, **fields}
     assert world.synced(world.sync(**values)).error is error
-
-
-# -- size
-
-
-def test_a_full_group_takes_nobody() -> None:
-    world = World(max_size=2)
-    leader, follower = two_members(world)
-    refused = world.joined(world.join("c"))
-    assert (refused.error, refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
-    assert world.group.state is ClassicGroupState.STABLE
-    world.leave(follower.member_id)
-    token = world.join("c")
-    world.join(member_id=leader.member_id)
-    assert world.joined(token).generation == 2
-
-
-def test_a_group_that_is_loaded_too_large_sends_the_last_away() -> None:
-    world = World()
-    leader, follower = two_members(world)
-    world.settings = type(world.settings)(3000, 1)
-    world.crash()
-    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
-    token = world.join(member_id=leader.member_id)
-    assert world.joined(world.join(member_id=follower.member_id)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert world.joined(token).generation == 2
-
-
-# -- static members
-
-
-def test_a_static_member_is_back_without_a_rebalance_and_its_new_id_is_stored() -> None:
-    world = World()
-    old = one_member(world, instance_id="i")
-    new = world.joined(world.join(instance_id="i"))
-    assert (new.error, new.generation) == (ErrorCode.NONE, 1)
-    assert new.member_id != old.member_id
-    # An old client would assign if it found itself to lead: it is told the old leader.
-    assert (new.leader, new.members) == (old.member_id, ())
-    assert [member.member_id for member in stored(world).members] == [new.member_id]
-    assert world.synced(world.sync(new.member_id, 1, instance_id="i")).assignment == b"all"
-    assert world.heartbeat(old.member_id, 1, "i") is ErrorCode.FENCED_INSTANCE_ID
-    assert world.leave(old.member_id, "i") is ErrorCode.FENCED_INSTANCE_ID
-    world.crash()
-    assert world.heartbeat(new.member_id, 1, "i") is ErrorCode.NONE
-
-
-def test_a_static_leader_that_is_back_is_told_to_keep_the_assignment() -> None:
-    world = World()
-    one_member(world, instance_id="i")
-    new = world.joined(world.join(instance_id="i", can_skip_assignment=True))
-    assert (new.leader, new.skip_assignment) == (new.member_id, True)
-    assert [member.member_id for member in new.members] == [new.member_id]
-
-
-def test_a_static_member_whose_new_id_cannot_be_stored_stays_the_old_one() -> None:
-    world = World()
-    old = one_member(world, instance_id="i")
-    world.held = []
-    token = world.join(instance_id="i")
-    assert token not in world.answers
-    world.finish_stores(ErrorCode.NOT_COORDINATOR)
-    assert world.joined(token).error is ErrorCode.NOT_COORDINATOR
-    assert world.heartbeat(old.member_id, 1, "i") is ErrorCode.NONE
-
-
-def test_a_static_member_that_changes_the_protocol_makes_the_group_rebalance() -> None:
-    world = World()
-    protocols = (("range", b""), ("sticky", b""))
-    one_member(world, instance_id="i", protocols=protocols)
-    token = world.join(instance_id="i", protocols=protocols[::-1])
-    assert (world.joined(token).generation, world.joined(token).protocol_name) == (2, "sticky")
-
-
-def test_who_waits_under_a_static_members_old_id_is_fenced() -> None:
-    world = World()
-    tokens = [world.join("a", instance_id="i"), world.join("b", instance_id="j")]
-    world.pass_time(6000)
-    members = [world.joined(token) for token in tokens]
-    waiting = world.sync(members[1].member_id, 1, instance_id="j")
-    new = world.join("b", instance_id="j")
-    assert world.synced(waiting).error is ErrorCode.FENCED_INSTANCE_ID
-    # The leader may have assigned to the old id already.
-    assert world.group.state is ClassicGroupState.PREPARING_REBALANCE
-    world.join(member_id=members[0].member_id, instance_id="i")
-    assert world.joined(new).generation == 2
-
-
-def test_static_members_outlast_a_rebalance_that_they_miss() -> None:
-    world = World()
-    static = one_member(world, instance_id="i", session_timeout_ms=10 * REBALANCE_MS)
-    token = world.join("b")
-    world.pass_time(REBALANCE_MS)
-    result = world.joined(token)
-    assert result.leader == result.member_id
-    assert [member.instance_id for member in result.members] == ["i", None]
-    assert static.member_id in world.group.members
-
-
-def test_a_static_member_may_be_removed_by_its_instance_id() -> None:
-    world = World()
-    one_member(world, instance_id="i")
-    assert world.leave("", "other") is UNKNOWN
-    assert world.leave("", "i") is ErrorCode.NONE
-    assert world.group.state is ClassicGroupState.EMPTY
-
-
-# -- what others ask
-
-
-def commit(world: World, member_id: str = "", epoch: int = -1, **more: Any) -> ErrorCode:
-    values: dict[str, Any] = {"instance_id": None, "version": 8, **more}
-    try:
-        world.group.check_commit(CommitRequest(member_id, epoch=epoch, **values), world.now)
-    except KafkaError as error:
-        return error.code
-    return ErrorCode.NONE
-
-
-def test_who_may_commit() -> None:
-    world = World()
-    assert commit(world) is ErrorCode.NONE
-    assert commit(world, "m", 1) is UNKNOWN
-    member = one_member(world)
-    assert commit(world, member.member_id, 1) is ErrorCode.NONE
-    assert commit(world, member.member_id, 2) is ErrorCode.ILLEGAL_GENERATION
-    assert commit(world, "other", 1) is UNKNOWN
-    # Only members commit to a group that has some; but transactions of old clients do not say who they are.
-    assert commit(world) is UNKNOWN
-    assert commit(world, transactional=True) is ErrorCode.NONE
-    world.join("b")
-    assert commit(world, member.member_id, 1) is ErrorCode.NONE
-    world.join(member_id=member.member_id)
-    assert world.group.state is ClassicGroupState.COMPLETING_REBALANCE
-    assert commit(world, member.member_id, 2) is ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_a_commit_is_a_sign_of_life() -> None:
-    world = World()
-    member = one_member(world)
-
-    def live() -> None:
-        assert commit(world, member.member_id, 1) is ErrorCode.NONE
-
-    world.pass_time(3 * SESSION_MS, live)
-    assert world.group.state is ClassicGroupState.STABLE
-
-
-def test_which_topics_a_group_reads_and_how_long_its_offsets_are_kept() -> None:
-    world = World()
-    assert world.group.retention() == Retention(None)
-    member = one_member(world, protocols=(("range", TOPICS),))
-    assert world.group.is_subscribed("orders")
-    assert not world.group.is_subscribed("other")
-    assert world.group.retention() == Retention(None, frozenset({"orders"}))
-    with pytest.raises(NonEmptyGroupError):
-        world.group.check_deletable()
-    world.crash()
-    assert world.group.is_subscribed("orders")
-    world.leave(member.member_id)
-    assert not world.group.is_subscribed("orders")
-    assert world.group.retention() == Retention(EPOCH_MS + world.ms)
-    world.group.check_deletable()
-    assert [record.value for record in world.group.tombstones("g")] == [None]
-
-
-def test_a_group_of_another_protocol_may_read_anything() -> None:
-    world = World()
-    one_member(world, protocol_type="connect", protocols=RANGE)
-    with pytest.raises(NonEmptyGroupError):
-        world.group.is_subscribed("orders")
-    assert world.group.retention() is None
-
-
-def test_a_subscription_that_cannot_be_read_may_be_to_anything() -> None:
-    world = World()
-    one_member(world)
-    assert world.group.is_subscribed("whatever")
-    assert world.group.retention() is None
-
-
-def test_a_group_as_described() -> None:
-    world = World()
-    member = one_member(world, instance_id="i")
-    summary = world.group.summary()
-    assert (summary.state, summary.protocol_type, summary.protocol) == ("Stable", "consumer", "range")
-    assert summary.members == [(member.member_id, "i", "c", "/host", b"topics", b"all")]
-    world.join("b")
-    summary = world.group.summary()
-    assert (summary.state, summary.protocol) == ("PreparingRebalance", "")
-    assert summary.members[0].assignment == b""
-
-
-def test_who_waits_is_answered_when_the_group_moves() -> None:
-    world = World()
-    two_members(world)
-    token = world.join("c")
-    world.group.unload()
-    world.settle()
-    assert world.joined(token).error is ErrorCode.NOT_COORDINATOR

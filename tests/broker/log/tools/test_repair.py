@@ -1,0 +1,119 @@
+"""Tests of repairs of damaged logs, and of the log that a broker serves afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from broker.log.directories import checkpoints
+from broker.log.log import Log
+from broker.log.tools import repair
+from broker.log.tools.checks.findings import Remedy
+from broker.log.tools.repair_plan import Choice, plan_repair
+from kafkalog.storage import names
+from tests.broker.log.support import NOW, stored
+from tests.broker.log.tools.damaged import CONFIG, check, errors, flip, logs, positions
+
+pytestmark = pytest.mark.usefixtures("each_check")
+
+
+def mend(log: Path, choice: Choice = Choice.ASK, *, expect_backup: bool = True) -> Path:
+    """Repair; nothing may be wrong afterwards. The backup's directory."""
+    report = check(log.parent)
+    plans = [plan_repair(partition, choice) for partition in report.partitions.values()]
+    said: list[str] = []
+    repairer = repair.Repairer("20200101T000000Z", said.append)
+    for plan in plans:
+        assert plan.left == []
+        repairer.carry_out(plan)
+    repairer.apply_directory(
+        str(log.parent), plans, {plan.partition.key: plan.end for plan in plans if plan.partition.key}
+    )
+    assert said
+    assert errors(log.parent) == []
+    backup = log / ".repair-20200101T000000Z"
+    assert backup.is_dir() == expect_backup
+    return backup
+
+
+def values(log: Path, *, recovery_point: int = 0) -> list[tuple[int, int]]:
+    """Offsets of the batches that a broker serves once it has recovered the log."""
+    copy = log.parent.parent / "served" / log.name
+    shutil.rmtree(copy.parent, ignore_errors=True)
+    shutil.copytree(log, copy)
+    opened = Log.open(copy, CONFIG, clean=False, log_start_offset=0, recovery_point=recovery_point, now_ms=NOW)
+    found = [(row.base_offset, row.last_offset) for row in stored(opened)]
+    opened.close()
+    return found
+
+
+def test_a_torn_tail_is_cut(log: Path) -> None:
+    before = values(log)
+    path = logs(log)[-1]
+    position = positions(path)[-1][0]
+    torn = path.read_bytes()[position:-5]
+    os.truncate(path, path.stat().st_size - 5)
+    backup = mend(log)
+    assert (backup / f"{path.name}.from-{position}").read_bytes() == torn
+    assert path.stat().st_size == position
+    assert values(log) == before[:-1]
+    assert not (log.parent / names.CLEAN_SHUTDOWN).exists()
+    assert checkpoints.read_offsets(str(log.parent / names.RECOVERY_POINT_CHECKPOINT)) == {("t", 0): int(path.stem)}
+
+
+def test_what_to_lose_must_be_said(log: Path) -> None:
+    flip(logs(log)[1], positions(logs(log)[1])[3][0] + 70)
+    (partition,) = check(log).partitions.values()
+    plan = plan_repair(partition, Choice.ASK)
+    assert plan.actions == []
+    assert [finding.remedy for finding in plan.left] == [Remedy.CHOOSE]
+
+
+@pytest.mark.parametrize("damage", ["one", "two", "adjacent", "first", "last", "length"])
+def test_damaged_batches_are_skipped(log: Path, damage: str) -> None:
+    """The offsets of what is lost go on being there: a broker's recovery keeps everything else."""
+    before = values(log)
+    path = logs(log)[1]
+    rows = positions(path)
+    hit = {"one": [4], "two": [4, 8], "adjacent": [4, 5], "first": [0], "last": [len(rows) - 1], "length": [4]}[damage]
+    data = bytearray(path.read_bytes())
+    for number in hit:
+        data[rows[number][0] + (8 if damage == "length" else 65)] ^= 0x40
+    path.write_bytes(data)
+    lost = {rows[number][2] for number in hit}
+    backup = mend(log, Choice.SKIP)
+    after = values(log)
+    # Found by the index, what follows a batch of unknown length begins at the index's next entry.
+    kept = [row for row in before if row[0] not in lost]
+    assert set(kept) <= set(after) if damage != "length" else set(after) & set(before) >= set(before[:16])
+    assert [first for first, _ in after] == [0, *(last + 1 for _, last in after[:-1])]
+    assert after[-1] == before[-1]
+    assert list(backup.glob(f"{path.name}.from-*"))
+
+
+def test_everything_from_the_damage_on_is_cut(log: Path) -> None:
+    before = values(log)
+    path = logs(log)[1]
+    rows = positions(path)
+    flip(path, rows[4][0] + 65)
+    third = logs(log)[2].name
+    backup = mend(log, Choice.TRUNCATE)
+    assert values(log) == [row for row in before if row[0] < rows[4][2]]
+    assert (backup / third).exists()
+    assert not (log / third).exists()
+    watermarks = checkpoints.read_offsets(str(log.parent / names.HIGH_WATERMARK_CHECKPOINT))
+    assert watermarks == {("t", 0): rows[4][2]}
+    epochs = checkpoints.read_epochs(str(log / names.LEADER_EPOCH_CHECKPOINT))
+    assert [epoch for epoch, _ in epochs] == [0, 1]
+
+
+def test_a_plan_changes_nothing(log: Path) -> None:
+    flip(logs(log)[0], 70)
+    before = {path: path.read_bytes() for path in log.parent.rglob("*") if path.is_file()}
+    (partition,) = check(log.parent).partitions.values()
+    for choice in Choice:
+        plan_repair(partition, choice)
+    assert {path: path.read_bytes() for path in log.parent.rglob("*") if path.is_file()} == before

@@ -1,0 +1,64 @@
+"""Run compactions, also ones that die at a named point."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_kafkalog import faults
+from spark_kafkalog.load.compact import Compacted, compact
+from spark_kafkalog.load.layout.staging import Staging
+from spark_kafkalog.load.runner import ThreadRunner
+from tests.spark_kafkalog.load.loading import Loading
+from tests.spark_kafkalog.topics import T0_MS
+
+HOUR = "date=2026-11-21/hour=18"
+
+
+class KilledError(BaseException):
+    """Stands for SIGKILL: nothing may catch it. What a dead process would not do is left undone by the test."""
+
+
+def run(loading: Loading, topic: str, **more: Any) -> Compacted:
+    return compact(loading.files, loading.path(topic), lambda: ThreadRunner(2), **more)
+
+
+def fill(loading: Loading, stem: str, loads: int = 4, partitions: int = 2) -> tuple[str, dict[tuple[int, int], Any]]:
+    """A topic with some loads of two hours each."""
+    topic = loading.topics.create(stem, partitions)
+    for load in range(loads):
+        records = [
+            {"value": b"%d-%d" % (load, index), "timestamp": T0_MS + (index % 2) * 3_600_000} for index in range(40)
+        ]
+        for partition in range(partitions):
+            loading.topics.produce(topic, records, partition=partition)
+        loading.load(topic, min_splits=2)
+    return topic, loading.check(topic)
+
+
+POINTS = ["merged", "committed", "sign-up", "hidden", "shown", "sign-down", "exchanged", "moved-away"]
+
+
+def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run a compaction that dies at the `count`-th time of a point; whether it came to it.
+
+    What its process would have left undone: the staging directory stays, with a lease that nobody renews.
+    """
+    left = count
+
+    def point(name: str) -> None:
+        nonlocal left
+        if name == f"compact-{at}":
+            left -= 1
+            if left == 0:
+                raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(faults, "point", point)
+        patched.setattr(Staging, "__exit__", lambda self, *_: self._ended.set())
+        try:
+            run(loading, topic)
+        except KilledError:
+            return True
+    return False
