@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
@@ -27,7 +26,7 @@ from kafkalog.client.consumer.poll_loop import PollLoop
 from kafkalog.client.consumer.subscription import SubscriptionState, checked_topics
 from kafkalog.client.consumer.threads import Monitor, SingleThread
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
-from kafkalog.client.errors import ClientTimeoutError, ConfigError
+from kafkalog.client.errors import ConfigError
 from kafkalog.client.types import (
     EARLIEST,
     LATEST,
@@ -41,7 +40,6 @@ from kafkalog.client.types import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -334,18 +332,8 @@ class Consumer(Closing):
             ClientTimeoutError: It is not known within `timeout` seconds.
         """
         with self._use():
-            state = self._subscription.state(tp)
             deadline = self._deadline(timeout)
-            while state.position is None:
-                self._loop.check_woken()
-                self._position_reset.step()
-                if state.error is not None:
-                    raise state.error
-                if time.monotonic() >= deadline:
-                    raise ClientTimeoutError(f"the position of {tp} could not be found in time")
-                until = min(deadline, time.monotonic() + self.config.client.retry_backoff)
-                self._monitor.wait(until, lambda: state.position is not None)
-            return state.position.offset
+            return self._loop.wait_for_position(tp, deadline, self.config.client.retry_backoff).offset
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
@@ -382,7 +370,7 @@ class Consumer(Closing):
             future = coordinator.commits.begin(self._to_commit(offsets), deadline)
             # The callbacks of earlier commits come first.
             try:
-                self._await(future, deadline + _CAUSE_S, "the commit")
+                self._loop.wait_for(future, deadline + _CAUSE_S, "the commit")
             finally:
                 coordinator.commits.call_back()
             self._interceptors.on_commit(self._to_commit(offsets))
@@ -410,7 +398,7 @@ class Consumer(Closing):
         with self._use():
             deadline = self._deadline(timeout)
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
-            return self._await(future, deadline + _CAUSE_S, "reading committed offsets")
+            return self._loop.wait_for(future, deadline + _CAUSE_S, "reading committed offsets")
 
     # Topics and offsets, whatever is assigned
 
@@ -505,10 +493,3 @@ class Consumer(Closing):
     def _note_metadata(self, found: Any) -> None:
         if self._coordinator is not None:
             self._coordinator.note_metadata(found)
-
-    def _await(self, future: Future[T], deadline: float, what: str) -> T:
-        self._monitor.wait(deadline, future.done)
-        self._loop.check_woken()
-        if not future.done():
-            raise ClientTimeoutError(f"{what} did not end in time")
-        return future.result()

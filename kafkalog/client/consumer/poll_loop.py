@@ -1,10 +1,11 @@
-"""The loop of a poll: do the steps that are due, then take records, or wait."""
+"""The loop of a poll: do the steps that are due, then take records, or wait. Other calls wait in it, too."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 from kafkalog.client.consumer.deserializers import Deserializers
@@ -17,6 +18,7 @@ from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.offsets.position_reset import PositionReset
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
+from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 
 T = TypeVar("T")
@@ -108,6 +110,38 @@ class PollLoop:
         if self._monitor.woken:
             self._monitor.woken = False
             raise WakeupError("the consumer was woken up")
+
+    def wait_for(self, future: Future[T], deadline: float, what: str) -> T:
+        """Wait for work of another thread, and return its result or raise its error; `what` names it.
+
+        Raises:
+            ClientTimeoutError: It has not ended by the deadline.
+            WakeupError: Another thread has called `Monitor.wakeup`.
+        """
+        self._monitor.wait(deadline, future.done)
+        self.check_woken()
+        if not future.done():
+            raise ClientTimeoutError(f"{what} did not end in time")
+        return future.result()
+
+    def wait_for_position(self, tp: TopicPartition, deadline: float, backoff: float) -> FetchPosition:
+        """Find where reading begins in an assigned partition, and look every `backoff` seconds at least.
+
+        Raises:
+            ClientTimeoutError: It is not known by the deadline.
+            WakeupError: Another thread has called `Monitor.wakeup`.
+        """
+        state = self._subscription.state(tp)
+        while state.position is None:
+            self.check_woken()
+            self._position_reset.step()
+            if state.error is not None:
+                raise state.error
+            if time.monotonic() >= deadline:
+                raise ClientTimeoutError(f"the position of {tp} could not be found in time")
+            until = min(deadline, time.monotonic() + backoff)
+            self._monitor.wait(until, lambda: state.position is not None)
+        return state.position
 
     def _step(self) -> None:
         """Do all steps that are due, except taking records."""

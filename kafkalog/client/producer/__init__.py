@@ -1,6 +1,7 @@
 """A producer: asynchronous, batching, idempotent.
 
-- `producer`             what users call; `config` Kafka's producer properties; `record` a record before serialization
+- `producer`             what users call; `config` Kafka's producer properties; `record` a record before serialization,
+                         and the checks of what it holds
 - `serialization`        from keys and values to bytes; `partitioner` which partition a record goes to; `plugins` the
                          serializers, partitioners and interceptors that a user configures
 - `accumulator`          records that wait to be sent: a queue for each partition, one bound on memory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import accumulate
@@ -18,7 +18,6 @@ from kafkalog.client.producer.accumulator import ProducerClosedError
 from kafkalog.client.producer.batches.batch import BatchFuture, DeliveryFuture, failed_future
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture, check_encoded
 from kafkalog.client.producer.batches.record_encoding import (
-    HEADER_OVERHEAD,
     KEY_OVERHEAD,
     PLAIN_OVERHEAD,
     TIMESTAMP_OVERHEAD,
@@ -27,7 +26,13 @@ from kafkalog.client.producer.batches.record_encoding import (
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partitioner import TopicLayout, partition_for_key
 from kafkalog.client.producer.plugins import Plugins
-from kafkalog.client.producer.record import OnDelivery, ProducerRecord
+from kafkalog.client.producer.record import (
+    OnDelivery,
+    ProducerRecord,
+    check_timestamp,
+    checked_bytes,
+    checked_headers,
+)
 from kafkalog.client.producer.sender.sender import Sender
 from kafkalog.client.producer.serialization import apply
 from kafkalog.client.producer.transactions.transaction_calls import OpenTransaction, TransactionCalls, needs_id
@@ -158,19 +163,19 @@ class Producer:
         partition: int | None,
     ) -> DeliveryFuture:
         if value is not None and type(value) is not bytes:
-            value = _as_bytes(value, "value")
+            value = checked_bytes(value, "value")
         size = PLAIN_OVERHEAD if value is None else PLAIN_OVERHEAD + len(value)
         if key is not None:
             if type(key) is not bytes:
-                key = _as_bytes(key, "key")
+                key = checked_bytes(key, "key")
             size += KEY_OVERHEAD + len(key)
         if headers:
-            headers, more = _as_headers(headers)
+            headers, more = checked_headers(headers)
             size += more
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         else:
-            _check_timestamp(timestamp)
+            check_timestamp(timestamp)
             size += TIMESTAMP_OVERHEAD
         try:
             if size > self._max_request_size:
@@ -215,7 +220,7 @@ class Producer:
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         else:
-            _check_timestamp(timestamp)
+            check_timestamp(timestamp)
         state = self._states.get(topic)
         if state is None or not state.queues:
             state = self._topics.wait_for(topic)
@@ -477,27 +482,3 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
-
-
-def _as_bytes(data: object, what: str) -> bytes:
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"a record's {what} must be bytes or None, not {type(data).__name__}")
-
-
-def _as_headers(headers: Iterable[tuple[str, bytes | None]]) -> tuple[Headers, int]:
-    """Copy headers, so that nobody changes them any more; return them and the maximum of bytes that they take."""
-    kept: list[tuple[str, bytes | None]] = []
-    size = 0
-    for name, value in headers:
-        if not isinstance(name, str):
-            raise TypeError(f"a header's key must be str, not {type(name).__name__}")
-        data = value if value is None else _as_bytes(value, "header")
-        kept.append((name, data))
-        size += HEADER_OVERHEAD + len(name.encode()) + len(data or b"")
-    return tuple(kept), size
-
-
-def _check_timestamp(timestamp: int) -> None:
-    if not 0 <= timestamp < 1 << 63:
-        raise ValueError(f"timestamp {timestamp} is no time in ms")
