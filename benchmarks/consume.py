@@ -178,16 +178,12 @@ def findings(results: Mapping[Case, Mapping[str, Sequence[Result]]]) -> list[Fin
 
 def show(results: dict[Case, dict[str, list[Result]]], names: list[str]) -> None:
     """Print the tables."""
-    for what, field, form in (
+    figures = (
         ("MB/s", "mb_per_s", ",.0f"),
         ("records/s", "records_per_s", ",.0f"),
         ("broker CPU s per GB", "cpu_s_per_gb", ".2f"),
-    ):
-        rows = [
-            report.compare(str(case), {n: [getattr(r, field) for r in found[n]] for n in names}, form)
-            for case, found in results.items()
-        ]
-        print(f"\n{report.table(report.header(what, names), rows)}")
+    )
+    print(f"\n{report.by_field(results, names, figures)}")
     print(f"\n{report.machine()}")
 
 

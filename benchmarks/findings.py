@@ -38,11 +38,11 @@ class Finding:
 
     name: str
     unit: str
-    better: str
     ours: Figure
     peer: Figure = None
     peer_name: str | None = None
     ratio: Figure = None
+    better: str
     runs: int | None = None
 
 

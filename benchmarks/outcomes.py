@@ -11,25 +11,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.findings import HIGHER, Figure, Finding
+from benchmarks.findings import Finding
 
 RESULTS = Path(__file__).parent / "results"
 PUBLISHED, MEASURED = "as published", "measured"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What one case of a benchmark found.
+class Outcome(Finding):
+    """A finding with when, where and how it was measured; `runs` is None where it is not known.
 
     Attributes:
-        name: the case.
-        unit: the unit of `ours` and `peer`.
-        ours: kafkalog's median.
-        peer: the median of `peer_name` in the same run.
-        peer_name: what kafkalog was compared with.
-        ratio: ours divided by the peer's.
-        better: whether `higher` or `lower` figures are better.
-        runs: the runs behind each median, or None where they are not known.
         date: the day of the measurement, or of the publication where `origin` says so.
         origin: `measured` by `benchmarks.record`, or `as published` in the README before there were result files.
         machine: cores, processor, memory, operating system and Python.
@@ -39,14 +31,6 @@ class Outcome:
         correction: the ratio that a later measurement found, until it replaces this one.
     """
 
-    name: str
-    unit: str
-    ours: Figure
-    peer: Figure = None
-    peer_name: str | None = None
-    ratio: Figure = None
-    better: str = HIGHER
-    runs: int | None = None
     date: str
     origin: str = MEASURED
     machine: str

@@ -12,9 +12,6 @@ from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkalog.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasEntity,
-    AlterClientQuotasEntry,
-    AlterClientQuotasOp,
     AlterClientQuotasRequest,
 )
 from kafkalog.protocol.messages.alter_partition_reassignments import (
@@ -27,7 +24,7 @@ from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkalog.protocol.messages.create_acls import CreateAclsRequest
 from kafkalog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -58,12 +55,12 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 )
 from kafkalog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkalog.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from kafkalog.protocol.primitives import uvarint
 from kafkalog.records.compression import Codec
+from tests.support.admin_messages import acl, marker, quota
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, receive_frame
 
@@ -169,11 +166,7 @@ def delete_topics(scale: float) -> bytes:
 
 
 def quotas(scale: float) -> bytes:
-    ops = [AlterClientQuotasOp(key="producer_byte_rate", value=1e9)]
-    entries = [
-        AlterClientQuotasEntry(entity=[AlterClientQuotasEntity(entity_type="client-id", entity_name=f"c{n}")], ops=ops)
-        for n in range(int(300_000 * scale))
-    ]
+    entries = [quota(f"c{n}") for n in range(int(300_000 * scale))]
     return whole(AlterClientQuotasRequest(entries=entries, validate_only=True), 1)
 
 
@@ -183,8 +176,7 @@ def indexes(scale: float, most: int = 20_000_000) -> list[int]:
 
 def markers(scale: float) -> bytes:
     topic = WritableTxnMarkerTopic(name=TOPIC, partition_indexes=indexes(scale, 1_000_000))
-    marker = WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, topics=[topic])
-    return whole(WriteTxnMarkersRequest(markers=[marker]), 1)
+    return whole(WriteTxnMarkersRequest(markers=[marker(topic)]), 1)
 
 
 def add_partitions(scale: float) -> bytes:
@@ -259,11 +251,7 @@ def grow(scale: float) -> bytes:
 
 
 def acls(scale: float) -> bytes:
-    entry = AclCreation(
-        resource_type=2, resource_name="t", resource_pattern_type=3, principal="User:a", host="*", operation=3,
-        permission_type=3,
-    )  # fmt: skip
-    return whole(CreateAclsRequest(creations=[entry] * int(1_000_000 * scale)), 3)
+    return whole(CreateAclsRequest(creations=[acl()] * int(1_000_000 * scale)), 3)
 
 
 CASES = [

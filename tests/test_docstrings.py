@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,20 +39,29 @@ def prose(source: str) -> list[tuple[int, str]]:
     return found
 
 
+def found_in(package: str, look: Callable[[str], Iterable[object]]) -> list[str]:
+    """Return what `look` finds in the source of each module of a package, behind the module's path."""
+    return [
+        f"{path.relative_to(ROOT)}:{found}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for found in look(path.read_text())
+    ]
+
+
+def doubled_backticks(source: str) -> list[int]:
+    """Return the lines of comments and docstrings with names in double backticks."""
+    return [line for line, text in prose(source) if DOUBLE.search(text)]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_stand_in_single_backticks(package: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for line, text in prose(path.read_text())
-        if DOUBLE.search(text)
-    ]
-    assert found == []
+    assert found_in(package, doubled_backticks) == []
 
 
 def test_prose_is_found() -> None:
     source = '"""A ``b``."""\nx = "``"  # ``c``\n"""Of x."""\n\n\ndef f():\n    """D."""\n'
     assert [line for line, _ in prose(source)] == [1, 2, 3, 7]
+    assert doubled_backticks(source) == [1, 2]
 
 
 def function_docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -91,15 +100,14 @@ def faults(docstring: str) -> list[str]:
     return found
 
 
+def faults_in(source: str) -> list[str]:
+    """Return the faults of a module's docstrings, each with its line."""
+    return [f"{line}: {fault}" for line, docstring in function_docstrings(source) for fault in faults(docstring)]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_errors_stand_in_raises_sections(package: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}: {fault}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for line, docstring in function_docstrings(path.read_text())
-        for fault in faults(docstring)
-    ]
-    assert found == []
+    assert found_in(package, faults_in) == []
 
 
 @pytest.mark.parametrize(
@@ -158,12 +166,7 @@ def describes_fields(source: str) -> list[str]:
 
 @pytest.mark.parametrize("package", ["broker", "kafkalog", "spark_kafkalog"])
 def test_strings_below_fields_document_them(package: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}: {name}"
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for name in describes_fields(path.read_text())
-    ]
-    assert found == []
+    assert found_in(package, describes_fields) == []
 
 
 def test_sections_about_fields_are_found() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
@@ -51,6 +52,26 @@ def compare(case: str, results: Mapping[str, Sequence[float]], form: str = ",.0f
     if OURS in medians:
         row += [f"{medians[OURS] / value:.2f}" for name, value in medians.items() if name != OURS]
     return row
+
+
+def by_field(
+    results: Mapping[Any, Mapping[str, Sequence[object]]], names: Sequence[str], figures: Iterable[tuple[str, str, str]]
+) -> str:
+    """Make a table of every figure: a row for each case, with the medians of each broker.
+
+    Args:
+        results: What was measured, by case and name of the broker.
+        names: The brokers, in the order of the columns.
+        figures: Of each figure its unit, the attribute of a result, and the format of numbers.
+    """
+    tables = []
+    for what, field, form in figures:
+        rows = [
+            compare(str(case), {name: [getattr(each, field) for each in found[name]] for name in names}, form)
+            for case, found in results.items()
+        ]
+        tables.append(table(header(what, names), rows))
+    return "\n\n".join(tables)
 
 
 def header(what: str, names: Sequence[str]) -> list[str]:

@@ -19,9 +19,6 @@ from kafkalog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from kafkalog.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasEntity,
-    AlterClientQuotasEntry,
-    AlterClientQuotasOp,
     AlterClientQuotasRequest,
 )
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
@@ -35,7 +32,7 @@ from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from kafkalog.protocol.messages.create_acls import CreateAclsRequest
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -68,12 +65,12 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kafkalog.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import HERE, Serving
+from tests.support.admin_messages import acl, marker, quota
 from tests.support.asking import Client, request_of
 
 MANY = 60
@@ -82,22 +79,6 @@ INDEXES = list(range(MANY))
 GROUP = 32
 """The resource type of a group's configuration."""
 SESSION_TIMEOUT = "consumer.session.timeout.ms"
-
-
-def acl() -> AclCreation:
-    return AclCreation(resource_type=2, resource_name="t", resource_pattern_type=3, principal="User:a", host="*",
-                       operation=3, permission_type=3)  # fmt: skip
-
-
-def quota(name: str) -> AlterClientQuotasEntry:
-    return AlterClientQuotasEntry(
-        entity=[AlterClientQuotasEntity(entity_type="client-id", entity_name=name)],
-        ops=[AlterClientQuotasOp(key="producer_byte_rate", value=1e9)],
-    )
-
-
-def marker(*named: WritableTxnMarkerTopic) -> WritableTxnMarker:
-    return WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, topics=list(named))
 
 
 def transaction(name: str) -> AddPartitionsToTxnTransaction:
