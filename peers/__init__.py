@@ -1,10 +1,20 @@
 """Fetch, start and stop foreign programs, for tests and benchmarks.
 
-Each kind of program has a module: `kafka` (Apache Kafka brokers and their Java tools), `secured_kafka` (a broker with
-TLS, SASL and ACLs; `certificates`, `stores` and `tokens` make what clients show), `java` (small Java sources against
-the Kafka clients), `node` (kafkajs), `golang` (franz-go), `kcat`, `hdfs` (a NameNode and a DataNode). Each module has
-`missing() -> str | None`: the reason why the program cannot run here, or None. `require(reason)` skips the test for
-that reason. Under `CI=true` it fails the test, so that a missing program cannot go unnoticed.
+- `kafka`          Apache Kafka brokers and their Java tools; `kafka_tools` the tools in one Java process; `zookeeper`
+                   the ZooKeeper that its brokers need
+- `secured_kafka`  a broker with TLS, SASL and ACLs; `certificates`, `stores` and `tokens` make what clients show
+- `hdfs`           a NameNode and a DataNode; `spark_cluster` Spark's own master and its workers
+- `kcat`           the command line of librdkafka; `clients` foreign clients behind one interface
+- `java`           small Java sources against the Kafka clients; `node` programs for kafkajs, `golang` for franz-go
+- `cache`          where programs are kept, and what happens where one is missing; `fetch` fills it, `maven` brings
+                   Java's part
+- `process`        start a program, wait for it and end it; `probe` asks a broker whether it is ready
+
+The folder stays flat: tests name a program where they import its module, and most modules are for a program each.
+
+Each module of a program has `missing() -> str | None`: the reason why the program cannot run here, or None.
+`require(reason)` skips the test for that reason. Under `CI=true` it fails the test, so that a missing program cannot go
+unnoticed.
 
 The programs are cached in `$KAFKALOG_PEERS`, by default `~/.cache/kafkalog/peers`. The directory may be deleted at any
 time.

@@ -1,4 +1,4 @@
-"""Test that each folder's docstring names every module and folder in it, and nothing else."""
+"""Test that each folder's docstring names what is in it, and that the folders of tests are those of the product."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog")
+PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "peers")
 ENTRY = re.compile(r"^\s*-\s+(.*)$", re.MULTILINE)
 NAME = re.compile(r"`{1,2}([a-z0-9_]+)/?`{1,2}")
 TABLES = {"kafkalog.protocol.messages"}
 """Folders with one module for each API, named after it."""
+OF_TESTS_ALONE = {"golden", "drill"}
+"""Folders of tests that hold bytes of other implementations, or programs that the tests start."""
 
 
 def folders() -> list[str]:
@@ -37,3 +39,11 @@ def test_the_docstring_names_what_is_there(folder: str) -> None:
     assert there <= named, f"{folder} does not say what these are for: {sorted(there - named)}"
     listed = {NAME.match(entry)[1] for entry in ENTRY.findall(text) if NAME.match(entry)}  # type: ignore[index]
     assert listed <= there, f"{folder} lists what is not there: {sorted(listed - there)}"
+
+
+@pytest.mark.parametrize("package", ["broker", "kafkalog", "spark_kafkalog"])
+def test_tests_are_in_folders_of_the_product(package: str) -> None:
+    tests = ROOT / "tests"
+    found = [path.parent.relative_to(tests) for path in (tests / package).rglob("*.py")]
+    strange = {str(each) for each in found if each.name not in OF_TESTS_ALONE and not (ROOT / each).is_dir()}
+    assert strange == set()
