@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import os
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from peers import require
+from peers import kafka, require
 from peers.clients.base import ForeignClient
 from peers.clients.registry import CLIENTS, LIBRARIES
 
@@ -68,6 +69,30 @@ def client(request: pytest.FixtureRequest, connected: Callable[[str], ForeignCli
 def referee(connected: Callable[[str], ForeignClient]) -> ForeignClient:
     """Return librdkafka, to prepare data and to check what another client did."""
     return connected("librdkafka")
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return host:port of an Apache Kafka 3.9, the last that knows Fetch 0 to 3, for tests that compare answers."""
+    require(kafka.missing(kafka.KAFKA_3))
+    directory = tmp_path_factory.mktemp("kafka") / "broker"
+    with kafka.ApacheKafka(kafka.KAFKA_3, directory=directory, heap=("-Xmx256M",)) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(scope="module", params=["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)])
+def address(processes: None, request: pytest.FixtureRequest) -> str:
+    """Return host:port of each broker in turn."""
+    found: str = request.getfixturevalue("broker_address" if request.param == "kafkalog" else "apache_kafka")
+    return found
+
+
+@pytest.fixture
+def wire(address: str) -> Iterator[socket.socket]:
+    """Connect to each broker in turn."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as opened:
+        yield opened
 
 
 _serial = itertools.count()

@@ -271,26 +271,3 @@ def read_offsets_topic(bootstrap: str) -> list[dict[str, Any]]:
         found.append(record)
         at = said.find("{", after)
     return found
-
-
-@pytest.mark.peer
-def test_kafkas_tool_resets_and_deletes_offsets_and_groups(bootstrap: str) -> None:
-    require(java.missing() or kafka.missing(kafka.KAFKA_4))
-    make_topic(bootstrap, "reset")
-    produce(bootstrap, "reset", [b"%d" % number for number in range(RECORDS)])
-    by_confluent(bootstrap, "reset", "resetter")
-    common = ["--bootstrap-server", bootstrap, "--group", "resetter", *PATIENT]
-    for options in (
-        ["--reset-offsets", "--to-earliest", "--execute", "--topic", "reset:0"],
-        ["--delete-offsets", "--topic", "reset:1"],
-    ):
-        kafka.run_java_tool(GROUPS, [*common, *options], kafka.KAFKA_4, timeout_s=DEADLINE_S)
-    one = consumer(bootstrap, "resetter")
-    partitions = [TopicPartition("reset", index) for index in range(2)]
-    assert [found.offset for found in one.committed(partitions, DEADLINE_S)] == [0, -1001]
-    one.close()
-    kafka.run_java_tool(GROUPS, [*common, "--delete"], kafka.KAFKA_4, timeout_s=DEADLINE_S)
-    said = kafka.run_java_tool(
-        GROUPS, ["--bootstrap-server", bootstrap, "--list", *PATIENT], kafka.KAFKA_4, timeout_s=DEADLINE_S
-    )
-    assert "resetter" not in said.split()

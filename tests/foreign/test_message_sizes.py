@@ -23,7 +23,6 @@ from kafkalog.client.fetch.low_level_consumer import (
 from kafkalog.protocol.errors import ErrorCode, OffsetOutOfRangeError
 from kafkalog.records.batch import iter_headers
 from kafkalog.records.compression import Codec
-from peers import kafka, require
 from tests.support.wire import batch, create_topic, fetch, produce
 
 pytestmark = pytest.mark.timeout(600)
@@ -34,26 +33,6 @@ NO_LEADER_YET = (
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-BROKERS = ["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)]
-
-
-@pytest.fixture(scope="module", params=BROKERS)
-def address(processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of each broker in turn; Apache Kafka 3.9 is the last that knows Fetch 0 to 3."""
-    if request.param == "kafkalog":
-        yield request.getfixturevalue("broker_address")
-        return
-    require(kafka.missing(kafka.KAFKA_3))
-    directory = tmp_path_factory.mktemp("kafka") / "broker"
-    with kafka.ApacheKafka(kafka.KAFKA_3, directory=directory, heap=("-Xmx256M",)) as broker:
-        yield broker.bootstrap
-
-
-@pytest.fixture
-def wire(address: str) -> Iterator[socket.socket]:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,11 +15,9 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.records.batch import Record, decode_batch, encode_batch, set_log_append_time
 from kafkalog.records.checksum import crc32c
 from kafkalog.records.compression import Codec
-from peers import kafka, require
 from tests.support.wire import create_topic, fetch, produce
 
 pytestmark = pytest.mark.timeout(600)
-BROKERS = ["kafkalog", pytest.param("Apache Kafka", marks=pytest.mark.peer)]
 NO_LEADER_YET = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.LEADER_NOT_AVAILABLE,
@@ -28,25 +26,6 @@ NO_LEADER_YET = (
 HOUR_MS = 3_600_000
 NO_KEY = "Compacted topic cannot accept message without key in topic partition {}-0"
 BAD_TIMESTAMP = "One or more records have been rejected due to invalid timestamp"
-
-
-@pytest.fixture(scope="module", params=BROKERS)
-def address(processes: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """host:port of each broker in turn."""
-    if request.param == "kafkalog":
-        yield request.getfixturevalue("broker_address")
-        return
-    require(kafka.missing(kafka.KAFKA_3))
-    directory = tmp_path_factory.mktemp("kafka") / "broker"
-    with kafka.ApacheKafka(kafka.KAFKA_3, directory=directory, heap=("-Xmx256M",)) as broker:
-        yield broker.bootstrap
-
-
-@pytest.fixture
-def wire(address: str) -> Iterator[socket.socket]:
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as opened:
-        yield opened
 
 
 def now_ms() -> int:

@@ -16,7 +16,6 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from peers import kafka, require
 from tests.support.wire import create_topic, exchange
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.peer]
@@ -31,12 +30,9 @@ Address = tuple[str, int]
 
 
 @pytest.fixture(scope="module")
-def addresses(broker_address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, Address]]:
+def addresses(broker_address: str, apache_kafka: str) -> tuple[Address, Address]:
     """Our broker and Apache Kafka."""
-    require(kafka.missing(kafka.KAFKA_3))
-    directory = tmp_path_factory.mktemp("kafka") / "broker"
-    with kafka.ApacheKafka(kafka.KAFKA_3, directory=directory, heap=("-Xmx256M",)) as broker:
-        yield split(broker_address), split(broker.bootstrap)
+    return split(broker_address), split(apache_kafka)
 
 
 def split(address: str) -> Address:

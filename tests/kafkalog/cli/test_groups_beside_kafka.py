@@ -175,6 +175,12 @@ def test_what_one_tool_changes_the_other_sees(scene: Scene, tools: KafkaTools) -
     theirs = tools.run(GROUPS, *words, "--delete-offsets", "--topic", f"{scene.topic}:2")
     assert any("Successful" in line for line in theirs)
     assert len(rows(call("groups", "describe", *words).out)) == 3
+    gone = f"{scene.left}-gone"
+    words[-1] = gone
+    call("groups", "reset-offsets", *words, "--topic", scene.topic, "--to-earliest", "--execute")
+    theirs = tools.run(GROUPS, *words, "--delete")
+    assert any("successful" in line for line in theirs)
+    assert gone not in call("groups", "list", "--bootstrap-server", scene.bootstrap).out
 
 
 @pytest.mark.parametrize("what", ["--topic", "--topic --all", "--broker-defaults", "--broker --all"])
