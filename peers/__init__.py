@@ -3,7 +3,8 @@
 - `kafka`          Apache Kafka brokers and their Java tools; `kafka_tools` the tools in one Java process; `zookeeper`
                    the ZooKeeper that its brokers need
 - `secured_kafka`  a broker with TLS, SASL and ACLs; `certificates`, `stores` and `tokens` make what clients show
-- `hdfs`           a NameNode and a DataNode; `spark_cluster` Spark's own master and its workers
+- `hdfs`           a NameNode and a DataNode; `yarn` a ResourceManager and NodeManagers; `spark_cluster`
+                   Spark's own master and its workers
 - `kcat`           the command line of librdkafka; `clients` foreign clients behind one interface
 - `java`           small Java sources against the Kafka clients; `node` programs for kafkajs, `golang` for franz-go
 - `cache`          where programs are kept, and what happens where one is missing; `fetch` fills it, `maven` brings
