@@ -246,6 +246,12 @@ class Accumulator:
             with self.lock:
                 self._flushing -= 1
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether all records are delivered or have failed."""
+        with self.lock:
+            return not self._incomplete
+
     def close(self) -> None:
         """Take no more records; send the present ones without lingering."""
         with self.lock:

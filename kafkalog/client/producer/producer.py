@@ -448,6 +448,9 @@ class Producer:
         if self._sender.on_this_thread:
             # The sender still has to send the rest; it closes the cluster's connections then.
             return
+        if self._accumulator.is_empty:
+            # What the sender may still try to fetch is of no use any more.
+            self._cluster.end_retries()
         if not self._sender.join(None if deadline is None else max(deadline - time.monotonic(), 0)):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
             # The thread may be waiting for an answer.
