@@ -50,6 +50,8 @@ Without --from-beginning or --offset only what is written from now on is printed
 
 FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.tools.DefaultMessageFormatter")
 MAX_OFFSET = (1 << 63) - 1
+LEAST_PATIENCE_MS = 10_000
+"""How long `--timeout-ms` waits at least for a broker to answer."""
 POLL_S = 0.5
 POLL_RECORDS = 10_000
 
@@ -76,7 +78,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--from-beginning", action="store_true", help="start with the first record")
     parser.add_argument("--max-messages", type=natural, metavar="N", help="stop after N records")
-    parser.add_argument("--timeout-ms", type=natural, metavar="MS", help="stop when no record comes for this long")
+    parser.add_argument(
+        "--timeout-ms",
+        type=natural,
+        metavar="MS",
+        help="stop when no record comes for this long; a broker has at least 10 s to answer",
+    )
     parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
     )
@@ -112,8 +119,8 @@ def run_consume(arguments: argparse.Namespace) -> int:
     )
     properties.setdefault("client.id", "console-consumer")
     if arguments.timeout_ms is not None:
-        # It also bounds the wait for a broker.
-        properties.setdefault("default.api.timeout.ms", str(max(arguments.timeout_ms, 1)))
+        # It also bounds the wait for a broker. To reach one takes a while, however short a silence may be.
+        properties.setdefault("default.api.timeout.ms", str(max(arguments.timeout_ms, LEAST_PATIENCE_MS)))
     for key in ("key.deserializer", "value.deserializer"):
         # Properties files for Java's consumer name deserializers; this command prints bytes.
         properties.pop(key, None)
