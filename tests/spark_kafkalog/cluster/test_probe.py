@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
@@ -15,6 +16,7 @@ from peers.spark_cluster import clean_environment
 from spark_kafkalog.cluster import probe, survey
 from spark_kafkalog.cluster.facts import SEPARATOR, Probe, read_executor, read_probe
 from tests.spark_kafkalog.cluster.environments import OTHER_VERSION, make_environment, site_packages, with_kafkalog
+from tests.support.kafkalog_broker import KafkalogBroker
 
 
 def run(python: str | Path, directory: Path, **properties: str) -> Probe:
@@ -74,6 +76,18 @@ def test_brokers(environments: dict[str, Path], broker_address: str, tmp_path: P
     # Without kafkalog, the bootstrap servers can be tried all the same.
     found = run(environments["without"], tmp_path, bootstrap_servers=broker_address)
     assert [(each.kind, each.error) for each in found.brokers] == [("bootstrap", None)]
+
+
+def test_a_broker_that_announces_an_address_that_nobody_reaches(
+    environments: dict[str, Path], start_broker: Callable[..., KafkalogBroker], tmp_path: Path
+) -> None:
+    listening, announced = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    start_broker({"listeners": f"PLAINTEXT://{listening}", "advertised.listeners": f"PLAINTEXT://{announced}"})
+    found = run(environments["with"], tmp_path, bootstrap_servers=listening)
+    assert [(each.kind, each.address, each.error is None) for each in found.brokers] == [
+        ("bootstrap", listening, True),
+        ("broker", announced, False),
+    ]
 
 
 def test_secrets_stay_out_of_what_is_printed(
