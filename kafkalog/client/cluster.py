@@ -423,7 +423,7 @@ class Cluster(Closing):
     def _connected(self, slot: _Slot, address: Address, deadline: float) -> Connection:
         """Return the connection of a slot, and open it if needed; the caller holds the slot's lock."""
         connection = slot.connection
-        if connection is None or connection.closed or connection.expired or connection.readable():
+        if connection is None or connection.closed or connection.readable():
             # It is readable although nothing was asked: the broker has closed it, as brokers do with idle connections.
             if connection is not None:
                 connection.close()

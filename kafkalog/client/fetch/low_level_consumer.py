@@ -261,7 +261,7 @@ class LowLevelConsumer(Closing):
     def _connected(self, tp: TopicPartition) -> Connection:
         leader = self._cluster.leader_now(tp)
         connection = self._connections.get(leader.broker.node_id)
-        if connection is None or connection.closed or connection.expired:
+        if connection is None or connection.closed:
             connection = self._connections[leader.broker.node_id] = self._cluster.connect(leader.broker)
         return connection
 

@@ -188,7 +188,7 @@ class PartitionFetcher(Closing):
             # Ask the leader now and then: another follower may be the better one.
             self.close()
             connection = None
-        if connection is not None and not connection.closed and not (connection.expired and self._asked is None):
+        if connection is not None and not connection.closed:
             return connection
         self.close()
         leader = self._cluster.leader_now(self.tp, retry.deadline)

@@ -304,7 +304,7 @@ class SimpleConsumer(Closing):
         known = self._connections.get(broker.node_id)
         if known is not None:
             at, connection = known
-            if at == broker and not connection.closed and not connection.expired:
+            if at == broker and not connection.closed:
                 return connection
             connection.close()
         connection = self._cluster.connect(broker)

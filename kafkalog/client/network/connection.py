@@ -6,6 +6,10 @@ travels in the newest version that both sides speak. A connection is not safe fo
 A response is received into one buffer, and the records in it are memoryviews of that buffer. After any error the
 connection is closed, because what would come next on it is unknown.
 
+A broker may limit how long an authenticated session lasts (KIP-368). When most of that time has passed, the client
+authenticates again before its next request. The broker answers requests in flight first; their responses are kept for
+`receive`.
+
 A broker tells a client that is above a quota how long it will serve nothing more on the connection (KIP-219). That
 time does not count towards `request.timeout.ms`.
 """
@@ -13,10 +17,13 @@ time does not count towards `request.timeout.ms`.
 from __future__ import annotations
 
 import contextlib
+import logging
+import random
 import select
 import socket
 import ssl
 import time
+from collections import deque
 from typing import Any
 
 from kafkalog import __version__
@@ -41,7 +48,13 @@ from kafkalog.protocol.wire.errors import (
     RemoteProtocolError,
 )
 
+logger = logging.getLogger(__name__)
+
 _UNKNOWN_NAME = frozenset({socket.EAI_NONAME, socket.EAI_NODATA})
+_LEAST_SESSION_S = 1.05
+"""How long to wait between two authentications of a connection: brokers want a second (KIP-368)."""
+_PUT_OFF_S = 5.0
+"""How long to put off an authentication for which there are no credentials at present."""
 _JOIN_BELOW = 1 << 16
 """Frames shorter than this are joined: copying them costs less than a second write."""
 _MAX_PIECES = 512
@@ -92,16 +105,18 @@ class Connection(Closing):
         self.serves_at = 0.0
         self._unsent: list[memoryview] = []
         """The part that the peer has not taken yet, of a request that was sent without waiting."""
-        self._session_ends = float("inf")
         self._tls = TlsContexts(config.tls) if tls is None else tls
+        self._stashed: deque[Any] = deque()
+        """Responses that came while the client authenticated again."""
+        self._authenticated_at = self._session_ends = self._reauthenticate_at = float("inf")
         deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
-        make_mechanism = make_mechanisms(config) if mechanisms is None else mechanisms
+        self._make_mechanism = make_mechanisms(config) if mechanisms is None else mechanisms
         self._wire = Wire(
             self.address,
             client_id=config.client_id,
             max_frame=config.max_response_bytes,
             max_frame_name="receive.message.max.bytes",
-            mechanism=None if make_mechanism is None else make_mechanism(host, deadline),
+            mechanism=None if self._make_mechanism is None else self._make_mechanism(host, deadline),
             software_version=__version__,
         )
         self._socket: socket.socket | None = self._open(deadline, patience)
@@ -126,14 +141,18 @@ class Connection(Closing):
         return self._socket is None
 
     @property
-    def expired(self) -> bool:
-        """Whether the authenticated session is about to end (KIP-368), so that a new connection is due."""
-        return time.monotonic() >= self._session_ends
+    def authentication_due(self) -> bool:
+        """Whether the authenticated session is about to end (KIP-368), so that the next request authenticates again.
+
+        `send_now` does that only while nothing is in flight; so its callers let the requests in flight be answered
+        first.
+        """
+        return time.monotonic() >= self._reauthenticate_at
 
     @property
     def in_flight(self) -> int:
         """Requests whose responses have not been received."""
-        return self._wire.in_flight
+        return self._wire.in_flight + len(self._stashed)
 
     def fileno(self) -> int:
         """Give the socket's file descriptor, for `select`; `readable` also knows what TLS has decrypted already."""
@@ -211,6 +230,8 @@ class Connection(Closing):
 
     def readable(self, timeout: float = 0.0) -> bool:
         """Wait `timeout` seconds for data or the end of the connection; return whether either came."""
+        if self._stashed:
+            return True
         connected = self._connected()
         if isinstance(connected, ssl.SSLSocket) and connected.pending():
             return True
@@ -230,6 +251,7 @@ class Connection(Closing):
         """Close the socket and forget the requests in flight. May be called again."""
         connected, self._socket = self._socket, None
         self._wire.close()
+        self._stashed.clear()
         self._unsent.clear()
         if connected is not None:
             connected.close()
@@ -278,21 +300,70 @@ class Connection(Closing):
             raise
         return connected
 
+    def reauthenticate(self, *, timeout: float | None = None) -> None:
+        """Authenticate again on the same connection, within `timeout` seconds (`request.timeout.ms` unless given).
+
+        Where the server of the credentials cannot be reached, this is put off while the session lasts.
+
+        Raises:
+            AuthenticationError: The broker refuses the credentials, or there are none.
+            ConnectionFailedError, ClientTimeoutError: The connection ended, or the broker did not answer.
+        """
+        self._reauthenticate(self._deadline(timeout))
+
+    def _reauthenticate(self, deadline: float) -> None:
+        self._connected()
+        assert self._make_mechanism is not None
+        try:
+            mechanism = self._make_mechanism(self.host, min(deadline, time.monotonic() + self.config.connect_timeout))
+        except (ConnectionFailedError, ClientTimeoutError) as error:
+            now = time.monotonic()
+            if now >= self._session_ends:
+                self.close()
+                raise
+            self._reauthenticate_at = min(now + _PUT_OFF_S, self._session_ends)
+            logger.warning("%s: the session ends soon and cannot be renewed: %s", self.address, error)
+            return
+        except BaseException:
+            self.close()
+            raise
+        # Brokers refuse to authenticate a connection again within a second.
+        pause = self._authenticated_at + _LEAST_SESSION_S - time.monotonic()
+        if pause > 0:
+            time.sleep(pause)
+            deadline += pause
+        try:
+            self._authenticate(self._wire.reauthenticate(mechanism), deadline)
+        except BaseException:
+            self.close()
+            raise
+
     def _shake_hands(self, deadline: float) -> None:
         """Send ApiVersions, and authenticate by SASL if that is configured."""
-        chunks = self._wire.begin()
+        self._authenticate(self._wire.begin(), deadline)
+
+    def _authenticate(self, chunks: list[Chunk], deadline: float) -> None:
+        """Do the steps of a handshake that begins with `chunks`, until the connection is ready."""
         while chunks:
             self._write(chunks, deadline)
-            self._read(deadline)
+            while isinstance(event := self._read(deadline), Answer):
+                self._stashed.append(self._opened(event))
             try:
                 chunks = self._wire.proceed()
             except NegotiationFailedError as error:
                 raise error.reported from None
             except AuthenticationFailedError as error:
                 raise AuthenticationError(str(error)) from error
-        if self._wire.session_lifetime_ms > 0:
-            # Reconnect some time before the session ends, for requests that are under way then.
-            self._session_ends = time.monotonic() + 0.85 * self._wire.session_lifetime_ms / 1000
+            except ConnectionEndedError as error:
+                raise ConnectionFailedError(str(error)) from None
+        self._authenticated_at = time.monotonic()
+        lifetime = self._wire.session_lifetime_ms / 1000
+        if lifetime > 0:
+            # As Java's SaslClientAuthenticator. Many clients that connected at once do not come back at once.
+            self._session_ends = self._authenticated_at + lifetime
+            self._reauthenticate_at = self._authenticated_at + lifetime * random.uniform(0.85, 0.95)
+        else:
+            self._session_ends = self._reauthenticate_at = float("inf")
 
     # Bytes
 
@@ -315,10 +386,12 @@ class Connection(Closing):
     def _send(
         self, message: Request, version: int, deadline: float | None, answered: bool = True, patience: float = 0.0
     ) -> bool:
-        """Send a request; return as `_push` does."""
+        """Send a request; return as `_push` does. Authenticate before it, if that is due."""
         self._connected()
         if self._unsent:
             raise RuntimeError(f"the request before is not sent yet on {self!r}")
+        if time.monotonic() >= self._reauthenticate_at and (deadline is not None or not self.in_flight):
+            self._reauthenticate(self._deadline(None) if deadline is None else deadline)
         return self._write(self._wire.send(message, version, answered=answered), deadline, patience)
 
     def _write(self, chunks: list[Chunk], deadline: float | None, patience: float = 0.0) -> bool:
@@ -390,10 +463,14 @@ class Connection(Closing):
 
     def _receive(self, deadline: float | None) -> Any:
         """Return the next response; without a deadline, None unless it has come completely."""
+        if self._stashed:
+            return self._stashed.popleft()
         event = self._read(deadline)
-        if not isinstance(event, Answer):
-            return None
-        response = event.message
+        return self._opened(event) if isinstance(event, Answer) else None
+
+    def _opened(self, answer: Answer) -> Any:
+        """Return the response of an answer, and note until when the broker serves nothing."""
+        response = answer.message
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:
             self.serves_at = time.monotonic() + throttle_time_ms / 1000

@@ -17,6 +17,8 @@ CLOSED          not allowed                 not allowed                         
 - `begin`, `proceed` and `send` return the bytes to send, and the driver sends all of them in that order.
 - `space` and `received` take the bytes that come, in every state but NEW and CLOSED. In NEGOTIATING and AUTHENTICATING
   a whole response is a `Handshake` event, after which the driver calls `proceed`; in READY it is an `Answer`.
+- `reauthenticate` is allowed in READY: SaslHandshake → AUTHENTICATING (KIP-368). Requests may be in flight then. Their
+  responses come first and are `Answer` events, as in READY.
 - Bytes that come while no request waits for a response break the protocol, and so does a response whose correlation id
   is not that of the oldest request in flight. A request without a response (Produce with `acks=0`) is never in
   flight.
@@ -87,6 +89,7 @@ class _InFlight(NamedTuple):
 _HANDSHAKE = Handshake()
 # Looking a member up in its enumeration takes longer than the rest of a check.
 _NEW, _READY, _CLOSED = State.NEW, State.READY, State.CLOSED
+_SASL = (SaslHandshakeRequest, SaslAuthenticateRequest)
 
 
 class Wire:
@@ -128,6 +131,8 @@ class Wire:
         self._correlation_id = 0
         self._versions = Versions(peer)
         self._api_versions_version = ApiVersionsRequest.max_version
+        self._is_again = False
+        """Whether the connection has been ready before: requests in flight may be others than those of SASL."""
         self._step: Response | None = None
         """The response to a step of the handshake, until `proceed` handles it."""
 
@@ -170,6 +175,7 @@ class Wire:
         Raises:
             NegotiationFailedError: The peer does not report its versions.
             AuthenticationFailedError: The peer refuses the credentials, or cannot prove who it is.
+            ConnectionEndedError: The peer lets nobody authenticate again at present; a new connection is due.
             UnsupportedVersionError: The peer does not speak SaslAuthenticate.
         """
         step, self._step = self._step, None
@@ -201,6 +207,19 @@ class Wire:
         if self.state is not _READY:
             raise LocalProtocolError(f"send() on {self!r}")
         return self._request(message, version, answered)
+
+    def reauthenticate(self, mechanism: Mechanism) -> list[Chunk]:
+        """Begin to authenticate again on the same connection; return the bytes to send (KIP-368).
+
+        Args:
+            mechanism: A new mechanism of the same name and the same user.
+        """
+        if self.state is not _READY:
+            raise LocalProtocolError(f"reauthenticate() on {self!r}")
+        self._mechanism = mechanism
+        self.state = State.AUTHENTICATING
+        self._is_again = True
+        return self._begin_sasl()
 
         # Receiving
 
@@ -258,7 +277,7 @@ class Wire:
                 f"{self.peer} answered {self.awaited} with bytes that do not parse: {error}"
             ) from error
         self._in_flight.popleft()
-        if self.state is _READY:
+        if self.state is _READY or (self._is_again and expected.request_class not in _SASL):
             return Answer(correlation_id, message)
         self._step = message
         return _HANDSHAKE
@@ -290,6 +309,10 @@ class Wire:
             self.state = State.READY
             return []
         self.state = State.AUTHENTICATING
+        return self._begin_sasl()
+
+    def _begin_sasl(self) -> list[Chunk]:
+        assert self._mechanism is not None
         try:
             version = self.version_of(SaslHandshakeRequest, min_version=1)
         except UnsupportedVersionError as error:
@@ -304,6 +327,8 @@ class Wire:
 
     def _accepted(self, response: SaslHandshakeResponse) -> list[Chunk]:
         assert self._mechanism is not None
+        if response.error_code == ErrorCode.ILLEGAL_SASL_STATE and self._is_again:
+            raise ConnectionEndedError(f"{self.peer} lets nobody authenticate again on a connection at present")
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             # A listener without SASL knows the request, too (Apache Kafka).
             raise AuthenticationFailedError(self._no_sasl_here())

@@ -114,7 +114,7 @@ def test_the_session_is_told_when_to_end(server: SecuredKafka, certificates: Cer
     settings = config(server, certificates.authority, "SASL_PLAINTEXT")
     [(host, port)] = settings.bootstrap_servers
     with Connection(host, port, settings) as connection:
-        assert not connection.expired
+        assert not connection.authentication_due
         assert connection._session_ends < float("inf")
 
 

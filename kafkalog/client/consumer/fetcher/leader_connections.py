@@ -9,6 +9,7 @@ import select
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Broker, Cluster
@@ -42,7 +43,7 @@ class LeaderConnections:
         return broker.node_id not in self._asked
 
     def connected(self, broker: Broker) -> Connection | None:
-        """Return a connection, or None while it is being opened.
+        """Return a connection, or None while it is being opened, or authenticated again.
 
         An error is raised once for each failed attempt; the next call begins another.
 
@@ -52,19 +53,20 @@ class LeaderConnections:
         known = self._connections.get(broker.node_id)
         if known is not None:
             at, connection = known
-            if at == broker and not connection.closed and not connection.expired:
+            if at == broker and not connection.closed and not (connection.authentication_due and self.idle(broker)):
                 return connection
-            connection.close()
             del self._connections[broker.node_id]
+            if at == broker and not connection.closed:
+                self._begin(broker, partial(_renewed, connection))
+                return None
+            connection.close()
         under_way = self._connecting.get(broker.node_id)
         if under_way is not None and under_way[0] != broker:
             # The broker has moved to another address.
             under_way[1].add_done_callback(_discard)
             under_way = None
         if under_way is None:
-            worker = Worker(f"kafkalog-consumer-connect-{broker.node_id}", self._waker.wake)
-            self._connecting[broker.node_id] = broker, worker.submit(lambda: self._cluster.connect(broker))
-            worker.stop(0)
+            self._begin(broker, lambda: self._cluster.connect(broker))
             return None
         future = under_way[1]
         if not future.done():
@@ -73,6 +75,12 @@ class LeaderConnections:
         connection = future.result()
         self._connections[broker.node_id] = broker, connection
         return connection
+
+    def _begin(self, broker: Broker, connect: Callable[[], Connection]) -> None:
+        """Open or renew a connection on a thread of its own."""
+        worker = Worker(f"kafkalog-consumer-connect-{broker.node_id}", self._waker.wake)
+        self._connecting[broker.node_id] = broker, worker.submit(connect)
+        worker.stop(0)
 
     def send(
         self,
@@ -155,6 +163,11 @@ class LeaderConnections:
             future.add_done_callback(_discard)
         for _, connection in self._connections.values():
             connection.close()
+
+
+def _renewed(connection: Connection) -> Connection:
+    connection.reauthenticate()
+    return connection
 
 
 def _has_come(connection: Connection) -> bool:

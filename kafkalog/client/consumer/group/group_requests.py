@@ -113,7 +113,7 @@ class GroupRequests:
         deadline = time.monotonic() + self._config.client.request_timeout
         broker = self._coordinators.find_now(CoordinatorType.GROUP, self.group_id, deadline=deadline)
         connection = self._connection
-        if connection is None or connection.closed or connection.expired or connection.readable():
+        if connection is None or connection.closed or connection.readable():
             if connection is not None:
                 connection.close()
             connection = self._connection = self._cluster.connect(broker)

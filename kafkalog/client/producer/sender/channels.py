@@ -55,9 +55,15 @@ class Channel:
         Infinity means that some event must come first. A broker that serves nothing for a while, because the client is
         above a quota, gets no requests either (KIP-219).
         """
+        connection = self._connection
         if self.unsent or len(self._requests) >= self._config.max_in_flight:
             return float("inf")
-        return self._retry_at if self._connection is None else max(self._retry_at, self._connection.serves_at)
+        if connection is None:
+            return self._retry_at
+        if self._requests and connection.authentication_due:
+            # The client authenticates again before its next request, when nothing is in flight.
+            return float("inf")
+        return max(self._retry_at, connection.serves_at)
 
     @property
     def unsent(self) -> bool:
@@ -108,12 +114,14 @@ class Channel:
             ConnectionFailedError, ClientTimeoutError, AuthenticationError: `Connection` raises them.
         """
         connection = self._connection
-        if connection is not None and not self._requests and (connection.expired or connection.readable()):
-            # The broker has closed the idle connection, or will do so soon: do not try a request on it.
+        if connection is not None and not self._requests and connection.readable():
+            # The broker has closed the idle connection: do not try a request on it.
             self.close()
             connection = None
         if connection is None:
             connection = self._connect()
+        elif connection.authentication_due and not self._requests:
+            connection.reauthenticate(timeout=self._patience)
         done = connection.send_now(request, min_version=min_version, answered=answered, patience=patience)
         now = time.monotonic()
         if answered:

@@ -30,7 +30,10 @@ from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkalog.protocol.schema import Request
+from kafkalog.protocol.wire.sasl import Plain
 from tests.support.scripted import Handler, ScriptedBroker, api_versions, frame
+from tests.support.sessions import Sessions, ask, make_due
+from tests.support.waiting import wait_until
 from tests.support.wire import batch, fetch_request, produce_request
 
 CONFIG = ClientConfig.from_dict({"receive.message.max.bytes": 1 << 20, "fetch.max.bytes": 1 << 20})
@@ -294,14 +297,83 @@ def test_a_password_that_is_wrong() -> None:
         assert "secret" not in str(caught.value)
 
 
-def test_a_session_that_ends_soon_is_expired() -> None:
-    lifetimes = iter([1, 3_600_000, 0])
-    handlers: dict[type[Request], Handler] = {
-        SaslHandshakeRequest: lambda request: SaslHandshakeResponse(mechanisms=["PLAIN"]),
-        SaslAuthenticateRequest: lambda request: SaslAuthenticateResponse(session_lifetime_ms=next(lifetimes)),
-    }
-    with ScriptedBroker(handlers) as server:
-        short, long, endless = (connect(server, SASL) for _ in range(3))
-        with short, long, endless:
-            assert not short.readable(0.01)
-            assert [each.expired for each in (short, long, endless)] == [True, False, False]
+def test_a_session_is_renewed_before_it_ends() -> None:
+    with Sessions(3_600_000, 1, 0) as server:
+        connections = [connect(server, SASL) for _ in range(3)]
+        try:
+            long, short, endless = connections
+            wait_until(lambda: short.authentication_due, "the session of a millisecond is about to end")
+            assert [each.authentication_due for each in (long, endless)] == [False, False]
+            assert long._reauthenticate_at - long._authenticated_at == pytest.approx(3600 * 0.9, rel=0.06)
+            assert short.request(ask("a")).cluster_id == "a"
+            assert not short.authentication_due
+        finally:
+            for each in connections:
+                each.close()
+    assert server.order == ["handshake", "authenticate"] * 4 + ["a"]
+    assert server.connections == 3
+
+
+def test_requests_in_flight_are_answered_in_order_when_a_session_is_renewed() -> None:
+    with Sessions(3_600_000) as server, connect(server, SASL) as connection:
+        connection.send(ask("a"))
+        connection.send(ask("b"))
+        make_due(connection)
+        connection.send(ask("c"))
+        assert connection.in_flight == 3
+        assert connection.readable()
+        assert [connection.receive().cluster_id for _ in range(2)] == ["a", "b"]
+        wait_until(connection.readable, "the last response is there")
+        assert connection.receive().cluster_id == "c"
+        assert connection.in_flight == 0
+    assert server.order == ["handshake", "authenticate", "a", "b", "handshake", "authenticate", "c"]
+
+
+def test_who_must_not_wait_renews_a_session_only_when_nothing_is_in_flight() -> None:
+    with Sessions(3_600_000) as server, connect(server, SASL) as connection:
+        assert connection.send_now(ask("a"), patience=60)
+        make_due(connection)
+        assert connection.send_now(ask("b"), patience=60)
+        assert [connection.receive().cluster_id for _ in range(2)] == ["a", "b"]
+        assert connection.authentication_due
+        assert connection.send_now(ask("c"), patience=60)
+        assert connection.receive().cluster_id == "c"
+    assert server.order == ["handshake", "authenticate", "a", "b", "handshake", "authenticate", "c"]
+
+
+def test_a_renewal_that_the_broker_refuses() -> None:
+    with Sessions(3_600_000) as server, connect(server, SASL) as connection:
+        server.handlers[SaslAuthenticateRequest] = lambda request: SaslAuthenticateResponse(
+            error_code=58, error_message="Cannot change principals"
+        )
+        make_due(connection)
+        with pytest.raises(AuthenticationError, match="Cannot change principals"):
+            connection.request(ask("a"))
+        assert connection.closed
+    with Sessions(3_600_000) as server, connect(server, SASL) as connection:
+        server.refusal = SaslHandshakeResponse(error_code=34)
+        make_due(connection)
+        with pytest.raises(ConnectionFailedError, match="authenticate again") as caught:
+            connection.request(ask("a"))
+        assert is_retriable(caught.value), "a new connection may be authenticated"
+        assert connection.closed
+
+
+def test_a_renewal_without_credentials_is_put_off_while_the_session_lasts() -> None:
+    down: list[Exception] = []
+
+    def mechanism(host: str, deadline: float) -> Plain:
+        if down:
+            raise down[0]
+        return Plain("alice", "secret")
+
+    with Sessions(3_600_000) as server:
+        connection = Connection("127.0.0.1", server.port, SASL, mechanisms=mechanism)
+        down.append(ConnectionFailedError("the token endpoint is down"))
+        make_due(connection)
+        assert connection.request(ask("a")).cluster_id == "a"
+        make_due(connection, ended=True)
+        with pytest.raises(ConnectionFailedError, match="the token endpoint is down"):
+            connection.request(ask("b"))
+        assert connection.closed
+    assert server.order == ["handshake", "authenticate", "a"]

@@ -8,12 +8,14 @@ import pytest
 
 from kafkalog.protocol.errors import ClusterAuthorizationFailedError, ErrorCode, UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
-from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from kafkalog.protocol.wire.core import Handshake, State, Wire
+from kafkalog.protocol.wire.core import Answer, Handshake, State, Wire
 from kafkalog.protocol.wire.errors import (
     AuthenticationFailedError,
+    ConnectionEndedError,
     LocalProtocolError,
     NegotiationFailedError,
     RemoteProtocolError,
@@ -144,6 +146,48 @@ def test_a_peer_without_sasl_ends_the_handshake() -> None:
         wire.proceed()
 
 
+def authenticated_wire() -> Wire:
+    wire = make_wire(Plain("alice", "secret"))
+    feed(wire, answer(wire.begin(), EVERYTHING))
+    feed(wire, answer(wire.proceed(), SaslHandshakeResponse(mechanisms=["PLAIN"])))
+    feed(wire, answer(wire.proceed(), SaslAuthenticateResponse(session_lifetime_ms=1000)))
+    assert wire.proceed() == []
+    return wire
+
+
+def test_a_client_authenticates_again_while_requests_are_in_flight() -> None:
+    """Their responses come first, and are no steps of the handshake (KIP-368)."""
+    wire = authenticated_wire()
+    before = [wire.send(HeartbeatRequest(), 3), wire.send(MetadataRequest(topics=[]), 9)]
+    handshake = wire.reauthenticate(Plain("alice", "changed"))
+    assert (asked(handshake)[0].mechanism, asked(handshake)[1]) == ("PLAIN", 1)
+    assert state_of(wire) is State.AUTHENTICATING
+    [first] = feed(wire, answer(before[0], HeartbeatResponse(error_code=7)))
+    [second] = feed(wire, answer(before[1], MetadataResponse(cluster_id="c")))
+    assert isinstance(first, Answer)
+    assert first.message.error_code == 7
+    assert isinstance(second, Answer)
+    assert second.message.cluster_id == "c"
+    assert feed(wire, answer(handshake, SaslHandshakeResponse(mechanisms=["PLAIN"]))) == [Handshake()]
+    token = wire.proceed()
+    assert asked(token)[0].auth_bytes == b"\0alice\0changed"
+    feed(wire, answer(token, SaslAuthenticateResponse(session_lifetime_ms=2000)))
+    assert wire.proceed() == []
+    assert state_of(wire) is State.READY
+    assert wire.session_lifetime_ms == 2000
+    [third] = feed(wire, answer(wire.send(HeartbeatRequest(), 3), HeartbeatResponse(error_code=8)))
+    assert isinstance(third, Answer)
+
+
+def test_a_peer_that_lets_nobody_authenticate_again() -> None:
+    wire = authenticated_wire()
+    refusal = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    feed(wire, answer(wire.reauthenticate(Plain("alice", "secret")), refusal))
+    with pytest.raises(ConnectionEndedError, match="authenticate again"):
+        wire.proceed()
+    assert state_of(wire) is State.CLOSED
+
+
 def call_space_and_received(wire: Wire) -> None:
     wire.space()
     wire.received(1)
@@ -153,6 +197,7 @@ CALLS: dict[str, Callable[[Wire], object]] = {
     "begin": lambda wire: wire.begin(),
     "proceed": lambda wire: wire.proceed(),
     "send": lambda wire: wire.send(MetadataRequest(), 9),
+    "reauthenticate": lambda wire: wire.reauthenticate(Plain("alice", "secret")),
     "received": call_space_and_received,
 }
 
@@ -177,7 +222,7 @@ def in_state(state: State) -> Wire:
         (State.NEW, {"begin"}),
         (State.NEGOTIATING, {"received"}),
         (State.AUTHENTICATING, {"received"}),
-        (State.READY, {"send"}),
+        (State.READY, {"send", "reauthenticate"}),
         (State.CLOSED, set()),
     ],
 )
