@@ -17,5 +17,9 @@ def scram(config: ClientConfig) -> MechanismFactory:
     """Make what makes SCRAM's mechanisms; they share the salted passwords, which are slow to compute."""
     username, password = config.credentials
     algorithm = config.sasl_mechanism.removeprefix("SCRAM-")
+    # As in Java's ScramLoginModule, with the HMAC of a delegation token as the password.
+    is_token = config.jaas is not None and config.jaas.options.get("tokenauth", "").lower() == "true"
     salted = SaltedPasswords()
-    return lambda host, deadline: Scram(algorithm, username or "", password or "", salted_passwords=salted)
+    return lambda host, deadline: Scram(
+        algorithm, username or "", password or "", token_auth=is_token, salted_passwords=salted
+    )

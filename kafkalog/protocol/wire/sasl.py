@@ -20,6 +20,7 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 1 << 20
 """A limit against servers that would waste the client's processor time. Kafka allows 16,384."""
 PASSWORD_REMEDY = "check sasl.username and sasl.password"
+TOKEN_REMEDY = "check that the delegation token is not expired, and username and password in sasl.jaas.config"
 _KEPT_KEYS = 16
 
 
@@ -100,11 +101,10 @@ class Scram:
         algorithm: `SHA-256` or `SHA-512`.
         username: The user's name.
         password: The user's password.
+        token_auth: Whether the name is the id of a delegation token, and the password its HMAC in Base64 (KIP-48).
         salted_passwords: Computes salted passwords; the owner of several connections gives the same to all.
         make_nonce: Makes a fresh random string of printable ASCII without commas.
     """
-
-    remedy = PASSWORD_REMEDY
 
     def __init__(
         self,
@@ -112,24 +112,21 @@ class Scram:
         username: str,
         password: str,
         *,
+        token_auth: bool = False,
         salted_passwords: SaltedPasswords | None = None,
         make_nonce: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         self.name = f"SCRAM-{algorithm}"
         self._algorithm = algorithm.replace("-", "")
-        self._username = username
         self._password = password
         self._salted_passwords = salted_passwords or SaltedPasswords()
         self._nonce = make_nonce()
         name = username.replace("=", "=3D").replace(",", "=2C")
-        self._client_first = f"n={name},r={self._nonce}"
+        self._client_first = f"n={name},r={self._nonce}{',tokenauth=true' if token_auth else ''}"
+        self.identity = f"delegation token {username!r}" if token_auth else f"user {username!r}"
+        self.remedy = TOKEN_REMEDY if token_auth else PASSWORD_REMEDY
         self._server_signature: bytes | None = None
         """The signature that the server has to send; None before its first message."""
-
-    @property
-    def identity(self) -> str:
-        """Who authenticates."""
-        return f"user {self._username!r}"
 
     def first(self) -> bytes:
         """Return the user's name and a nonce."""

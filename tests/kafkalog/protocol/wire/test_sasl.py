@@ -31,6 +31,16 @@ def test_scram_sha_256_is_the_example_of_rfc_7677() -> None:
     assert scram.answer(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=") is None
 
 
+def test_a_delegation_token_names_itself_in_the_first_message_and_in_the_proof() -> None:
+    scram = Scram("SHA-256", "token-id", "aG1hYw==", token_auth=True, make_nonce=lambda: "abc")
+    assert scram.first() == b"n,,n=token-id,r=abc,tokenauth=true"
+    assert scram.identity == "delegation token 'token-id'"
+    server = ScramServer("sha256", "token-id", "aG1hYw==")
+    assert scram.answer(server.end(answered(scram, server.begin(scram.first())))) is None
+    assert server.extensions == "tokenauth=true"
+    assert "aG1hYw==" not in scram.identity + scram.remedy + repr(scram)
+
+
 def test_a_mechanism_that_is_unknown_is_refused() -> None:
     with pytest.raises(ValueError, match="GSSAPI"):
         make_mechanism("GSSAPI", "alice", "secret")
@@ -57,11 +67,14 @@ class ScramServer:
         self.server_key = hmac.digest(salted, b"Server Key", algorithm)
         self.first = ""
         self.bare = ""
+        self.extensions = ""
 
     def begin(self, message: bytes) -> bytes:
         header, _, self.bare = message.decode().partition(",,")
         assert header == "n"
         name, nonce = self.bare.split(",r=")
+        # Extensions are a part of what the client signs, and not of the nonce.
+        nonce, _, self.extensions = nonce.partition(",")
         assert name.removeprefix("n=").replace("=2C", ",").replace("=3D", "=") == self.username
         self.first = (
             f"r={nonce}{b64encode(os.urandom(9)).decode()},s={b64encode(self.salt).decode()},i={self.iterations}"
