@@ -17,7 +17,7 @@ from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
 Address = tuple[str, int]
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
 """The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
 _WITH_PASSWORD = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 

@@ -7,4 +7,5 @@
 - `mechanisms`   SASL mechanisms by name
 - `passwords`    the mechanisms that need a password: PLAIN and SCRAM
 - `oauth`        the mechanism OAUTHBEARER, and where its tokens come from
+- `msk`          the mechanism AWS_MSK_IAM
 """

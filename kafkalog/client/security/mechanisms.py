@@ -43,6 +43,7 @@ _MAKERS = {
     "SCRAM-SHA-256": "kafkalog.client.security.passwords:scram",
     "SCRAM-SHA-512": "kafkalog.client.security.passwords:scram",
     "OAUTHBEARER": "kafkalog.client.security.oauth.factory:oauthbearer",
+    "AWS_MSK_IAM": "kafkalog.client.security.msk:msk_iam",
 }
 """Where the maker of each mechanism is. Modules are imported when they are needed: some need optional packages."""
 

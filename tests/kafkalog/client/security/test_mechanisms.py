@@ -25,7 +25,11 @@ def config(mechanism: str, **more: Any) -> ClientConfig:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_each_name_has_a_mechanism_and_each_authentication_a_new_one(name: str) -> None:
+def test_each_name_has_a_mechanism_and_each_authentication_a_new_one(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in (("ACCESS_KEY_ID", "AKIA"), ("SECRET_ACCESS_KEY", "secret"), ("DEFAULT_REGION", "r")):
+        monkeypatch.setenv(f"AWS_{variable}", value)
     make = make_mechanisms(config(name))
     assert make is not None
     first, second = (make("broker.example", float("inf")) for _ in range(2))

@@ -1,0 +1,132 @@
+"""The mechanism AWS_MSK_IAM: credentials from where AWS's tools find them, by the options of Java's IAMLoginModule."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from kafkalog import __version__
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import AuthenticationError, ConfigError
+from kafkalog.client.security.mechanisms import MechanismFactory
+from kafkalog.protocol.wire.msk_iam import AwsCredentials, MskIam
+from kafkalog.protocol.wire.sasl import Mechanism
+
+_REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?", re.IGNORECASE)
+_SESSION_NAME = "kafkalog"
+_BEFORE_END_S = 300.0
+"""How long before their end the credentials of a role are replaced."""
+
+
+def msk_iam(config: ClientConfig) -> MechanismFactory:
+    """Make what makes the mechanisms of a client.
+
+    Raises:
+        ConfigError: The package botocore is missing, or a profile that the options name.
+    """
+    credentials = _Credentials({} if config.jaas is None else config.jaas.options)
+
+    def make(host: str, deadline: float) -> Mechanism:
+        region = region_of(host) or credentials.region()
+        return MskIam(host, region, credentials.get(), f"kafkalog/{__version__}", datetime.now(UTC))
+
+    return make
+
+
+def region_of(host: str) -> str | None:
+    """Return the region in the name of one of MSK's brokers; None in any other name."""
+    found = _REGION.search(host)
+    return found[1].lower() if found else None
+
+
+class _Credentials:
+    """The credentials that the options choose; several threads may ask for them.
+
+    Args:
+        options: Those of IAMLoginModule: `awsProfileName`, `awsRoleArn`, `awsRoleSessionName`, `awsRoleExternalId` and
+            `awsStsRegion`.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        try:
+            from botocore.exceptions import BotoCoreError, ProfileNotFound
+            from botocore.session import Session
+        except ImportError:
+            raise ConfigError("sasl.mechanism=AWS_MSK_IAM needs the package botocore; install kafkalog[msk]") from None
+        self._options = dict(options)
+        self._lock = threading.Lock()
+        self._error: type[Exception] = BotoCoreError
+        self._of_role: AwsCredentials | None = None
+        self._role_ends = 0.0
+        profile = options.get("awsProfileName")
+        try:
+            self._session: Any = Session(profile=profile)
+            self._session.get_scoped_config()
+        except ProfileNotFound:
+            raise ConfigError(f"sasl.jaas.config: awsProfileName={profile}: no such profile in AWS's files") from None
+
+    def region(self) -> str:
+        """Return the region that AWS's tools would use.
+
+        Raises:
+            AuthenticationError: None is configured.
+        """
+        region = self._session.get_config_variable("region")
+        if not region:
+            raise AuthenticationError(
+                "the broker's name has no AWS region; set AWS_DEFAULT_REGION or the region of the profile"
+            )
+        return str(region)
+
+    def get(self) -> AwsCredentials:
+        """Return credentials that can be used now.
+
+        Raises:
+            AuthenticationError: There are none.
+        """
+        with self._lock:
+            try:
+                return self._assumed() if "awsRoleArn" in self._options else self._own()
+            except self._error as error:
+                raise AuthenticationError(f"no AWS credentials: {error}") from error
+
+    def _own(self) -> AwsCredentials:
+        found = self._session.get_credentials()
+        if found is None:
+            raise AuthenticationError(
+                "no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or awsProfileName in "
+                "sasl.jaas.config, or run where an instance or container has a role"
+            )
+        frozen = found.get_frozen_credentials()
+        return AwsCredentials(frozen.access_key, frozen.secret_key, frozen.token)
+
+    def _assumed(self) -> AwsCredentials:
+        if self._of_role is not None and time.time() < self._role_ends - _BEFORE_END_S:
+            return self._of_role
+        from botocore.exceptions import ClientError
+
+        options = self._options
+        own = self._own()
+        sts = self._session.create_client(
+            "sts",
+            region_name=options.get("awsStsRegion") or self._session.get_config_variable("region") or "us-east-1",
+            aws_access_key_id=own.access_key,
+            aws_secret_access_key=own.secret_key,
+            aws_session_token=own.session_token,
+        )
+        more = {"ExternalId": options["awsRoleExternalId"]} if "awsRoleExternalId" in options else {}
+        role = options["awsRoleArn"]
+        try:
+            answer = sts.assume_role(
+                RoleArn=role, RoleSessionName=options.get("awsRoleSessionName") or _SESSION_NAME, **more
+            )
+        except ClientError as error:
+            raise AuthenticationError(f"sasl.jaas.config: awsRoleArn={role}: {error}") from error
+        found = answer["Credentials"]
+        self._of_role = AwsCredentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
+        self._role_ends = found["Expiration"].timestamp()
+        return self._of_role
