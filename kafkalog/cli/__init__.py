@@ -14,6 +14,7 @@ The clients' commands and their parts:
 - `groups`        `kafkalog groups`: a module for each of its commands
 - `transactions`  `kafkalog transactions`
 - `delete_records` `kafkalog delete-records`
+- `delegation_tokens`  `kafkalog delegation-tokens`
 - `produce`       `kafkalog produce`
 - `consume`       `kafkalog consume`; `sources` reads its records
 - `perf`          `kafkalog perf`

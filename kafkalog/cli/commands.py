@@ -16,6 +16,12 @@ COMMANDS = (
     Command(
         "delete-records", "delete the records of partitions before given offsets", "kafkalog.cli.delete_records", 55
     ),
+    Command(
+        "delegation-tokens",
+        "create, describe, renew and expire delegation tokens",
+        "kafkalog.cli.delegation_tokens",
+        57,
+    ),
     Command("produce", "write lines of standard input to a topic", "kafkalog.cli.produce", 60),
     Command("consume", "print the records of a topic", "kafkalog.cli.consume", 70),
     Command("perf", "measure producing and consuming", "kafkalog.cli.perf", 110),

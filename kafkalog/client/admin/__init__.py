@@ -5,6 +5,7 @@
 - `configs`              configurations of topics, brokers and groups
 - `groups`               consumer groups seen from outside; `group_descriptions` their members and states as values;
                          `group_offsets` what a group has committed
+- `delegation_tokens`    credentials for a time (KIP-48)
 - `quotas`               client quotas (KIP-546)
 - `replicas`             leader elections, reassignments, log directories
 - `transactions`         transactional ids, producers, hanging transactions (KIP-664)
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ConfigSynonym,
         ResourceType,
     )
+    from kafkalog.client.admin.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
     from kafkalog.client.admin.group_descriptions import MemberToRemove
     from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.admin.quotas import ANY, QuotaAdmin
@@ -44,10 +46,13 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "ConfigSynonym",
+    "DelegationToken",
+    "DelegationTokenAdmin",
     "ElectionType",
     "GroupAdmin",
     "MemberToRemove",
     "NewTopic",
+    "Principal",
     "QuotaAdmin",
     "ReplicaAdmin",
     "ReplicaOnBroker",
@@ -59,10 +64,13 @@ __all__ = [
 _MODULES = {
     "ANY": "quotas",
     "Admin": "admin",
+    "DelegationToken": "delegation_tokens",
+    "DelegationTokenAdmin": "delegation_tokens",
     "ElectionType": "replicas",
     "GroupAdmin": "groups",
     "MemberToRemove": "group_descriptions",
     "NewTopic": "topics",
+    "Principal": "delegation_tokens",
     "QuotaAdmin": "quotas",
     "ReplicaAdmin": "replicas",
     "ReplicaOnBroker": "replicas",

@@ -35,6 +35,7 @@ def free_port() -> int:
         ("configs", "describe", "--entity-type", "brokers", "--entity-name", "0"),
         ("groups", "list"),
         ("transactions", "list"),
+        ("delegation-tokens", "describe"),
     ],
 )
 def test_a_command_gives_up_after_its_timeout(words: tuple[str, ...], free_port: int) -> None:

@@ -1,7 +1,9 @@
-"""Tests of logins at Apache Kafka: signed and unsigned tokens, and sessions that are renewed."""
+"""Tests of logins at Apache Kafka: signed and unsigned tokens, sessions that are renewed, and delegation tokens."""
 
 from __future__ import annotations
 
+import io
+import json
 import threading
 import uuid
 from pathlib import Path
@@ -9,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from kafkalog.cli.main import main
 from kafkalog.client import Consumer, Producer
-from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin import Admin, NewTopic, Principal
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.network.connection import Connection
-from peers.secured_kafka import ALICE, LISTENERS, PASSWORD_MECHANISMS, SecuredKafka, password_of
+from kafkalog.protocol.errors import DelegationTokenNotFoundError, DelegationTokenRequestNotAllowedError
+from peers.secured_kafka import ALICE, BOB, LISTENERS, PASSWORD_MECHANISMS, SCRAM, SecuredKafka, password_of
 from tests.kafkalog.client.security.oauth.token_server import Reply, TokenServer
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -159,3 +164,69 @@ def test_sessions_of_passwords_are_renewed(secured: SecuredKafka, mechanism: str
         assert cluster.metadata([], refresh=True).brokers
         assert slot.connection is connection
     assert (renewals.opened, renewals.renewed) == (1, 1)
+
+
+# Delegation tokens
+
+
+def by_password(secured: SecuredKafka, user: str) -> dict[str, Any]:
+    return properties(secured, "SASL_SSL") | {
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password_of(user),
+    }
+
+
+@pytest.mark.parametrize("mechanism", SCRAM)
+def test_clients_log_in_by_a_delegation_token(secured: SecuredKafka, mechanism: str) -> None:
+    me, other = Principal("User", ALICE), Principal("User", BOB)
+    with Admin(by_password(secured, ALICE)) as admin:
+        token = admin.delegation_tokens.create(renewers=[other], max_lifetime_ms=600_000)
+        assert (token.owner, token.requester, token.renewers) == (me, me, (other,))
+        assert token.issued_at < token.expires_at <= token.max_timestamp == token.issued_at + 600_000
+        assert token.password not in repr(token)
+        wait_until(lambda: token in admin.delegation_tokens.describe([me]), "the broker knows the token")
+        assert admin.delegation_tokens.describe([Principal("User", "nobody")]) == []
+        settings = properties(secured, "SASL_SSL") | {"sasl.mechanism": mechanism, "sasl.jaas.config": token.jaas}
+        make_topic(settings)
+        with Admin(settings) as by_token, pytest.raises(DelegationTokenRequestNotAllowedError):
+            by_token.delegation_tokens.create()
+        renewed = admin.delegation_tokens.renew(token.hmac, 300_000)
+        assert token.issued_at + 290_000 < renewed < token.max_timestamp
+        with Admin(by_password(secured, BOB)) as renewer:
+            assert [each.token_id for each in renewer.delegation_tokens.describe()] == [token.token_id]
+            renewer.delegation_tokens.expire(token.hmac)
+        wait_until(lambda: token.token_id not in ids(admin), "the broker has forgotten the token")
+        with pytest.raises(DelegationTokenNotFoundError):
+            admin.delegation_tokens.renew(token.hmac)
+    with Cluster(ClientConfig.from_dict(settings)) as cluster, pytest.raises(AuthenticationError) as caught:
+        cluster.metadata()
+    assert f"refuses delegation token '{token.token_id}' ({mechanism})" in str(caught.value)
+    assert "not expired" in str(caught.value)
+
+
+def ids(admin: Admin) -> list[str]:
+    return [each.token_id for each in admin.delegation_tokens.describe()]
+
+
+def test_the_command_for_delegation_tokens(
+    secured: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "admin.properties"
+    settings = by_password(secured, ALICE)
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def call(action: str, *words: str) -> str:
+        connect = ("--bootstrap-server", settings["bootstrap.servers"], "--command-config", str(file))
+        assert main(["delegation-tokens", action, *connect, *words]) == 0
+        return capsys.readouterr().out
+
+    made = json.loads(call("create", "--renewer-principal", f"User:{BOB}", "--json"))
+    assert (made["owner"], made["renewers"]) == (f"User:{ALICE}", [f"User:{BOB}"])
+    assert made["hmac"] in made["jaas"]
+    wait_until(lambda: made["tokenId"] in call("describe"), "the broker knows the token")
+    assert made["hmac"] not in call("describe", "--json", "--owner-principal", f"User:{ALICE}")
+    for action in ("renew", "expire"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(made["hmac"] + "\n"))
+        assert "The token expires at 20" in call(action, "--hmac", "-")
+    wait_until(lambda: made["tokenId"] not in call("describe"), "the broker has forgotten the token")
