@@ -25,7 +25,10 @@ KEY = "kafkalog.options"
 _OPTION = "option."
 _MARKS = ("owner", "provider")
 _SERVERS = "kafka.bootstrap.servers"
-_SECRET = re.compile(r"password|secret|token|jaas|user\.info|keystore\.key$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|passphrase|secret|token(?!\.endpoint\.url)|jaas|user\.info|keystore\.key$|key\.pem$|oauthbearer\.config$",
+    re.IGNORECASE,
+)
 _OF_SINKS = frozenset({"topic", "ledgertopic", "losttransactions", "batchid"})
 """Options that only sinks have."""
 REMEDY = (

@@ -1,0 +1,49 @@
+"""Test that the properties on the page about secured clusters are accepted, and that none of them is unknown."""
+
+from __future__ import annotations
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.security.mechanisms import make_mechanisms
+from kafkalog.java_properties import load_properties
+from tests.support.pages import DOCS
+
+PAGE = (DOCS / "how-to/secured-clusters.md").read_text()
+SECTIONS = ("OAUTHBEARER", "Amazon MSK", "Delegation tokens")
+_BLOCK = re.compile(r"^```properties\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def blocks() -> list[str]:
+    """Return the blocks of properties in SECTIONS."""
+    parts = [part for part in PAGE.split("\n## ") if part.startswith(SECTIONS)]
+    assert len(parts) == len(SECTIONS)
+    return [block for part in parts for block in _BLOCK.findall(part)]
+
+
+class EventHubs:
+    """Stands for the class of the page, which needs Azure's package."""
+
+    def configure(self, options: dict[str, str]) -> None:
+        assert options["scope"].startswith("https://")
+
+    def token(self) -> str:
+        return "opaque"
+
+
+@pytest.mark.parametrize("block", blocks())
+def test_the_properties_are_accepted(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("my_module")
+    monkeypatch.setattr(module, "EventHubs", EventHubs, raising=False)
+    monkeypatch.setitem(sys.modules, "my_module", module)
+    file = tmp_path / "client.properties"
+    file.write_text(block)
+    config = ClientConfig.from_dict(load_properties(file))
+    assert config.unknown == {}
+    assert config.uses_sasl
+    assert make_mechanisms(config) is not None
