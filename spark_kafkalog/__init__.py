@@ -13,6 +13,7 @@ Reading topics:
 - `driver`         the batch and the stream reader, and requests to brokers
 - `executor`       tasks: ranges of offsets to Arrow record batches
 - `data_loss`      reports of records that are gone before they were read
+- `brief`          errors without tracebacks for what users can mend
 - `progress`       how far queries are behind the brokers, from their progress
 
 Built on it:

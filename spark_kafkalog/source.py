@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from spark_kafkalog import catalog_table
+from spark_kafkalog.brief import brief
 from spark_kafkalog.columns import has_metadata, source_schema
 from spark_kafkalog.offline.offline_options import OfflineOptions, is_offline, refuse_stream
 from spark_kafkalog.options.parsing import OptionsError
@@ -38,6 +39,7 @@ class KafkalogDataSource(DataSource):
     on first use. The options of a catalog table are checked when it is created (`catalog_table`).
     """
 
+    @brief
     def __init__(self, options: dict[str, str]) -> None:
         created = catalog_table.created_with(options)
         self._is_new_table = created is not None
@@ -75,6 +77,7 @@ class KafkalogDataSource(DataSource):
     def _any_options(self) -> SourceOptions:
         return OfflineOptions.parse(self.options).source if is_offline(self.options) else self._source_options
 
+    @brief
     def schema(self) -> StructType:
         if self._is_new_table:
             return catalog_table.with_options(self._table_schema(), self.options)
@@ -100,6 +103,7 @@ class KafkalogDataSource(DataSource):
         if options != self.options:
             self.options, self._parsed, self._values = options, None, None
 
+    @brief
     def reader(self, schema: StructType) -> DataSourceReader:
         self._adopt_table(schema)
         typed = self._typed()
@@ -136,11 +140,13 @@ class KafkalogDataSource(DataSource):
             # The planner's clean-up would hide an error that is raised here.
             return RefusedStreamReader(error)
 
+    @brief
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark_kafkalog.sink.batch_writer import KafkalogWriter
 
         return KafkalogWriter(catalog_table.for_writing(schema, self.options), schema, overwrite)
 
+    @brief
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from spark_kafkalog.sink.stream_writer import KafkalogStreamWriter
 

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_kafkalog import offsets
+from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.columns import columns_of
 from spark_kafkalog.executor.tasks import read_task, tasks
 from spark_kafkalog.options.source_options import SourceOptions
@@ -26,6 +27,7 @@ class KafkalogBatchReader(DataSourceReader):
         columns_of(schema)
         self._starting, self._ending = options.batch_limits()
 
+    @brief
     def partitions(self) -> Sequence[InputPartition]:
         from spark_kafkalog.driver.discovery import Discovery
         from spark_kafkalog.plan.byte_sizes import measure_for
@@ -46,7 +48,7 @@ class KafkalogBatchReader(DataSourceReader):
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_task(partition, self._options, self._schema)
+        return brief_rows(read_task(partition, self._options, self._schema))
 
 
 class FilteringBatchReader(KafkalogBatchReader):

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
+from spark_kafkalog.brief import brief, brief_rows
 from spark_kafkalog.columns import columns_of
 from spark_kafkalog.compat.prefetched import RowsInPlanner
 from spark_kafkalog.data_loss import reporter
@@ -75,6 +76,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
 
     # Asked by the planner
 
+    @brief
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         options, _ = self._options, self._start
         if options.max_offsets_per_trigger is not None:
@@ -93,6 +95,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         """
         self._available_now = True
 
+    @brief
     def initialOffset(self) -> offsets.OffsetJson:  # noqa: N802
         """Return the start of the query, the same in every call; see `offsets` for a start after a crash."""
         if self._initial is None:
@@ -101,6 +104,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
             self._initial = Position(found, topics)
         return offsets.to_json(self._initial)
 
+    @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._small.asked()
         position = offsets.position_of(start)
@@ -122,6 +126,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> offsets.OffsetJson | None:  # noqa: N802
         return None if self._latest is None else offsets.to_json(self._latest.offsets)
 
+    @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         initial, until = offsets.initial_of(end), offsets.position_of(end)
         ranges = stream_ranges(
@@ -146,7 +151,7 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
     # Asked on executors
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return read_task(partition, self._options, self._schema)
+        return brief_rows(read_task(partition, self._options, self._schema))
 
     # Inside
 

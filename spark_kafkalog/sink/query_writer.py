@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafkalog.brief import brief
 from spark_kafkalog.sink.message import TaskWrote, tell, written_together
 from spark_kafkalog.sink.sink_columns import SinkColumns
 from spark_kafkalog.sink.sink_options import SinkOptions
@@ -42,6 +43,7 @@ class QueryWriter:
             self._claim = Driver(self._options.once).claim()
         return dict(self.__dict__)
 
+    @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
         """Write the rows of one task."""
         from spark_kafkalog.sink.task_writer import write_rows

@@ -1,0 +1,94 @@
+"""Tests that what users can mend is told without the frames that led to it, and that defects keep theirs."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from kafkalog.client.errors import ClientTimeoutError
+from spark_kafkalog.brief import brief, brief_rows
+from spark_kafkalog.options.parsing import OptionsError
+from tests.kafkalog.client.test_cluster import closed_port
+from tests.spark_kafkalog.conftest import Reads
+from tests.spark_kafkalog.without_spark import make_source
+
+QUICK = {"kafka.default.api.timeout.ms": 300, "fetchOffset.numRetries": 1, "subscribe": "t"}
+
+
+def frames(error: BaseException) -> list[str]:
+    """Return the functions in a traceback, those of this file excepted."""
+    return [each.name for each in traceback.extract_tb(error.__traceback__) if each.filename != __file__]
+
+
+def failing(call: Callable[[], Any], kind: type[Exception]) -> Exception:
+    with pytest.raises(kind) as caught:
+        call()
+    return caught.value
+
+
+def test_wrong_options() -> None:
+    wrong = {"subscribe": "t", "failOnDataLoss": "maybe"}
+    error = failing(lambda: make_source("localhost:1", wrong), OptionsError)
+    assert frames(error)[-1] == "briefly"
+    assert "parse" not in frames(error)
+    assert str(error) == "failOnDataLoss: expected true or false, got 'maybe'"
+
+
+def test_brokers_that_do_not_answer() -> None:
+    source = make_source(closed_port(), QUICK)
+    schema = source.schema()
+    stream = source.streamReader(schema)
+    calls: list[Callable[[], Any]] = [
+        source.reader(schema).partitions,
+        stream.initialOffset,
+        lambda: stream.latestOffset({}, ReadAllAvailable()),
+    ]
+    for call in calls:
+        error = failing(call, ClientTimeoutError)
+        assert frames(error) == ["briefly"]
+        assert error.__cause__ is None
+        assert "Traceback" not in "".join(traceback.format_exception_only(error))
+
+
+def test_pyspark_sees_the_methods_as_they_are() -> None:
+    """It asks how many arguments `latestOffset` takes."""
+    reader = make_source("localhost:1", QUICK).streamReader(make_source("localhost:1", QUICK).schema())
+    assert list(inspect.signature(reader.latestOffset).parameters) == ["start", "limit"]
+
+
+def test_defects_keep_their_frames() -> None:
+    def inner() -> None:
+        raise KeyError("x")
+
+    @brief
+    def outer() -> None:
+        inner()
+
+    with pytest.raises(KeyError) as caught:
+        outer()
+    assert [each.name for each in traceback.extract_tb(caught.value.__traceback__)][-2:] == ["outer", "inner"]
+
+
+def test_rows_come_before_the_error() -> None:
+    def rows() -> Iterator[int]:
+        yield 1
+        raise OptionsError("wrong")
+
+    found = brief_rows(rows())
+    assert next(found) == 1
+    error = failing(lambda: next(found), OptionsError)
+    assert frames(error) == ["brief_rows"]
+
+
+def test_spark_shows_few_lines(reads: Reads) -> None:
+    with pytest.raises(PySparkException) as caught:
+        reads.batch(subscribe="t", failOnDataLoss="maybe")
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= 6, lines
+    assert lines[-2].endswith("OptionsError: failOnDataLoss: expected true or false, got 'maybe'")
