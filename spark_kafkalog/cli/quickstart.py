@@ -243,7 +243,7 @@ def follow(
         figures.rows = rows_read(query)
         seconds = time.monotonic() - started
         progress.show(f"{seconds:6.1f} s   sent {figures.lines:>12,}   acknowledged {figures.acked:>12,}   "
-                      f"read by Spark {figures.rows:>12,} rows")  # fmt: skip
+                      f"{state_of_reading(figures.rows, str(query.status['message']))}")  # fmt: skip
         if figures.failure is not None:
             break
         if query.exception() is not None:
@@ -279,6 +279,11 @@ class Progress:
         """Clear the line for other output."""
         if sys.stdout.isatty():
             print("\r\x1b[K", end="", flush=True)
+
+
+def state_of_reading(rows: int, status: str) -> str:
+    """Say how many rows Spark has read. Rows count at the end of a micro-batch, so the first ones take a while."""
+    return f"read by Spark {rows:>12,} rows" if rows else f"Spark's first batch: {status[:1].lower()}{status[1:]}"
 
 
 def rows_read(query: Any) -> int:

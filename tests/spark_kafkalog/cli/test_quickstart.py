@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from spark_kafkalog.cli.quickstart import own_directory
+from spark_kafkalog.cli.quickstart import own_directory, state_of_reading
 
 LINES = 20_000
 
@@ -66,3 +66,9 @@ def test_runs_of_one_second_have_directories_of_their_own(tmp_path: Path) -> Non
     made = [own_directory(tmp_path / "new") for _ in range(5)]
     assert len(set(made)) == 5
     assert all(directory.is_dir() for directory in made)
+
+
+def test_the_first_batch_is_not_shown_as_no_rows() -> None:
+    """It takes as long as starting Python workers and compiling take, whatever was sent meanwhile."""
+    assert state_of_reading(0, "Processing new data") == "Spark's first batch: processing new data"
+    assert state_of_reading(1234567, "Processing new data") == "read by Spark    1,234,567 rows"
