@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 AFTER_FAILURE_S = 10.0
 """When a token could not be replaced, how long to use it before the next try; as in Java."""
+FAILURE_KEPT_S = 1.0
+"""How long a failure is told again without another request: a client's threads meet it one after another."""
 PATIENCE_S = 2.0
 """How long to wait for a new token while the present one can still be used."""
 _ENDING_S = 1.0
@@ -53,6 +55,8 @@ class Login:
         self._request: Future[Token] | None = None
         """The request for a token that is under way, or whose error nobody has seen yet."""
         self._has_succeeded = False
+        self._failure: tuple[float, AuthenticationError] | None = None
+        """The latest failure without a token to use, and when it was."""
 
     def token(self, deadline: float) -> Token:
         """Return a token that can be used now; request one where there is none, or where the present one is old.
@@ -70,6 +74,8 @@ class Login:
             if present is not None and self._clock() < self._refresh_at:
                 return present
             usable = present if present is not None and self._is_usable(present) else None
+            if usable is None and self._failure is not None and self._clock() < self._failure[0] + FAILURE_KEPT_S:
+                raise self._told(self._failure[1])
             request = self._request
             if request is None:
                 request = self._request = self._begin()
@@ -84,11 +90,7 @@ class Login:
             self._note_failure(request, error, usable)
             if usable is not None:
                 return usable
-            if self._has_succeeded and isinstance(error, TokenEndpointUnavailableError):
-                # It is an outage, and the configuration is right. The client tries again until its own deadline.
-                raise ConnectionFailedError(str(error)) from error
-            # Several threads may wait for the same request; each raises an error of its own.
-            raise AuthenticationError(str(error)) from error
+            raise self._told(error) from error
 
     def refused(self, token: Token) -> None:
         """Forget a token that a broker has refused, so that the next connection gets another one."""
@@ -97,6 +99,13 @@ class Login:
                 self._present = None
 
     # Inside
+
+    def _told(self, error: AuthenticationError) -> AuthenticationError | ConnectionFailedError:
+        """Make the error to raise. Several threads may wait for the same request; each raises an error of its own."""
+        if self._has_succeeded and isinstance(error, TokenEndpointUnavailableError):
+            # It is an outage, and the configuration is right. The client tries again until its own deadline.
+            return ConnectionFailedError(str(error))
+        return AuthenticationError(str(error))
 
     def _is_usable(self, token: Token) -> bool:
         return self._clock() + _ENDING_S < token.expires_at
@@ -134,6 +143,7 @@ class Login:
                 return
             self._request = None
             if usable is None:
+                self._failure = self._clock(), error
                 return
             self._refresh_at = self._clock() + AFTER_FAILURE_S
         seconds = usable.expires_at - self._clock()
