@@ -97,6 +97,9 @@ class ClientConfig:
         values, rest = read_options(cls, properties)
         tls, rest = read_options(TlsOptions, rest)
         oauth, rest = read_options(OAuthOptions, rest)
+        if values.get("sasl_mechanism") == "AWS_MSK_IAM":
+            # Java's clients need this class; here the mechanism's name says all.
+            rest.pop("sasl.client.callback.handler.class", None)
         unknown = {key: text_of(given) for key, given in rest.items()}
         config = cls(**values, tls=TlsOptions(**tls), oauth=OAuthOptions(**oauth), unknown=unknown)
         config._check()

@@ -24,6 +24,7 @@ from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkalog.protocol.wire.errors import AuthenticationFailedError
 from kafkalog.protocol.wire.msk_iam import AwsCredentials, MskIam
+from tests.kafkalog.client.security.oauth.token_server import Reply, TokenServer
 from tests.support.scripted import ScriptedBroker
 
 HOST = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
@@ -139,6 +140,51 @@ def test_credentials_of_the_environment_and_of_a_profile(aws: Path, monkeypatch:
         first_message(config(), "broker.example")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-north-1")
     assert "/eu-north-1/" in first_message(config(), "broker.example")["x-amz-credential"]
+
+
+ROLE = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>
+<AccessKeyId>OFROLE</AccessKeyId><SecretAccessKey>s</SecretAccessKey><SessionToken>of-the-role</SessionToken>
+<Expiration>{ends}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
+DENIED = b"""<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error><Type>Sender</Type>
+<Code>AccessDenied</Code><Message>not for you</Message></Error></ErrorResponse>"""
+
+
+def test_the_credentials_of_a_role_are_kept_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OFENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    answers = iter(
+        [
+            Reply(200, ROLE.format(ends="2099-01-01T00:00:00Z").encode()),
+            Reply(403, DENIED),
+            Reply(200, ROLE.format(ends="2020-01-01T00:00:00Z").encode()),
+            Reply(200, ROLE.format(ends="2099-01-01T00:00:00Z").encode()),
+        ]
+    )
+    options = 'awsRoleArn="arn:aws:iam::1:role/reader" awsRoleSessionName=mine awsRoleExternalId=ours awsStsRegion=r-1'
+    with TokenServer(lambda asked: next(answers)) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        make = make_mechanisms(config(options))
+        assert make is not None
+        for _ in range(2):
+            payload = json.loads(make(HOST, float("inf")).first())
+            assert payload["x-amz-credential"].startswith("OFROLE/")
+            assert payload["x-amz-security-token"] == "of-the-role"
+        assert len(sts.asked) == 1
+        form = sts.asked[0].form
+        assert (form["Action"], form["RoleArn"]) == ("AssumeRole", "arn:aws:iam::1:role/reader")
+        assert (form["RoleSessionName"], form["ExternalId"]) == ("mine", "ours")
+        with pytest.raises(AuthenticationError, match=r"awsRoleArn=arn:aws:iam::1:role/reader: .*not for you"):
+            first_message(config(options))
+        ending = make_mechanisms(config(options))
+        assert ending is not None
+        for _ in range(2):
+            ending(HOST, float("inf"))
+        assert len(sts.asked) == 4
+
+
+def test_the_class_that_javas_clients_need_is_no_unknown_property() -> None:
+    handler = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+    assert config(**{"sasl.client.callback.handler.class": handler}).unknown == {}
 
 
 def test_a_broker_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
