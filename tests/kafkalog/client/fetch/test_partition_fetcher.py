@@ -36,6 +36,7 @@ from kafkalog.records.batch import assign_offsets, iter_headers
 from tests.kafkalog.client.test_cluster import TP, config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import Answer, ScriptedBroker, api_versions, metadata
+from tests.support.sessions import Sessions, make_due
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, produce
 
@@ -211,6 +212,32 @@ def test_a_leader_that_hangs_up_after_it_was_asked_ahead(server: ScriptedBroker,
     assert fetcher.fetch(0).next_offset(0) == 1
     fetcher.prefetch(1)
     assert offsets_of(fetcher.fetch(1)) == [(1, 1)]
+
+
+def test_a_session_is_renewed_between_two_fetches() -> None:
+    """Whether the second one was asked for ahead or not (KIP-368)."""
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_password": "secret"}
+    with Sessions(*[3_600_000] * 4) as server:
+
+        def serve(request: FetchRequest) -> Answer:
+            server.order.append("fetch")
+            return answer(data=records(0, [b"a"]))
+
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+        server.handlers[FetchRequest] = serve
+        with Cluster(config_for(server, **login)) as cluster, PartitionFetcher(cluster, TP) as fetcher:
+            fetcher.fetch(0)
+            connection = fetcher._connection
+            assert connection is not None
+            make_due(connection)
+            fetcher.fetch(0)
+            make_due(connection)
+            fetcher.prefetch(0)
+            make_due(connection)
+            assert offsets_of(fetcher.fetch(0)) == [(0, 0)]
+            assert fetcher._connection is connection
+    renewed = ["handshake", "authenticate"]
+    assert server.order == [*renewed, *renewed, "fetch", *renewed, "fetch", *renewed, "fetch"]
 
 
 def test_aborted_transactions_are_told(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
