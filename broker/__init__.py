@@ -18,5 +18,6 @@ Each room imports those below it only (the contract stands in pyproject.toml). F
 - `log/`         one partition's log and everything that maintains it
 - `quota/`       what clients may use of a broker
 - `counters`     plain counters that serving requests increments
+- `zookeeper/`   sessions with ZooKeeper, for brokers of a cluster
 - `system/`      threads, and the memory that files take
 """

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 
 from kafkalog.client.producer.arrow import arrow_rows as rows
 from tests.kafkalog.client.producer import test_faults as faults
-from tests.kafkalog.client.producer.test_faults import Proxy
 from tests.spark_kafkalog.sink.conftest import Writes
 from tests.spark_kafkalog.sink.support import Tasks, batch_of, columns, consume
 from tests.spark_kafkalog.topics import Topics, numbers
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.tcp_proxy import Proxy
 
 DEADLINE_S = 240.0
 VALUES = columns("value", "partition")

@@ -1,0 +1,244 @@
+"""A session with ZooKeeper over kazoo.
+
+kazoo works on threads of its own: one talks to ZooKeeper and keeps the session alive, others run callbacks. Results,
+watches and states are handed to the event loop from there, in the order in which they came.
+
+When kazoo loses the connection it fails all requests and forgets all watches. When a session has expired it opens a new
+one by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.client import KazooClient, KazooState
+from kazoo.protocol.states import EventType
+from kazoo.retry import KazooRetry
+
+from broker.zookeeper.interface import (
+    ANY_VERSION,
+    AccessDeniedError,
+    BadVersionError,
+    Change,
+    Check,
+    ConnectionLossError,
+    Create,
+    Delete,
+    Listener,
+    MultiError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Result,
+    SessionExpiredError,
+    SessionState,
+    SetData,
+    Stat,
+    Watch,
+    WatchEvent,
+    ZooKeeperError,
+)
+
+RECONNECT_S = 0.1
+"""The pause after the first failure to connect; later ones grow up to `RECONNECT_MOST_S`."""
+RECONNECT_MOST_S = 1.0
+
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.EXPIRED,
+}
+_CHANGES = {
+    EventType.CREATED: Change.CREATED,
+    EventType.DELETED: Change.DELETED,
+    EventType.CHANGED: Change.DATA,
+    EventType.CHILD: Change.CHILDREN,
+}
+_ERRORS: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
+    (exceptions.NodeExistsError, NodeExistsError),
+    (exceptions.NoNodeError, NoNodeError),
+    (exceptions.NotEmptyError, NotEmptyError),
+    (exceptions.BadVersionError, BadVersionError),
+    (exceptions.SessionExpiredError, SessionExpiredError),
+    (exceptions.NoAuthError, AccessDeniedError),
+    (exceptions.AuthFailedError, AccessDeniedError),
+    # The connection broke, was closed, or there is none.
+    (exceptions.ConnectionLoss, ConnectionLossError),
+    (exceptions.ConnectionClosedError, ConnectionLossError),
+    (exceptions.OperationTimeoutError, ConnectionLossError),
+)
+
+
+def translated(error: BaseException) -> ZooKeeperError:
+    """Return the error of this package for one of kazoo's."""
+    for theirs, ours in _ERRORS:
+        if isinstance(error, theirs):
+            return ours(str(error))
+    return ZooKeeperError(f"{type(error).__name__}: {error}")
+
+
+class KazooSession:
+    """A session over kazoo; see the module. Make it with `connect`."""
+
+    def __init__(self, client: KazooClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._client = client
+        self._loop = loop
+        self._listeners: list[Listener] = []
+        self._is_closing = False
+        client.add_listener(self._changed)
+
+    @classmethod
+    async def connect(
+        cls, address: str, *, session_timeout: float, connect_timeout: float, auth: Sequence[tuple[str, str]] = ()
+    ) -> KazooSession:
+        """Open a session.
+
+        Args:
+            address: `host:port`, or several with commas between them; a chroot may follow (`/kafka`), which must exist.
+            session_timeout: after so many seconds without a word from this client ZooKeeper ends the session.
+            connect_timeout: how long to try, in seconds.
+            auth: schemes and credentials, such as `("digest", "user:password")`.
+
+        Raises:
+            ConnectionLossError: no server answers.
+            AccessDeniedError: the credentials are refused.
+        """
+        client = KazooClient(
+            hosts=address,
+            timeout=session_timeout,
+            auth_data=list(auth),
+            connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_S, max_delay=RECONNECT_MOST_S),
+        )
+        session = cls(client, asyncio.get_running_loop())
+        started = client.start_async()
+        loop = asyncio.get_running_loop()
+        if not await loop.run_in_executor(None, started.wait, connect_timeout) or not client.connected:
+            await loop.run_in_executor(None, _end, client)
+            raise ConnectionLossError(f"no ZooKeeper answers at {address} (zookeeper.connect)")
+        return session
+
+    @property
+    def session_id(self) -> int:
+        found = self._client.client_id
+        return 0 if found is None else int(found[0])
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node | None:
+        while True:
+            with contextlib.suppress(NoNodeError):
+                data, stat = await self._request(self._client.get_async, path, self._watch(watch))
+                return Node(data or b"", _stat(stat))
+            # A read sets no watch on a node that does not exist.
+            if watch is None or await self._request(self._client.exists_async, path, self._watch(watch)) is None:
+                return None
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        return list(await self._request(self._client.get_children_async, path, self._watch(watch)))
+
+    async def create(
+        self, path: str, data: bytes = b"", *, is_ephemeral: bool = False, is_sequential: bool = False
+    ) -> str:
+        return str(await self._request(self._client.create_async, path, data, None, is_ephemeral, is_sequential))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        return _stat(await self._request(self._client.set_async, path, data, version))
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._request(self._client.delete_async, path, version)
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        request = self._client.transaction()
+        for each in operations:
+            match each:
+                case Create():
+                    request.create(each.path, each.data, None, each.is_ephemeral, each.is_sequential)
+                case SetData():
+                    request.set_data(each.path, each.data, each.version)
+                case Delete():
+                    request.delete(each.path, each.version)
+                case Check():
+                    request.check(each.path, each.version)
+        results = await self._request(request.commit_async)
+        for index, result in enumerate(results):
+            # Others than the one that failed are rolled back, or were not tried.
+            if isinstance(result, Exception) and not isinstance(
+                result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
+            ):
+                raise MultiError(index, translated(result))
+        return [_result(each, result) for each, result in zip(operations, results, strict=True)]
+
+    async def close(self) -> None:
+        self._is_closing = True
+        await self._loop.run_in_executor(None, _end, self._client)
+
+    # Inside
+
+    async def _request(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+
+        def answered(result: Any) -> None:
+            # On kazoo's thread.
+            error = result.exception
+            self._call_soon(_settle, answer, None if error else result.value, error and translated(error))
+
+        call(*arguments).rawlink(answered)
+        return await answer
+
+    def _watch(self, watch: Watch | None) -> Callable[[Any], None] | None:
+        if watch is None:
+            return None
+
+        def changed(event: Any) -> None:
+            # On kazoo's thread. A lost connection is told by the listeners.
+            change = _CHANGES.get(event.type)
+            if change is not None:
+                self._call_soon(watch, WatchEvent(change, event.path))
+
+        return changed
+
+    def _changed(self, state: str) -> None:
+        """Hand a change of state to the loop; kazoo calls this on its own thread."""
+        if self._is_closing:
+            return
+        for listener in self._listeners:
+            self._call_soon(listener, _STATES[state])
+
+    def _call_soon(self, call: Callable[..., object], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):
+            # The loop may have been closed while kazoo's threads end.
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _settle(answer: asyncio.Future[Any], value: Any, error: ZooKeeperError | None) -> None:
+    if answer.done():
+        return
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(value)
+
+
+def _stat(stat: Any) -> Stat:
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+
+
+def _result(operation: Operation, result: Any) -> Result:
+    match operation:
+        case Create():
+            return str(result)
+        case SetData():
+            return _stat(result)
+    return None
+
+
+def _end(client: KazooClient) -> None:
+    client.stop()
+    client.close()

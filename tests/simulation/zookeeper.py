@@ -1,0 +1,346 @@
+"""ZooKeeper on simulated time: one tree of nodes, sessions that expire, and connections that a test can break.
+
+A request takes a random time to the tree and back. The tree carries out one request at a time, in an order that the
+seed decides. Requests of one session are carried out in order. What comes back from the tree keeps its order, too: a
+watch is told before newer data. A connection that breaks in between loses the answer: the request may have been carried
+out or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from broker.zookeeper.interface import (
+    ANY_VERSION,
+    NO_OWNER,
+    BadVersionError,
+    Change,
+    Check,
+    ConnectionLossError,
+    Create,
+    Delete,
+    Listener,
+    MultiError,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    Operation,
+    Result,
+    SessionExpiredError,
+    SessionState,
+    SetData,
+    Stat,
+    Watch,
+    WatchEvent,
+    ZooKeeperError,
+)
+
+DELAY_S = 0.002
+"""The longest way of a request to the tree, or of an answer back."""
+_TICK_S = 1e-6
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    node: Node
+    children: frozenset[str] = frozenset()
+    next_number: int = 0
+
+
+@dataclass(slots=True)
+class _Watches:
+    data: dict[str, list[Watch]] = field(default_factory=dict)
+    children: dict[str, list[Watch]] = field(default_factory=dict)
+
+
+class SimulatedEnsemble:
+    """The tree, and the sessions that are open.
+
+    Attributes:
+        transaction: the number of the last change.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
+        self.loop = loop
+        self.chance = chance
+        self.transaction = 0
+        self._entries = {"/": _Entry(Node(b"", Stat(0, 0, 0, NO_OWNER)))}
+        self._sessions: dict[int, SimulatedSession] = {}
+        self._last_session = 0
+
+    def paths(self) -> list[str]:
+        """Return the paths of all nodes."""
+        return sorted(self._entries)
+
+    def open(self, session: SimulatedSession) -> int:
+        """Begin a session; return its id."""
+        self._last_session += 1
+        self._sessions[self._last_session] = session
+        return self._last_session
+
+    def end(self, session_id: int) -> None:
+        """End a session and delete its ephemeral nodes, in one transaction."""
+        self._sessions.pop(session_id, None)
+        owned = [path for path, entry in self._entries.items() if entry.node.stat.owner == session_id]
+        self._commit([Delete(path) for path in owned], session_id)
+
+    def read(self, path: str) -> Node:
+        return self._entry(path).node
+
+    def names(self, path: str) -> list[str]:
+        return sorted(self._entry(path).children)
+
+    def exists(self, path: str) -> bool:
+        return path in self._entries
+
+    def carry_out(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
+        """Carry out all operations, or none.
+
+        Raises:
+            MultiError: one of them cannot be carried out.
+        """
+        return self._commit(operations, session_id)
+
+    # Inside
+
+    def _entry(self, path: str) -> _Entry:
+        if path not in self._entries:
+            raise NoNodeError(path)
+        return self._entries[path]
+
+    def _commit(self, operations: Sequence[Operation], session_id: int) -> list[Result]:
+        before, number = dict(self._entries), self.transaction
+        self.transaction += 1
+        results: list[Result] = []
+        events: list[WatchEvent] = []
+        for index, each in enumerate(operations):
+            try:
+                results.append(self._apply(each, session_id, events))
+            except ZooKeeperError as error:
+                self._entries, self.transaction = before, number
+                raise MultiError(index, error) from None
+        for event in events:
+            for session in list(self._sessions.values()):
+                session.tell(event)
+        return results
+
+    def _apply(self, operation: Operation, session_id: int, events: list[WatchEvent]) -> Result:
+        match operation:
+            case Create():
+                return self._create(operation, session_id, events)
+            case SetData():
+                entry = self._checked(operation.path, operation.version)
+                stat = entry.node.stat
+                changed = stat._replace(version=stat.version + 1, modified=self.transaction)
+                self._entries[operation.path] = replace(entry, node=Node(operation.data, changed))
+                events.append(WatchEvent(Change.DATA, operation.path))
+                return changed
+            case Delete():
+                if self._checked(operation.path, operation.version).children:
+                    raise NotEmptyError(operation.path)
+                del self._entries[operation.path]
+                parent, name = _split(operation.path)
+                self._entries[parent] = replace(self._entries[parent], children=self._entries[parent].children - {name})
+                events += [WatchEvent(Change.DELETED, operation.path), WatchEvent(Change.CHILDREN, parent)]
+            case Check():
+                self._checked(operation.path, operation.version)
+        return None
+
+    def _create(self, operation: Create, session_id: int, events: list[WatchEvent]) -> str:
+        parent, name = _split(operation.path)
+        above = self._entry(parent)
+        if operation.is_sequential:
+            name = f"{name}{above.next_number:010}"
+        path = f"{parent.rstrip('/')}/{name}"
+        if path in self._entries:
+            raise NodeExistsError(path)
+        owner = session_id if operation.is_ephemeral else NO_OWNER
+        self._entries[path] = _Entry(Node(operation.data, Stat(0, self.transaction, self.transaction, owner)))
+        self._entries[parent] = replace(above, children=above.children | {name}, next_number=above.next_number + 1)
+        events += [WatchEvent(Change.CREATED, path), WatchEvent(Change.CHILDREN, parent)]
+        return path
+
+    def _checked(self, path: str, version: int) -> _Entry:
+        entry = self._entry(path)
+        if version not in (ANY_VERSION, entry.node.stat.version):
+            raise BadVersionError(path)
+        return entry
+
+
+class _Way:
+    """One direction of a connection: what is sent later arrives later."""
+
+    def __init__(self, ensemble: SimulatedEnsemble) -> None:
+        self._ensemble = ensemble
+        self._last = 0.0
+
+    def arrival(self) -> float:
+        """Return when a message that is sent now arrives."""
+        soonest = self._ensemble.loop.time() + self._ensemble.chance.uniform(0, DELAY_S)
+        self._last = max(soonest, self._last + _TICK_S)
+        return self._last
+
+
+class SimulatedSession:
+    """A session with the ensemble, as `ZooKeeper`.
+
+    Args:
+        ensemble: The ensemble.
+        timeout: The time-out of the session in seconds.
+    """
+
+    def __init__(self, ensemble: SimulatedEnsemble, timeout: float) -> None:
+        self._ensemble = ensemble
+        self._timeout = timeout
+        self._listeners: list[Listener] = []
+        self._watches = _Watches()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._connected = True
+        self._is_closed = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self._id = ensemble.open(self)
+        self._expired = False
+        self._up, self._down = _Way(ensemble), _Way(ensemble)
+
+    @property
+    def session_id(self) -> int:
+        return self._id
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    # Faults
+
+    def disconnect(self) -> None:
+        """Break the connection, until `reconnect`: the session expires after its time-out."""
+        if not self._connected:
+            return
+        self._connected = False
+        self._watches = _Watches()
+        self._expiry = self._ensemble.loop.call_later(self._timeout, self._expire)
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_exception(ConnectionLossError("the connection is lost"))
+        self._report(SessionState.SUSPENDED)
+
+    def reconnect(self) -> None:
+        """Connect again: in the same session, or in a new one if that has expired."""
+        if self._connected or self._is_closed:
+            return
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._connected = True
+        if self._expired:
+            # A client learns of the expiry when it connects again.
+            self._report(SessionState.EXPIRED)
+            self._expired = False
+            self._id = self._ensemble.open(self)
+        self._report(SessionState.CONNECTED)
+
+    def tell(self, event: WatchEvent) -> None:
+        """Call the watches of an event, a while later."""
+        found: list[Watch] = []
+        if event.change is Change.CHILDREN:
+            found += self._watches.children.pop(event.path, [])
+        else:
+            found += self._watches.data.pop(event.path, [])
+            if event.change is Change.DELETED:
+                found += self._watches.children.pop(event.path, [])
+        for watch in found:
+            self._ensemble.loop.call_at(self._down.arrival(), watch, event)
+
+    # Requests
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node | None:
+        def look() -> Node | None:
+            if watch is not None:
+                self._watches.data.setdefault(path, []).append(watch)
+            return self._ensemble.read(path) if self._ensemble.exists(path) else None
+
+        return await self._request(look)
+
+    async def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        def look() -> list[str]:
+            names = self._ensemble.names(path)
+            if watch is not None:
+                self._watches.children.setdefault(path, []).append(watch)
+            return names
+
+        return await self._request(look)
+
+    async def create(
+        self, path: str, data: bytes = b"", *, is_ephemeral: bool = False, is_sequential: bool = False
+    ) -> str:
+        return str(await self._one(Create(path, data, is_ephemeral, is_sequential)))
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
+        result = await self._one(SetData(path, data, version))
+        assert isinstance(result, Stat)
+        return result
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        await self._one(Delete(path, version))
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        return await self._request(lambda: self._ensemble.carry_out(operations, self._id))
+
+    async def close(self) -> None:
+        self.disconnect()
+        self._is_closed = True
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._ensemble.end(self._id)
+
+    # Inside
+
+    async def _one(self, operation: Operation) -> Result:
+        try:
+            return (await self.multi([operation]))[0]
+        except MultiError as error:
+            raise error.reason from None
+
+    async def _request(self, carry_out: Callable[[], T]) -> T:
+        await self._travel(self._up)
+        result = carry_out()
+        await self._travel(self._down)
+        return result
+
+    async def _travel(self, way: _Way) -> None:
+        """Wait for a message's way; the connection may break meanwhile."""
+        if not self._connected:
+            raise ConnectionLossError("there is no connection")
+        if self._expired:
+            raise SessionExpiredError("the session has expired")
+        waiting: asyncio.Future[None] = self._ensemble.loop.create_future()
+        self._waiting.add(waiting)
+        timer = self._ensemble.loop.call_at(way.arrival(), _arrive, waiting)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            self._waiting.discard(waiting)
+
+    def _expire(self) -> None:
+        self._expired = True
+        self._ensemble.end(self._id)
+
+    def _report(self, state: SessionState) -> None:
+        for listener in self._listeners:
+            self._ensemble.loop.call_soon(listener, state)
+
+
+def _arrive(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+def _split(path: str) -> tuple[str, str]:
+    parent, _, name = path.rpartition("/")
+    return parent or "/", name
