@@ -110,13 +110,12 @@ class TokenEndpoint:
             raise AuthenticationError(
                 f"{self.name} answered HTTP {response.status} without access_token; check {ENDPOINT_KEY}"
             )
-        lifetime = answer.get("expires_in")
-        is_lifetime = isinstance(lifetime, int | float) and not isinstance(lifetime, bool) and 0 <= lifetime < 1e12
+        lifetime = _seconds(answer.get("expires_in"))
         try:
             return read_token(
                 text,
                 sub_claim=self._options.sub_claim,
-                expires_at=now + float(lifetime or 0) if is_lifetime else None,
+                expires_at=None if lifetime is None else now + lifetime,
                 extensions=dict(self._options.extensions),
             )
         except TokenError as error:
@@ -197,6 +196,14 @@ def check_url(url: str) -> str:
         raise ConfigError(f"{ENDPOINT_KEY}: no user name is accepted here; use {CLIENT_ID_KEY} and {CLIENT_SECRET_KEY}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path}"
+
+
+def _seconds(value: Any) -> float | None:
+    """Return a number of seconds, which some servers write as a text; None if it is none."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value[:15])
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e12 else None
 
 
 def _json(body: bytes) -> dict[str, Any]:

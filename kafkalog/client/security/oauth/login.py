@@ -31,6 +31,8 @@ FAILURE_KEPT_S = 1.0
 """How long a failure is told again without another request: a client's threads meet it one after another."""
 PATIENCE_S = 2.0
 """How long to wait for a new token while the present one can still be used."""
+UNKNOWN_LIFE_S = 300.0
+"""How long a token is used before the next one is requested, where nobody says when it ends."""
 _ENDING_S = 1.0
 """A token that ends so soon is not sent any more."""
 _KEPT_LOGINS = 64
@@ -153,7 +155,8 @@ class Login:
 def refresh_time(token: Token, now: float, options: OAuthOptions, chance: float) -> float:
     """Compute when to replace a token, in seconds since 1970.
 
-    The rules are those of Java's `ExpiringCredentialRefreshingLogin.refreshMs`.
+    The rules are those of Java's `ExpiringCredentialRefreshingLogin.refreshMs`. Java's clients take no token that does
+    not say when it ends.
 
     Args:
         token: The token, which was received just now.
@@ -163,7 +166,7 @@ def refresh_time(token: Token, now: float, options: OAuthOptions, chance: float)
     """
     ends = token.expires_at
     if ends == float("inf"):
-        return ends
+        return now + UNKNOWN_LIFE_S
     share = options.refresh_window_factor + options.refresh_window_jitter * chance
     if now + options.refresh_min_period + options.refresh_buffer > ends:
         return now + (ends - now) * share

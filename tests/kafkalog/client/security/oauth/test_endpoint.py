@@ -81,11 +81,14 @@ def test_client_credentials_by_the_names_of_librdkafka() -> None:
     assert server.asked[0].form == {"grant_type": "client_credentials", "scope": "s"}
 
 
-def test_an_opaque_token_ends_when_the_endpoint_says() -> None:
-    with TokenServer(lambda asked: Reply(200, {"access_token": "opaque", "expires_in": 60})) as server:
+@pytest.mark.parametrize(
+    ("lifetime", "is_known"), [(60, True), ("60", True), (0.5, True), (None, False), (True, False), ("soon", False)]
+)
+def test_an_opaque_token_ends_when_the_endpoint_says(lifetime: object, is_known: bool) -> None:
+    with TokenServer(lambda asked: Reply(200, {"access_token": "opaque", "expires_in": lifetime})) as server:
         found = with_secret(server.url).fetch()
     assert found.value == "opaque"
-    assert found.expires_at < float("inf")
+    assert (found.expires_at < float("inf")) is is_known
     assert "opaque" not in repr(found)
 
 

@@ -13,7 +13,14 @@ import pytest
 
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.security.oauth.endpoint import TokenEndpointUnavailableError
-from kafkalog.client.security.oauth.login import AFTER_FAILURE_S, FAILURE_KEPT_S, Login, refresh_time, shared_login
+from kafkalog.client.security.oauth.login import (
+    AFTER_FAILURE_S,
+    FAILURE_KEPT_S,
+    UNKNOWN_LIFE_S,
+    Login,
+    refresh_time,
+    shared_login,
+)
 from kafkalog.client.security.oauth.options import OAuthOptions
 from kafkalog.client.security.oauth.token import Token
 
@@ -184,9 +191,9 @@ def test_a_source_with_a_defect_leaves_nobody_waiting() -> None:
         (1000.0, {"refresh_buffer": 300}, 700.0),
         (1000.0, {"refresh_min_period": 900, "refresh_buffer": 50}, 900.0),
         (100.0, {"refresh_min_period": 60, "refresh_buffer": 300}, 80.0),
-        (FOREVER, {}, FOREVER),
+        (FOREVER, {}, UNKNOWN_LIFE_S),
     ],
-    ids=["a share of the life", "the buffer at the end", "the least period", "too short for both", "for ever"],
+    ids=["a share of the life", "the buffer at the end", "the least period", "too short for both", "an unknown life"],
 )
 def test_when_a_token_is_replaced(lifetime: float, changes: dict[str, int], expected: float) -> None:
     options = replace(OPTIONS, **changes)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import time
 from base64 import urlsafe_b64decode
 from pathlib import Path
@@ -253,6 +254,11 @@ def test_without_a_source_the_choices_are_named() -> None:
                 "sasl.oauthbearer.jwt.retriever.class": f"{JAVA}.JwtBearerJwtRetriever",
             }
         )
+
+
+def test_the_options_go_to_the_tasks_of_spark() -> None:
+    config = ClientConfig.from_dict({"sasl.oauthbearer.token": "opaque", "sasl.oauthbearer.extensions": "a=1"})
+    assert pickle.loads(pickle.dumps(config)) == config
 
 
 def test_no_secret_is_shown() -> None:
