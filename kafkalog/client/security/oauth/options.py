@@ -64,6 +64,7 @@ class OAuthOptions:
     callback_handler: str | None = option(HANDLER_KEY, None, str)
     retriever: str | None = option("sasl.oauthbearer.jwt.retriever.class", None, str)
     method: str = option("sasl.oauthbearer.method", "default", one_of("default", "oidc"))
+    """Accepted, as librdkafka needs it. The other properties choose the source by themselves."""
     token: str | None = option(TOKEN_KEY, None, str, is_secret=True)
     oauth_cb: object | None = option("oauth_cb", None, _function, is_object=True)
     token_provider: object | None = option("sasl_oauth_token_provider", None, _provider, is_object=True)
@@ -84,6 +85,7 @@ class OAuthOptions:
 
     # What tokens say
     scope_claim: str = option("sasl.oauthbearer.scope.claim.name", "scope", str)
+    """Accepted, for files that brokers and clients share. Only brokers read the scope."""
     sub_claim: str = option("sasl.oauthbearer.sub.claim.name", "sub", str)
 
     # Assertions (KIP-1139)
