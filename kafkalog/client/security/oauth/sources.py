@@ -31,6 +31,8 @@ RETRIEVER_KEY = "sasl.oauthbearer.jwt.retriever.class"
 _JAVA = "org.apache.kafka.common.security.oauthbearer."
 _JAVA_ENDPOINT = (f"{_JAVA}OAuthBearerLoginCallbackHandler", f"{_JAVA}secured.OAuthBearerLoginCallbackHandler")
 _JAVA_UNSECURED = f"{_JAVA}internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
+_SHADED = "kafkashaded."
+"""The prefix of the same classes in Databricks' runtime, which texts written for it have."""
 _EXTENSION = "extension_"
 """The prefix of extensions among the options of `sasl.jaas.config`, for tokens of endpoints and files."""
 
@@ -105,7 +107,7 @@ def make_source(options: OAuthOptions, jaas: Mapping[str, str]) -> TokenSource:
         return FunctionTokens(options.oauth_cb, options.config, options.sub_claim)
     if options.token_provider is not None:
         return ObjectTokens(options.token_provider, "sasl_oauth_token_provider", options.sub_claim, extensions)
-    handler = options.callback_handler
+    handler = None if options.callback_handler is None else options.callback_handler.removeprefix(_SHADED)
     if handler is not None and handler not in (*_JAVA_ENDPOINT, _JAVA_UNSECURED):
         return load(HANDLER_KEY, handler, jaas, options.sub_claim, extensions)
     if options.token is not None:
@@ -130,7 +132,7 @@ def _from_endpoint(options: OAuthOptions, jaas: Mapping[str, str], extensions: M
     endpoint = options.endpoint
     if endpoint is None:
         raise ConfigError(f"{HANDLER_KEY}={options.callback_handler} needs {ENDPOINT_KEY}")
-    retriever = options.retriever or f"{_JAVA}DefaultJwtRetriever"
+    retriever = (options.retriever or f"{_JAVA}DefaultJwtRetriever").removeprefix(_SHADED)
     kind = retriever.removeprefix(_JAVA)
     if kind not in (
         "DefaultJwtRetriever",

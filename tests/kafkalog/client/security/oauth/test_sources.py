@@ -240,6 +240,16 @@ def test_options_of_unsecured_tokens_that_cannot_be_used(jaas: dict[str, str], w
 # The choice
 
 
+def test_names_of_classes_may_be_those_of_databricks() -> None:
+    jaas = {"clientId": "me", "clientSecret": "s"}
+    endpoint = {"sasl.oauthbearer.token.endpoint.url": "https://host/token"}
+    handler = f"kafkashaded.{JAVA}.secured.OAuthBearerLoginCallbackHandler"
+    assert choose({HANDLER: handler, **endpoint}, jaas).name == "the token endpoint https://host/token"
+    retriever = f"kafkashaded.{JAVA}.ClientCredentialsJwtRetriever"
+    chosen = choose({"sasl.oauthbearer.jwt.retriever.class": retriever, **endpoint}, jaas)
+    assert chosen.name == "the token endpoint https://host/token"
+
+
 def test_without_a_source_the_choices_are_named() -> None:
     with pytest.raises(ConfigError, match=r"needs a source of tokens: set sasl\.oauthbearer\.token\.endpoint\.url"):
         source()
