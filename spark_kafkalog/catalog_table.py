@@ -31,6 +31,8 @@ _SECRET = re.compile(
 )
 _OF_SINKS = frozenset({"topic", "ledgertopic", "losttransactions", "batchid"})
 """Options that only sinks have."""
+_SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s]*@")
+"""A user and a password in a URL."""
 REMEDY = (
     "Create the table without a list of columns and with OPTIONS, so that its schema keeps them, or use "
     "CREATE TEMPORARY VIEW … USING kafkalog OPTIONS (…)"
@@ -46,7 +48,7 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
     if not all(mark in options for mark in _MARKS):
         return None
     found = {name.removeprefix(_OPTION): value for name, value in options.items() if name.startswith(_OPTION)}
-    secrets = sorted(name for name in found if _SECRET.search(name))
+    secrets = sorted(name for name, value in found.items() if _SECRET.search(name) or _SECRET_VALUE.search(value))
     if secrets:
         raise OptionsError(
             f"a table keeps no secret, and {', '.join(secrets)} may be one. Leave it out of the table's OPTIONS and "

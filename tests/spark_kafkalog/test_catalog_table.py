@@ -152,3 +152,13 @@ def test_a_table_refuses_secrets_by_their_names(name: str) -> None:
         catalog_table.created_with({**MARKS, f"option.{name}": "hidden"})
     assert name in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+def test_a_table_refuses_a_password_in_a_url() -> None:
+    url = "schemaregistry.url"
+    with pytest.raises(OptionsError) as caught:
+        catalog_table.created_with({**MARKS, f"option.{url}": "https://alice:hidden@registry:8081"})
+    assert url in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    plain = {f"option.{url}": "https://registry:8081/a:b@c"}
+    assert catalog_table.created_with({**MARKS, **plain}) == {url: "https://registry:8081/a:b@c"}

@@ -78,7 +78,8 @@ def test_what_the_page_says_of_options_holds(caplog: pytest.LogCaptureFixture) -
         "startingoffsetsbytimestampstrategy": "latest",
         "maxtriggerdelay": "1m",
     }
-    for name in named("Options of the source") - {"kafka.*", "assign", "subscribe", "subscribepattern"}:
+    families = {"kafka.*", "kafka.security.protocol", "kafka.ssl.*", "kafka.sasl.*"}
+    for name in named("Options of the source") - {*families, "assign", "subscribe", "subscribepattern"}:
         options = {
             **servers,
             "subscribe": "t",
