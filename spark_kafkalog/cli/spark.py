@@ -93,13 +93,24 @@ def run_check(arguments: argparse.Namespace) -> int:
 
         def session(master: str | None) -> SparkSession:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalog-check-"))
-            made: SparkSession = quiet_session(
-                "kafkalog spark check", Path(directory), master or "local[*]", own_python=False
-            )
+            try:
+                made: SparkSession = quiet_session(
+                    "kafkalog spark check", Path(directory), master or "local[*]", own_python=False
+                )
+            except Exception as error:
+                # If the JVM has ended, only its log says why.
+                raise check.StartError(_last_error(Path(directory, "spark.log")) or str(error)) from error
             stack.callback(made.stop)
             return made
 
         return check.run(arguments, session)
+
+
+def _last_error(log: Path) -> str | None:
+    """Return the last line of a JVM's log that is an exception and no place in its code."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    errors = [line for line in lines if "Exception: " in line and not line.startswith(("\t", " "))]
+    return errors[-1].rpartition("Exception: ")[2] if errors else None
 
 
 def run_precompile(arguments: argparse.Namespace) -> int:

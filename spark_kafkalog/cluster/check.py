@@ -25,6 +25,10 @@ wrong, 1 something is, 2 wrong usage.
 """
 
 
+class StartError(Exception):
+    """The application of the check did not start; the message says why."""
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that the command and the job share."""
     parser.add_argument(
@@ -62,9 +66,15 @@ def _check(session: Callable[[], SparkSession], properties: dict[str, str], pyth
     from spark_kafkalog.cluster.report import render
     from spark_kafkalog.cluster.survey import survey
     from spark_kafkalog.compat.jvm import NoJvmError
+    from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
+    from spark_kafkalog.jobs.application import cause
 
     try:
-        found = survey(session(), properties, python)
+        spark = session()
+    except Exception as error:  # noqa: BLE001  it is reported
+        return _complain(f"the application did not start: {cause(str(error), jvm_stack_trace(error))}", WRONG)
+    try:
+        found = survey(spark, properties, python)
     except NoJvmError as error:
         return _complain(str(error), WRONG)
     findings = diagnose(found)

@@ -59,6 +59,14 @@ def test_a_python_that_is_absent(environments: dict[str, Path], tmp_path: Path) 
     assert lines[-1] == "problems: 1"
 
 
+def test_an_application_that_does_not_start(environments: dict[str, Path], tmp_path: Path) -> None:
+    code, printed, errors = run(environments, tmp_path, "--master", "nonsense")
+    assert (code, printed) == (1, "")
+    assert errors.startswith("kafkalog: the application did not start: ")
+    assert "Master must either be yarn or start with spark" in errors
+    assert len(errors.splitlines()) == 1
+
+
 def test_wrong_usage(environments: dict[str, Path], tmp_path: Path) -> None:
     code, printed, errors = run(environments, tmp_path, "--consumer-property", "nonsense")
     assert (code, printed) == (2, "")
