@@ -62,6 +62,9 @@ $(BIN)/.installed: pyproject.toml $(LOCK)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet $(if $(LOCK),-c $(LOCK)) -e '.[dev]'
+	@# Built only where the headers of Kerberos are, for it has no wheels for Linux.
+	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet $(if $(LOCK),-c $(LOCK)) -e '.[gssapi]' \
+	  || echo "The package gssapi could not be built; tests with Kerberos will say so."
 	@touch $@
 
 install: $(BIN)/.installed
@@ -102,7 +105,7 @@ docs: $(BIN)/.installed
 
 lock: $(BIN)/.installed
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev \
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --extra dev --extra gssapi \
 	  --no-header --no-emit-index-url --no-annotate pyproject.toml -o requirements-dev.lock
 
 clean:

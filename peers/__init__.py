@@ -2,7 +2,8 @@
 
 - `kafka`          Apache Kafka brokers and their Java tools; `kafka_tools` the tools in one Java process; `zookeeper`
                    the ZooKeeper that its brokers need
-- `secured_kafka`  a broker with TLS, SASL and ACLs; `certificates`, `stores` and `tokens` make what clients show
+- `secured_kafka`  a broker with TLS, SASL and ACLs; `certificates`, `stores` and `tokens` make what clients show;
+                   `kerberos` a KDC
 - `hdfs`           a NameNode and a DataNode; `yarn` a ResourceManager and NodeManagers; `spark_cluster`
                    Spark's own master and its workers
 - `kcat`           the command line of librdkafka; `clients` foreign clients behind one interface

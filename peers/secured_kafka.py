@@ -6,11 +6,12 @@
 | SSL | SSL | clients without a certificate, or with one of the authority |
 | MTLS | SSL | clients with a certificate of the authority |
 | EXPIRED, ELSEWHERE | SSL | as SSL; the broker's own certificate is expired, or that of another host |
-| SASL_PLAINTEXT, SASL_SSL | their names | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER (unsigned tokens) |
+| SASL_PLAINTEXT, SASL_SSL | their names | PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER (unsigned tokens), GSSAPI |
 | OAUTH | SASL_SSL | OAUTHBEARER with tokens that `tokens.SigningKey` has signed |
 
-Users have `password_of(name)` as password, with PLAIN and SCRAM. ALICE is a super user by every mechanism and by the
-client certificate. Others may do what ACLs allow, which is nothing at first.
+Users have `password_of(name)` as password, with PLAIN and SCRAM. The principals of Kerberos with their names are these
+users. ALICE is a super user by every mechanism and by the client certificate. Others may do what ACLs allow, which is
+nothing at first. GSSAPI is there where the broker is given a KDC.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from peers import certificates, tokens
 from peers.certificates import Certificates, make_certificates
 from peers.kafka import ApacheKafka
 from peers.kafka import missing as kafka_missing
+from peers.kerberos import REALM, Kdc
 from peers.tokens import SigningKey
 
 ALICE = "alice"
@@ -29,6 +31,8 @@ USERS = (ALICE, BOB)
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS = ("PLAIN", *SCRAM)
 MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+SERVICE = f"kafka/127.0.0.1@{REALM}"
+"""The brokers' principal of Kerberos."""
 LISTENERS = {
     "SSL": "SSL",
     "MTLS": "SSL",
@@ -56,18 +60,28 @@ def missing(version: str) -> str | None:
 class SecuredKafka(ApacheKafka):
     """A broker with LISTENERS, as a context manager; `addresses` has the address of each by its name.
 
-    All of its files go to `directory`.
+    Args:
+        version: The release to run.
+        directory: Where all of its files go.
+        kdc: A running KDC, for GSSAPI.
 
     Attributes:
         certificates: Those of the broker and of its clients.
         signing_key: Signs the tokens that the listener OAUTH takes.
+        takes_gssapi: Whether there is a KDC.
     """
 
-    def __init__(self, version: str, directory: Path) -> None:
+    def __init__(self, version: str, directory: Path, kdc: Kdc | None = None) -> None:
         self.certificates = make_certificates(_made(directory / "certificates"))
+        self.takes_gssapi = kdc is not None
         self.signing_key = SigningKey(_made(directory / "tokens"))
         # Kafka 4 reads no file that this property does not name; 3.9.2 knows the one of URLs only.
-        allowed = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}" for kind in ("urls", "files"))
+        allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.{kind}" for kind in ("urls", "files")]
+        kerberos: dict[str, str] = {}
+        jvm = [f"{option}={self.signing_key.jwks.as_uri()}" for option in allowed]
+        if kdc is not None:
+            kerberos = _kerberos(kdc.keytab(f"kafka-{version}", SERVICE))
+            jvm.append(f"-Djava.security.krb5.conf={kdc.config}")
         super().__init__(
             version,
             directory=directory / "broker",
@@ -75,6 +89,7 @@ class SecuredKafka(ApacheKafka):
                 **_authorization(),
                 **_tls(self.certificates),
                 **_sasl(self.signing_key.jwks),
+                **kerberos,
                 "group.initial.rebalance.delay.ms": "0",
             },
             heap=_HEAP,
@@ -84,7 +99,7 @@ class SecuredKafka(ApacheKafka):
                 for mechanism in SCRAM
                 for user in USERS
             ],
-            jvm=[f"{option}={self.signing_key.jwks.as_uri()}" for option in allowed],
+            jvm=jvm,
         )
 
 
@@ -141,4 +156,16 @@ def _sasl(jwks: Path) -> dict[str, str]:
     for listener in ("sasl_plaintext", "sasl_ssl"):
         for mechanism, login in logins.items():
             config[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = login
+    return config
+
+
+def _kerberos(keytab: Path) -> dict[str, str]:
+    # Without isInitiator=false the broker fetches a ticket for itself when it starts, which it never uses.
+    login = (
+        "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true isInitiator=false "
+        f'keyTab="{keytab}" principal="{SERVICE}";'
+    )
+    config = {"sasl.enabled.mechanisms": ",".join((*MECHANISMS, "GSSAPI")), "sasl.kerberos.service.name": "kafka"}
+    for listener in ("sasl_plaintext", "sasl_ssl"):
+        config[f"listener.name.{listener}.gssapi.sasl.jaas.config"] = login
     return config

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from peers import kafka, require, secured_kafka
+from peers import kafka, kerberos, require, secured_kafka
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.processes import ProcessGuard
@@ -153,8 +153,29 @@ def start_broker(processes: None, tmp_path: Path) -> Iterator[Callable[..., Kafk
 
 
 @pytest.fixture(scope="session")
+def krb5_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Name a `krb5.conf` to this process, and to those that it starts later; `kdc` writes it.
+
+    Spark's workers have the environment in which the session starts, so the session requests this, too.
+    """
+    path = tmp_path_factory.mktemp("kerberos") / "krb5.conf"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KRB5_CONFIG", str(path))
+        patch.setenv("KRB5CCNAME", str(path.parent / "no.cache"))
+        yield path
+
+
+@pytest.fixture(scope="session")
+def kdc(foreign_programs: None, krb5_config: Path) -> Iterator[kerberos.Kdc]:
+    """Start a KDC for all tests."""
+    require(kerberos.missing())
+    with kerberos.Kdc(krb5_config.parent / "kdc", krb5_config) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def secured_kafkas(
-    foreign_programs: None, tmp_path_factory: pytest.TempPathFactory
+    foreign_programs: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[str], secured_kafka.SecuredKafka]]:
     """Return secured brokers of Apache Kafka by version; each is started once, when a test first asks for it."""
     with ExitStack() as stack:
@@ -163,7 +184,8 @@ def secured_kafkas(
         def running(version: str) -> secured_kafka.SecuredKafka:
             require(secured_kafka.missing(version))
             directory = tmp_path_factory.mktemp(f"secured-{version}")
-            return stack.enter_context(secured_kafka.SecuredKafka(version, directory))
+            kdc = None if kerberos.missing() else request.getfixturevalue("kdc")
+            return stack.enter_context(secured_kafka.SecuredKafka(version, directory, kdc))
 
         yield running
 

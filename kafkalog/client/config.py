@@ -11,13 +11,14 @@ from kafkalog.client.errors import ConfigError
 from kafkalog.client.options import INT32_MAX, boolean, declared, integer, milliseconds, one_of, read_options, text_of
 from kafkalog.client.options import option as _option
 from kafkalog.client.security.jaas import JaasLogin, parse_jaas
+from kafkalog.client.security.kerberos.options import KerberosOptions, login_of
 from kafkalog.client.security.oauth.options import OAuthOptions
 from kafkalog.client.security.tls_options import TlsOptions
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED
 
 Address = tuple[str, int]
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
 """The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
 _WITH_PASSWORD = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
@@ -84,6 +85,7 @@ class ClientConfig:
     sasl_jaas_config: str | None = _option("sasl.jaas.config", None, str, is_secret=True)
     oauth: OAuthOptions = dataclasses.field(default_factory=OAuthOptions)
     tls: TlsOptions = dataclasses.field(default_factory=TlsOptions)
+    kerberos: KerberosOptions = dataclasses.field(default_factory=KerberosOptions)
 
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -97,11 +99,17 @@ class ClientConfig:
         values, rest = read_options(cls, properties)
         tls, rest = read_options(TlsOptions, rest)
         oauth, rest = read_options(OAuthOptions, rest)
+        kerberos, rest = read_options(KerberosOptions, rest)
         if values.get("sasl_mechanism") == "AWS_MSK_IAM":
             # Java's clients need this class; here the mechanism's name says all.
             rest.pop("sasl.client.callback.handler.class", None)
-        unknown = {key: text_of(given) for key, given in rest.items()}
-        config = cls(**values, tls=TlsOptions(**tls), oauth=OAuthOptions(**oauth), unknown=unknown)
+        config = cls(
+            **values,
+            tls=TlsOptions(**tls),
+            oauth=OAuthOptions(**oauth),
+            kerberos=KerberosOptions(**kerberos),
+            unknown={key: text_of(given) for key, given in rest.items()},
+        )
         config._check()
         return config
 
@@ -111,6 +119,8 @@ class ClientConfig:
         jaas = self.jaas
         if jaas is not None:
             jaas.check_mechanism(self.sasl_mechanism)
+        if self.uses_sasl and self.sasl_mechanism == "GSSAPI":
+            login_of(self.kerberos, None if jaas is None else jaas.options)
         if self.uses_sasl and self.sasl_mechanism in _WITH_PASSWORD and None in self.credentials:
             raise ConfigError(
                 f"security.protocol={self.security_protocol} needs sasl.username and sasl.password, or sasl.jaas.config"
@@ -151,4 +161,5 @@ class ClientConfig:
 
 def property_names() -> tuple[str, ...]:
     """Return the names of the properties that ClientConfig declares."""
-    return (*declared(ClientConfig), *declared(TlsOptions), *declared(OAuthOptions))
+    groups = (ClientConfig, TlsOptions, OAuthOptions, KerberosOptions)
+    return tuple(name for group in groups for name in declared(group))

@@ -19,7 +19,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
-def spark(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(processes: None, krb5_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Start a session with local[2]. Python workers run the same Python as the tests."""
     require(java.missing())
     session = start_session(tmp_path_factory.mktemp("spark"))

@@ -8,4 +8,5 @@
 - `passwords`    the mechanisms that need a password: PLAIN and SCRAM
 - `oauth`        the mechanism OAUTHBEARER, and where its tokens come from
 - `msk`          the mechanism AWS_MSK_IAM
+- `kerberos`     the mechanism GSSAPI
 """

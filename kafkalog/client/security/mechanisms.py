@@ -44,6 +44,7 @@ _MAKERS = {
     "SCRAM-SHA-512": "kafkalog.client.security.passwords:scram",
     "OAUTHBEARER": "kafkalog.client.security.oauth.factory:oauthbearer",
     "AWS_MSK_IAM": "kafkalog.client.security.msk:msk_iam",
+    "GSSAPI": "kafkalog.client.security.kerberos.factory:gssapi",
 }
 """Where the maker of each mechanism is. Modules are imported when they are needed: some need optional packages."""
 

@@ -15,7 +15,7 @@ from kafkalog.java_properties import load_properties
 from tests.support.pages import DOCS
 
 PAGE = (DOCS / "how-to/secured-clusters.md").read_text()
-SECTIONS = ("OAUTHBEARER", "Amazon MSK", "Delegation tokens")
+SECTIONS = ("OAUTHBEARER", "Amazon MSK", "Delegation tokens", "GSSAPI")
 _BLOCK = re.compile(r"^```properties\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -46,4 +46,6 @@ def test_the_properties_are_accepted(block: str, tmp_path: Path, monkeypatch: py
     config = ClientConfig.from_dict(load_properties(file))
     assert config.unknown == {}
     assert config.uses_sasl
+    if config.sasl_mechanism == "GSSAPI":
+        pytest.importorskip("gssapi", reason="the package gssapi is not installed")
     assert make_mechanisms(config) is not None
