@@ -205,7 +205,7 @@ def recovery_findings(results: Figures, gigabytes: float) -> list[Finding]:
 
 def segments(root: Path, options: argparse.Namespace) -> list[Finding]:
     """Measure appends and look-ups while the segments of a log grow in number."""
-    loader.load_validation()
+    loader.load("validation")
     batch = big_log.template(16 << 10)
     log = Log.open(root / "segments-0", LogConfig(segment_bytes=SEGMENT_BYTES), clean=True, now_ms=NOW_MS)
     per_segment = SEGMENT_BYTES // len(batch)

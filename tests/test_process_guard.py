@@ -63,7 +63,7 @@ def test_nothing_else_is_refused(guard: ProcessGuard) -> None:
 
 
 def test_exempt_modules_may_start_processes(guard: ProcessGuard) -> None:
-    namespace = {"__name__": "kafkalog.records.kernels.loader", "guard": guard}
+    namespace = {"__name__": "kafkalog.records.kernels.store.compiling", "guard": guard}
     exec("guard.audit('subprocess.Popen', ('program', ['program'], None, None))", namespace)
     guard.check()
 

@@ -31,7 +31,7 @@ def template(batch_bytes: int) -> bytes:
 
 def write(directory: Path, total: int, *, batch_bytes: int = 16 << 10, segment_bytes: int = 1 << 30) -> int:
     """Fill `directory`, named topic-partition, with `total` bytes of batches; return the log end offset."""
-    loader.load_validation()
+    loader.load("validation")
     log = Log.open(directory, LogConfig(segment_bytes=segment_bytes), clean=True, now_ms=NOW_MS)
     buffer = bytearray(template(batch_bytes))
     appended = 0

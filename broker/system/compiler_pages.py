@@ -1,6 +1,6 @@
 """Gives back the memory that loading compiled kernels leaves resident.
 
-Loading the kernels from numba's cache touches some 80 MB of LLVM's code and constants once. Those pages belong to the
+Loading compiled kernels touches some 80 MB of LLVM's code and constants once. Those pages belong to the
 library's file and are mapped read-only. The operating system would drop them under memory pressure; `release` tells it
 to drop them now. A page that is needed later is read from the file again.
 """

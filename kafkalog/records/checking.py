@@ -32,10 +32,10 @@ _fast: Any = None
 
 
 def load() -> None:
-    """Load the compiled kernels; this takes about a second with numba's cache, and longer without."""
+    """Load the compiled kernels; this takes about half a second if they are compiled, and longer otherwise."""
     global _fast
     if _fast is None:
-        loader.load_checking()
+        loader.load("checking")
         from kafkalog.records.kernels.compiled import log_checking, reading
 
         _fast = (reading.scan_batches, log_checking.check_batches, log_checking.check_records)

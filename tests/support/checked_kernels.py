@@ -34,6 +34,7 @@ from kafkalog.records.kernels.compiled import (
     upgrading,
     writing,
 )
+from kafkalog.records.kernels.store.groups import GROUPS
 from kafkalog.records.legacy import upgrade
 
 MODULES = (reading, writing, unpacking, text, rows, log_checking, key_indexing, batch_filtering, upgrading)
@@ -44,8 +45,7 @@ def checked_kernels() -> Iterator[None]:
     """Use the checked kernels within the block."""
     kernels: dict[str, Any] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loader, "_ready", True)
-        patch.setattr(loader, "_validation_ready", True)
+        patch.setattr(loader, "_loaded", frozenset(GROUPS))
         for module in MODULES:
             found = build.kernels(module.__name__.rpartition(".")[2])
             kernels |= found

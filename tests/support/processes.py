@@ -13,7 +13,7 @@ import pytest
 
 EVENTS = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec", "os.system"})
 """The audit events of CPython that tell of a new process (https://docs.python.org/3/library/audit_events.html)."""
-EXEMPT = frozenset({"platform", "ctypes.util", "kafkalog.records.kernels.loader"})
+EXEMPT = frozenset({"platform", "ctypes.util", "kafkalog.records.kernels.store.compiling"})
 """Modules that may start a process in any test: what the standard library asks of the system, and the compilation of
 kernels, which happens once for a checkout."""
 REQUEST = 'it needs the fixture `processes`, by a fixture of its own or by pytest.mark.usefixtures("processes")'

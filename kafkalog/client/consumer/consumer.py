@@ -275,7 +275,7 @@ class Consumer(Closing):
         from kafkalog.records.kernels import loader
 
         # On a new machine this compiles. That time must not count as silence of the broker.
-        loader.load()
+        loader.load("reading")
         is_assigned = bool(self.assignment())
         while True:
             quiet = time.monotonic()

@@ -81,7 +81,7 @@ def decode_arrow(
         ValueError: A column is unknown.
     """
     schema = arrow_schema(columns)
-    loader.load()
+    loader.load("reading")
     if start >= end:
         return None, start
     decode = _Decode(buf, columns, topic, partition, start, end)

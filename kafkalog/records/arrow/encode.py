@@ -68,7 +68,7 @@ def encode_arrow(
     if not columns:
         raise ValueError("neither keys nor values are given, so the number of rows is unknown")
     inputs = _Inputs(len(columns[0]), keys, values, timestamps, headers, order)
-    loader.load()
+    loader.load("writing")
     attributes = int(codec) | (TRANSACTIONAL_FLAG if is_transactional else 0)
     writer = _Writer(inputs, attributes, level, max_batch_bytes)
     alone = _Writer(inputs, attributes, level, max_single_bytes or 0)

@@ -28,7 +28,7 @@ def hash_keys(keys: pa.Array) -> Int32s:
     `keys` are binary or strings. The Java client puts a key into the partition of this number modulo the number of
     partitions.
     """
-    loader.load()
+    loader.load("rows")
     from kafkalog.records.kernels.compiled import rows
 
     if keys.type != pa.binary():
@@ -55,7 +55,7 @@ def group_rows(groups: Int32s, count: int) -> tuple[Int64s, Int64s]:
     Raises:
         ValueError: A group is not below `count`.
     """
-    loader.load()
+    loader.load("rows")
     from kafkalog.records.kernels.compiled import rows
 
     if len(groups) and not 0 <= int(groups.min()) <= int(groups.max()) < count:

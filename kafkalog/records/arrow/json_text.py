@@ -14,7 +14,7 @@ def first_not_enclosed(values: pa.Array) -> int:
     and where no comma or colon is outside of brackets. Whether the value is valid JSON is not checked, nor whether the
     kinds of brackets match: a parser does that.
     """
-    loader.load()
+    loader.load("text")
     from kafkalog.records.kernels.compiled.text import first_not_enclosed
 
     _, offsets, data = values.buffers()

@@ -16,7 +16,7 @@ Kafka's cleaner (`LogCleaner`, `MemoryRecords.filterTo`, KIP-534):
 Unlike Kafka's, this cleaner verifies checksums: damaged records never get a valid one.
 
 The loops are kernels. A broker calls `load` when it has something to compact: it compiles them or takes them from
-numba's cache; where that fails, plain Python does the work, slowly.
+their file; where that fails, plain Python does the work, slowly.
 
 The modules:
 

@@ -45,7 +45,7 @@ def load() -> Functions:
     global _functions
     if _functions is None:
         try:
-            loader.load_cleaning()
+            loader.load("cleaning")
             from kafkalog.records.kernels.compiled import batch_filtering, key_indexing
 
             _functions = Functions(

@@ -4,7 +4,8 @@
 - `compiled`  the kernels that numba compiles
 - `plain`     the same loops in plain Python: used until the compiled ones are ready, and the oracle of the tests
 - `checked`   the compiled kernels once more, with every access to memory checked: for tests with hostile bytes
-- `loader`    compiles the kernels, or takes them from numba's disk cache
+- `store`     compiled kernels on disk: files that are found, or made by child processes
+- `loader`    loads groups of kernels on request
 
 Importing this package and `loader` imports neither numba nor numpy.
 
@@ -32,14 +33,13 @@ with the remaining bytes, never added to a position first, so no sum overflows. 
 `checked` verifies in tests that the kernels do.
 
 **A new kernel** is a function with `@njit(**OPTIONS)` in a module of `compiled`, with its types in `SIGNATURES`.
-Its helpers are compiled with `INNER` or `INLINE`. Its numbers go to `abi`, its twin to `plain`, its loading to
-`loader`, a new module's name to `tests/support/checked_kernels.py`. A test gives hostile bytes to the twin and to the
-checked kernel, and compares the results. The test must lend the checked kernel the memory that the kernel gets by
+Its helpers are compiled with `INNER` or `INLINE`. Its numbers go to `abi`, its twin to `plain`, its name to a group of
+`store.groups`, a new module's name to `tests/support/checked_kernels.py`. A test gives hostile bytes to the twin and to
+the checked kernel, and compares the results. The test must lend the checked kernel the memory that the kernel gets by
 address.
 
-**The cache on disk** is numba's, keyed by the kernel's file (its name, time and size), the types, the processor and the
-versions of numba and Python. It lies beside the package, in the user's cache directory where that is read-only, or
-where NUMBA_CACHE_DIR says. numba does not notice changes in other files: if you change a number in `abi`, an intrinsic,
-or a module that other kernels' modules import (`compiled.unpacking`, `compiled.cleaning_parts`), change the files of
-these kernels too, or delete the cache. Each state of the sources has a cache of its own for the checked build.
+**Files of compiled kernels** are named for the processor and for a digest of the versions and of all sources that
+kernels are made of (`store.fingerprint`), so a change of any of these makes new files. If a kernel imports a module of
+`kafkalog.records` that none did before, add it to `FORMATS` there. The checked build uses numba's own cache; each state
+of the sources has one.
 """

@@ -24,7 +24,7 @@ def load() -> None:
     """Load the compiled kernel, which is used from now on."""
     global _fast
     if _fast is None:
-        loader.load_upgrading()
+        loader.load("upgrading")
         from kafkalog.records.kernels.compiled import upgrading
 
         _fast = upgrading.upgrade_messages

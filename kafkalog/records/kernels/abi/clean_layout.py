@@ -1,7 +1,6 @@
 """Statuses of the kernels of log cleaning, and positions in their arrays of int64.
 
-These numbers are part of the compiled kernels. If you change one, change `compiled/key_indexing.py` and
-`compiled/batch_filtering.py` too: otherwise numba's cache serves the old kernels.
+These numbers are part of the compiled kernels.
 """
 
 from __future__ import annotations

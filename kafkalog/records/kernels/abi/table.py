@@ -4,8 +4,7 @@ A scan writes one row of int64 for each batch. The row describes the batch whose
 SIZE]`. START and END bound its uncompressed records. A scan writes them as positions in `buf`; a decode needs
 addresses, since decompressed records lie in other memory.
 
-These numbers are part of the compiled kernels. If you change one, change the files of the kernels that use it too:
-otherwise numba's cache serves the old kernels.
+These numbers are part of the compiled kernels.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ Ordinary batches (of no transaction, and uncompressed or with lz4) are read, fil
 call; Python passes the others one at a time and decompresses and compresses them. `plain/log_cleaning.py` is the twin
 in plain Python.
 
-Records are looked up in groups. numba's cache notices changes of this file, but not of `cleaning_parts.py` and
-`unpacking.py`, whose functions are used here.
+Records are looked up in groups.
 """
 
 from __future__ import annotations

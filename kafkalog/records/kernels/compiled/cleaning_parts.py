@@ -6,9 +6,6 @@ nobody can construct two on purpose. The map is a table of cells (hash, offset +
 large map waits for memory much longer than hashing the key takes, so the kernels prefetch many cells (`fetch_ahead`).
 
 Each byte is read only after its position was compared with its section's end. `plain/log_cleaning.py` is the twin.
-
-numba's cache notices changes of a kernel's own file only. If you change this file, or a function of `unpacking.py` that
-it uses, change `key_indexing.py` and `batch_filtering.py` too.
 """
 
 from __future__ import annotations

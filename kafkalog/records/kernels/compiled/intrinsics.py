@@ -32,7 +32,7 @@ TABLE = types.Array(types.int64, 2, "C")
 INNER: dict[str, Any] = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 """Options of functions that kernels call."""
 INLINE: dict[str, Any] = {**INNER, "forceinline": True}
-OPTIONS: dict[str, Any] = {**INNER, "cache": True}
+OPTIONS: dict[str, Any] = INNER
 """Options of kernels that Python calls."""
 
 

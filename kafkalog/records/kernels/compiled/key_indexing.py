@@ -3,8 +3,7 @@
 Ordinary batches (of no transaction, and uncompressed or with lz4 or snappy) are read here, many in one call; Python
 passes the others one at a time and decompresses them. `plain/log_cleaning.py` is the twin in plain Python.
 
-Hashes wait in a ring while their cells come from memory. numba's cache notices changes of this file, but not of
-`cleaning_parts.py` and `unpacking.py`, whose functions are used here.
+Hashes wait in a ring while their cells come from memory.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The kernel that checks and counts what a log holds: CRC and every record of batches v2, without the GIL.
 
 Unlike the check of produced batches it accepts what compaction leaves: offset deltas with gaps, batches without
-records. `plain/log_checking.py` is the twin in plain Python. All compiled code is in this file, since numba's cache
-notices changes of a kernel's own file only.
+records. `plain/log_checking.py` is the twin in plain Python.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@
 in plain Python.
 
 Each byte is read only after its position was compared with its record's end, and each record's end with its section's.
-Lengths are compared with the remaining bytes, never added to a position first, so no sum overflows. All compiled code
-is in this file, since numba's cache notices changes of a kernel's own file only.
+Lengths are compared with the remaining bytes, never added to a position first, so no sum overflows.
 """
 
 from __future__ import annotations

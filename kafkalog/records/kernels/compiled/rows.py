@@ -1,7 +1,4 @@
-"""The kernels that hash keys and sort rows by their group; `arrow/grouping.py` calls them.
-
-All compiled code is in this file, since numba's cache notices no changes of others.
-"""
+"""The kernels that hash keys and sort rows by their group; `arrow/grouping.py` calls them."""
 
 from __future__ import annotations
 

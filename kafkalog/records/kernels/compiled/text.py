@@ -1,7 +1,4 @@
-"""The kernel that checks values of JSON text; `arrow/json_text.py` calls it.
-
-All compiled code is in this file, since numba's cache notices no changes of others.
-"""
+"""The kernel that checks values of JSON text; `arrow/json_text.py` calls it."""
 
 from __future__ import annotations
 

@@ -6,8 +6,7 @@ Python, which handles it anew (`compression.py`) and raises the right error; so 
 another.
 
 The checksum and lz4 are C functions of the wheels `crc32c` and `lz4`, called by their addresses (`native.py`). snappy's
-library exports none: its blocks are decoded here. All compiled code is in this file, since numba's cache notices no
-changes of others. The kernels of log cleaning use functions of this file: change their files when you change these.
+library exports none: its blocks are decoded here. The kernels of log cleaning use functions of this file.
 """
 
 from __future__ import annotations

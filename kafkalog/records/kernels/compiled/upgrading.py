@@ -1,7 +1,6 @@
 """The kernel that turns the messages of a set of v0 or v1 into records of v2, in one pass.
 
-`plain/upgrading.py` is the twin in plain Python. All compiled code is in this file, since numba's cache notices no
-changes of others.
+`plain/upgrading.py` is the twin in plain Python.
 
 A record of v2 never takes more bytes than its message did: the fields around key and value are at least 26 bytes of v0
 and 34 of v1, and at most 23 and 32 of v2. So a target as large as the set is large enough.

@@ -1,7 +1,6 @@
 """The kernel that encodes rows of Arrow's buffers as the records of a batch v2.
 
-`batch.encode_batch` is the twin in plain Python. All compiled code is in this file, since numba's cache notices no
-changes of others.
+`batch.encode_batch` is the twin in plain Python.
 """
 
 from __future__ import annotations
