@@ -4,6 +4,8 @@
 - `load`          `kafkalog load`; the work is done by `spark_kafkalog.load`
 - `quickstart`    `kafkalog quickstart`
 - `spark`         `kafkalog spark`
+- `warm`          `kafkalog spark warm`
+- `byte_code`     Python byte code of the packages that a task imports
 - `local_broker`  a broker as a child process, for the quickstart and the notebooks
 - `quiet_spark`   a local Spark session that prints nothing
 - `requirements`  what to install where PySpark or Java is missing

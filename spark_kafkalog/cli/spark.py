@@ -1,4 +1,4 @@
-"""`kafkalog spark`: this environment and its Spark (`spark_kafkalog.cluster`, `spark_kafkalog.compat.precompiled`)."""
+"""`kafkalog spark`: this environment and its Spark (`spark_kafkalog.cluster`, `compat.precompiled`, `cli.warm`)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
+  kafkalog spark warm
   kafkalog spark precompile
   kafkalog spark precompile --status
   kafkalog spark precompile --undo
@@ -49,6 +50,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     precompile.set_defaults(run=run_precompile)
     _add_check(commands)
     _add_pack(commands)
+    from spark_kafkalog.cli import warm
+
+    warm.add_parser(commands)
 
 
 def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -22,7 +22,7 @@ _UNNEEDED = re.compile(r"(.*/)?(tests?|include)/.*|.*\.(a|h|hpp|pxd|pyx|pyi|lib)
 """Tests, headers and stubs, which programs that run do not import."""
 
 _OF_THIS_HOST = frozenset({".lock", ".nbi", ".nbc"})
-"""Ends of files beside kafkalog's that are of use in this place only: locks, and numba's cache."""
+"""Ends of files beside kafkalog's that are of use in this place only: locks, and numba's cache of the checks."""
 
 
 class PackError(Exception):

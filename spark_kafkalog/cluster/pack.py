@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import kafkalog
+from kafkalog.records.kernels.store import places
 from spark_kafkalog.cluster import launcher
 from spark_kafkalog.cluster.distributions import OURS, File, PackError, files_of, needed, own_files
 
@@ -147,14 +148,14 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str, mode: int) -> None
 
 
 def write_zip(output: Path) -> None:
-    """Write kafkalog's own packages, without their dependencies, for `--py-files`.
+    """Write kafkalog's own packages with their compiled kernels, without their dependencies, for `--py-files`.
 
     Raises:
         OSError: A file cannot be read or written.
     """
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
         for each in own_files():
-            if each.name.split("/")[0] in OURS[:3] and each.name.endswith(".py"):
+            if each.name.split("/")[0] in OURS[:3] and each.name.endswith((".py", places.SUFFIX)):
                 archive.write(each.source, each.name)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from peers.spark_cluster import clean_environment
-from spark_kafkalog.cluster import launcher, pack
+from spark_kafkalog.cluster import distributions, launcher, pack
 
 VERSION = ".".join(map(str, sys.version_info[:2]))
 SYSTEM = f"{platform.system()} {platform.machine()}"
@@ -160,10 +160,20 @@ def test_a_zip_has_kafkalog_alone(tmp_path: Path, capsys: pytest.CaptureFixture[
     with zipfile.ZipFile(packed) as opened:
         names = opened.namelist()
     assert {name.split("/")[0] for name in names} == {"kafkalog", "spark_kafkalog", "pyspark_kafkalog"}
-    assert all(name.endswith(".py") for name in names)
+    assert all(name.endswith((".py", ".kernels")) for name in names)
     printed = capsys.readouterr().out
     assert f"--py-files {packed}" in printed
     assert "spark.dataSource.register(DefaultSource)" in printed
+
+
+def test_a_zip_has_compiled_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = "kafkalog/records/kernels/cache"
+    names = ["kafkalog/__init__.py", f"{cache}/a.kernels", f"{cache}/.a.kernels.1-2", "kafkalog/data.txt"]
+    (tmp_path / "source").write_bytes(b"content")
+    monkeypatch.setattr(pack, "own_files", lambda: [distributions.File(tmp_path / "source", name) for name in names])
+    pack.write_zip(tmp_path / "packed.zip")
+    with zipfile.ZipFile(tmp_path / "packed.zip") as opened:
+        assert opened.namelist() == names[:2]
 
 
 @pytest.mark.parametrize(
