@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from benchmarks import (
+    cold_executors,
     cold_reads,
     compaction,
     consume,
@@ -96,6 +97,13 @@ def of_startup() -> list[Finding]:
         for label in ("p50", "p99", "p99.9")
     )
     return startup.findings(rows(*kinds))
+
+
+def of_cold_executors() -> list[Finding]:
+    times = {state: [1.0, 2.0] for state in (cold_executors.NOTHING, cold_executors.AHEAD, cold_executors.BEFORE)}
+    levels = dict.fromkeys(("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "generic"), 1.0)
+    by_count = dict.fromkeys(cold_executors.AT_ONCE, times)
+    return cold_executors.findings(by_count, by_count, levels)
 
 
 def of_scale() -> list[Finding]:
@@ -207,6 +215,7 @@ ALL: dict[str, Callable[[], list[Finding]]] = {
     "consumer": of_consumer,
     "producer_client": of_producer_client,
     "startup": of_startup,
+    "cold_executors": of_cold_executors,
     "scale": of_scale,
     "compaction": of_compaction,
     "cold_reads": of_cold_reads,
