@@ -9,5 +9,6 @@
 - `report`       all of it as text
 - `pack`         makes an archive of this environment for `--archives`
 - `distributions` what is installed, and what of it an archive needs
+- `kernels`      compiled kernels for archives
 - `launcher`     the archive's `bin/python`: runs a host's own Python with the archive's packages
 """

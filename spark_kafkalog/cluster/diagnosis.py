@@ -103,6 +103,13 @@ def _executors(survey: Survey) -> Iterator[Finding]:
             _elsewhere(survey.settings) or f"install 'kafkalog[spark]' there, or {_SHIP}",
         )
     yield from _differences(survey)
+    cold = [each for each in survey.executors if each.probe.kernels is False]
+    if cold:
+        yield Finding(
+            f"compiled kernels are missing on {_hosts(cold)}: the first task there compiles them",
+            f"run `kafkalog spark warm` there, or {_SHIP}",
+            is_problem=False,
+        )
     if survey.unseen:
         yield Finding(f"{survey.unseen} executors were busy or too late to be checked", is_problem=False)
 

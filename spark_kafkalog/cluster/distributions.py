@@ -21,8 +21,8 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _UNNEEDED = re.compile(r"(.*/)?(tests?|include)/.*|.*\.(a|h|hpp|pxd|pyx|pyi|lib)")
 """Tests, headers and stubs, which programs that run do not import."""
 
-_OF_THIS_HOST = frozenset({".lock", ".nbi", ".nbc"})
-"""Ends of files beside kafkalog's that are of use in this place only: locks, and numba's cache of the checks."""
+_MADE_HERE = frozenset({".lock", ".kernels", ".nbi", ".nbc"})
+"""Ends of files beside kafkalog's that were made in this place: locks, and compiled kernels (see `kernels`)."""
 
 
 class PackError(Exception):
@@ -143,7 +143,7 @@ def own_files() -> Iterator[File]:
     root = Path(str(kafkalog.__file__)).parents[1]
     for package in OURS:
         for source in sorted((root / package).rglob("*")):
-            if source.is_file() and source.suffix not in _OF_THIS_HOST:
+            if source.is_file() and source.suffix not in _MADE_HERE:
                 yield File(source, source.relative_to(root).as_posix())
     distribution = metadata.distribution("kafkalog")
     for each in distribution.files or ():

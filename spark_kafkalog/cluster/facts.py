@@ -42,6 +42,8 @@ class Probe:
     """The directory that kafkalog is imported from; None if the source cannot be imported."""
     digest: str | None = None
     """Tells apart states of kafkalog's files under one version."""
+    kernels: bool | None = None
+    """Whether the host has compiled kernels; None if that cannot be told."""
     memory: int | None = None
     """Bytes of a process with all that a task imports."""
     failing: Mapping[str, str] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def _probe(command: str, found: Mapping[str, Any]) -> Probe:
         dict(found["packages"]),
         found["source"],
         found["digest"],
+        found["kernels"],
         found["memory"],
         dict(found["failing"]),
         tuple(Connection(each["kind"], each["address"], each["error"]) for each in found["brokers"]),

@@ -12,14 +12,16 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import kafkalog
 from kafkalog.records.kernels.store import places
 from spark_kafkalog.cluster import launcher
 from spark_kafkalog.cluster.distributions import OURS, File, PackError, files_of, needed, own_files
+from spark_kafkalog.cluster.kernels import compiled_files
 
 ARCHIVES = (".tar.gz", ".tgz")
 """Ends of names of archives that Spark unpacks with their permissions. It loses those of `.tar` and `.zip`."""
@@ -32,9 +34,9 @@ examples:
   kafkalog spark pack -o environment.tgz --package pandas --base /usr/local/bin/python3.12
   kafkalog spark pack -o kafkalog.zip
 
-An archive (.tar.gz, .tgz) has kafkalog and what it needs, but no PySpark and no interpreter: each host runs its
-own Python, of the same minor version. A .zip has kafkalog alone, for --py-files. Exit codes: 0 done, 1 failed, 2 wrong
-usage.
+An archive (.tar.gz, .tgz) has kafkalog, its compiled kernels and what it needs, but no PySpark and no interpreter:
+each host runs its own Python, of the same minor version. A .zip has kafkalog and its kernels alone, for --py-files.
+Exit codes: 0 done, 1 failed, 2 wrong usage.
 """
 
 
@@ -53,6 +55,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="the interpreter's path on the hosts (default: python3.X, this Python's minor version)",
     )  # fmt: skip
     parser.add_argument(
+        "--cpu",
+        action="append",
+        default=[],
+        metavar="CPU",
+        help="the processor that kernels are compiled for, as for `kafkalog spark warm`; repeatable",
+    )
+    parser.add_argument(
         "--compression-level",
         type=int,
         choices=range(10),
@@ -69,14 +78,15 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"kafkalog: -o {output}: expected a name that ends with {', '.join(ARCHIVES)} or .zip", file=sys.stderr)
         return 2
     try:
-        if output.suffix == ".zip":
-            with _replacing(output) as part:
-                write_zip(part)
-            print(_how_to_register(output))
-        else:
-            with _replacing(output) as part:
-                count = write_archive(part, arguments.package, arguments.base, arguments.compression_level)
-            print(_how_to_submit(output, count))
+        with tempfile.TemporaryDirectory(prefix="kafkalog-pack-") as scratch, _replacing(output) as part:
+            own = [*own_files(), *compiled_files(arguments.cpu, Path(scratch))]
+            if output.suffix == ".zip":
+                write_zip(part, own)
+                told = _how_to_register
+            else:
+                write_archive(part, own, needed(arguments.package), arguments.base, arguments.compression_level)
+                told = _how_to_submit
+        print(told(output))
     except PackError as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 1
@@ -100,14 +110,15 @@ def _replacing(output: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def write_archive(output: Path, packages: Iterable[str], base: str | None, level: int) -> int:
-    """Write this environment as a compressed tar; return the number of distributions in it.
+def write_archive(
+    output: Path, own: Iterable[File], distributions: Sequence[Distribution], base: str | None, level: int
+) -> None:
+    """Write kafkalog's `own` files and other distributions as a compressed tar.
 
     Raises:
         PackError: Something that is needed is not installed.
         OSError: A file cannot be read or written.
     """
-    distributions = needed(packages)
     version = ".".join(map(str, sys.version_info[:2]))
     system = f"{platform.system()} {platform.machine()}"
     manifest = {
@@ -119,9 +130,8 @@ def write_archive(output: Path, packages: Iterable[str], base: str | None, level
     with tarfile.open(output, "w:gz", compresslevel=level) as archive:
         _add_text(archive, MANIFEST, json.dumps(manifest, indent=1) + "\n", 0o644)
         _add_text(archive, "bin/python", launcher.script(version, system, base), 0o755)
-        for each in _once([*own_files(), *(file for one in distributions for file in files_of(one))]):
+        for each in _once([*own, *(file for one in distributions for file in files_of(one))]):
             archive.add(each.source.resolve(), f"{launcher.PACKAGES}/{each.name}", filter=_anonymous)
-    return len(distributions) + 1
 
 
 def _once(files: Iterable[File]) -> Iterator[File]:
@@ -147,24 +157,25 @@ def _add_text(archive: tarfile.TarFile, name: str, text: str, mode: int) -> None
     archive.addfile(entry, io.BytesIO(data))
 
 
-def write_zip(output: Path) -> None:
-    """Write kafkalog's own packages with their compiled kernels, without their dependencies, for `--py-files`.
+def write_zip(output: Path, own: Iterable[File]) -> None:
+    """Write kafkalog's own files, without its dependencies, for `--py-files`.
 
     Raises:
         OSError: A file cannot be read or written.
     """
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
-        for each in own_files():
+        for each in own:
             if each.name.split("/")[0] in OURS[:3] and each.name.endswith((".py", places.SUFFIX)):
                 archive.write(each.source, each.name)
 
 
-def _how_to_submit(output: Path, count: int) -> str:
+def _how_to_submit(output: Path) -> str:
     version = ".".join(map(str, sys.version_info[:2]))
     python = "./environment/bin/python"
+    size = f"{output.stat().st_size >> 20} MiB"
+    system = f"{platform.system()} {platform.machine()}"
     return f"""\
-{output}: kafkalog {kafkalog.__version__} and {count - 1} packages, {output.stat().st_size >> 20} MiB, \
-for Python {version} on {platform.system()} {platform.machine()}
+{output}: kafkalog {kafkalog.__version__} and what it needs, {size}, for Python {version}, {system}
 client mode (standalone, YARN), where the driver needs it unpacked in its working directory:
   mkdir environment && tar -xf {output} -C environment
   PYSPARK_PYTHON={python} spark-submit --archives {output}#environment app.py

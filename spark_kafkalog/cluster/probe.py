@@ -35,6 +35,7 @@ def describe(properties: dict[str, str]) -> dict[str, Any]:
         "packages": {name: version_of(name) for name in VERSIONS},
         "source": None,
         "digest": None,
+        "kernels": None,
         "memory": None,
         "failing": failing_sources(),
         "brokers": [],
@@ -44,6 +45,7 @@ def describe(properties: dict[str, str]) -> dict[str, Any]:
         importlib.import_module("spark_kafkalog.executor.range_reader")
         found["source"] = os.path.dirname(os.path.dirname(os.path.abspath(str(source.__file__))))
         found["digest"] = digest(found["source"])
+        found["kernels"] = kernels()
         found["memory"] = memory()
     except ImportError as error:
         found["problem"] = str(error)
@@ -90,6 +92,20 @@ def digest(root: str) -> str:
                     with open(path, "rb") as file:
                         total.update(file.read())
     return total.hexdigest()[:12]
+
+
+def kernels() -> bool | None:
+    """Return whether this host has the compiled kernels of a read, and load them; None if that cannot be told."""
+    try:
+        from kafkalog.records.kernels import loader
+        from kafkalog.records.kernels.store import finding, places, processors
+
+        if finding.find("reading", places.places(), processors.usable()) is None:
+            return False
+        loader.load("reading")
+    except Exception:  # noqa: BLE001  another version of kafkalog, or of numba
+        return None
+    return True
 
 
 def memory() -> int | None:

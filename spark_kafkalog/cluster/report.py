@@ -42,6 +42,8 @@ def _described(probe: Probe) -> str:
     where = "" if probe.executable == probe.command else f" ({probe.executable})"
     parts = [f"Python {probe.python}{where}"]
     parts += [f"{name} {probe.packages.get(name) or '-'}" for name in _PACKAGES]
+    if probe.kernels is not None:
+        parts.append("kernels compiled" if probe.kernels else "kernels not compiled")
     if probe.brokers:
         parts.append(_reached(probe.brokers))
     return ", ".join(parts)

@@ -14,7 +14,7 @@ from spark_kafkalog.cluster.facts import Connection, Executor, Probe, Settings, 
 from spark_kafkalog.cluster.report import render
 
 PACKAGES = {"kafkalog": "1.0", "pyspark": "4.3.0", "pyarrow": "26.0", "numba": "0.68", "numpy": "2.4"}
-GOOD = Probe("/env/python", "3.11.2", "/env/python", PACKAGES, "/env", "d1gest", 200 << 20)
+GOOD = Probe("/env/python", "3.11.2", "/env/python", PACKAGES, "/env", "d1gest", True, 200 << 20)
 RIGHT = Settings("spark://master:7077", environment={"PYSPARK_PYTHON": "/env/python"}, right_python="/right/python")
 ABSENT = Probe("/env/python", problem="sh: 1: /env/python: not found")
 WITHOUT = replace(GOOD, packages={**PACKAGES, "kafkalog": None}, source=None, problem="No module named 'kafkalog'")
@@ -145,11 +145,12 @@ def test_differences_that_matter(changed: dict[str, Any], text: str) -> None:
 
 
 def test_differences_to_know_of() -> None:
-    other = replace(GOOD, packages={**PACKAGES, "pyarrow": "25.0"})
+    other = replace(GOOD, packages={**PACKAGES, "pyarrow": "25.0"}, kernels=False)
     found = survey(GOOD, other, unseen=2)
     assert problems(found) == []
     assert notes(found) == [
         "pyarrow is 25.0 on host0 and 26.0 on the driver",
+        "compiled kernels are missing on host0: the first task there compiles them",
         "2 executors were busy or too late to be checked",
     ]
     assert render(found, diagnose(found)).splitlines()[-1] == "nothing is wrong"

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.records.kernels.store import places
+from kafkalog.records.kernels.store.groups import GROUPS
 from peers.spark_cluster import clean_environment
-from spark_kafkalog.cluster import distributions, launcher, pack
+from spark_kafkalog.cluster import kernels, launcher, pack
 
 VERSION = ".".join(map(str, sys.version_info[:2]))
 SYSTEM = f"{platform.system()} {platform.machine()}"
@@ -73,6 +75,18 @@ def test_the_archive_has_all_that_the_source_needs(archive: Path) -> None:
     assert printed.strip() == str(
         [str(packages / "kafkalog" / "__init__.py"), str(packages / "numba" / "__init__.py"), None, None]
     )
+
+
+def test_the_archive_s_kernels_are_used(archive: Path, tmp_path: Path) -> None:
+    """Nothing is compiled on a host that only has the archive, also without HOME and as another user's."""
+    base = getattr(sys, "_base_executable", sys.executable)
+    code = (
+        "from kafkalog.records.kernels.store import finding, places, processors\n"
+        "found = finding.find('reading', places.places(), processors.usable())\n"
+        "print(found.directory)"
+    )
+    code_of, printed = launch(archive, "-S", "-c", code, KAFKALOG_BASE_PYTHON=base, HOME=str(tmp_path))
+    assert (code_of, printed.strip()) == (0, str(archive / launcher.PACKAGES / kernels.DIRECTORY))
 
 
 def test_the_manifest_says_what_the_archive_is_for(archive: Path) -> None:
@@ -154,26 +168,30 @@ class TestLauncher:
         assert launch(small, "x") == (0, "base x\n")
 
 
-def test_a_zip_has_kafkalog_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_zip_has_kafkalog_alone(processes: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     packed = tmp_path / "kafkalog.zip"
     assert run("-o", str(packed)) == 0
     with zipfile.ZipFile(packed) as opened:
         names = opened.namelist()
     assert {name.split("/")[0] for name in names} == {"kafkalog", "spark_kafkalog", "pyspark_kafkalog"}
     assert all(name.endswith((".py", ".kernels")) for name in names)
+    compiled = [name for name in names if name.endswith(".kernels")]
+    assert {name.rpartition("/")[0] for name in compiled} == {kernels.DIRECTORY}
+    assert {name.rpartition("/")[2].split(".")[0] for name in compiled} == set(GROUPS)
     printed = capsys.readouterr().out
     assert f"--py-files {packed}" in printed
     assert "spark.dataSource.register(DefaultSource)" in printed
 
 
-def test_a_zip_has_compiled_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = "kafkalog/records/kernels/cache"
-    names = ["kafkalog/__init__.py", f"{cache}/a.kernels", f"{cache}/.a.kernels.1-2", "kafkalog/data.txt"]
-    (tmp_path / "source").write_bytes(b"content")
-    monkeypatch.setattr(pack, "own_files", lambda: [distributions.File(tmp_path / "source", name) for name in names])
-    pack.write_zip(tmp_path / "packed.zip")
-    with zipfile.ZipFile(tmp_path / "packed.zip") as opened:
-        assert opened.namelist() == names[:2]
+def test_kernels_of_a_place_that_cannot_be_written(
+    processes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are compiled for the archive alone."""
+    monkeypatch.setattr(places, "places", lambda: [tmp_path / "nothing" / "here"])
+    (tmp_path / "nothing").write_text("no directory")
+    [*found] = kernels.compiled_files(["generic"], tmp_path / "scratch")
+    assert {each.source.parent for each in found} == {tmp_path / "scratch"}
+    assert all(each.source.stat().st_size for each in found)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +204,7 @@ def test_a_zip_has_compiled_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ),
         (["-o", "no/such/place.tgz"], 1, "No such file or directory"),
         (["-o", "x.tgz", "--package", "nope"], 1, "nope is not installed"),
+        (["-o", "x.tgz", "--cpu", "z80"], 1, "--cpu z80"),
     ],
 )
 def test_what_cannot_be_packed(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.records import warm
 from peers.spark_cluster import StandaloneCluster
 from tests.spark_kafkalog.cluster.conftest import ROWS
 from tests.spark_kafkalog.cluster.page import Page
@@ -24,6 +25,8 @@ def normal(lines: list[str]) -> list[str]:
 def test_the_page(
     cluster: StandaloneCluster, environments: dict[str, Path], topics: Topics, filled: str, tmp_path: Path
 ) -> None:
+    # The page shows hosts that have compiled kernels.
+    warm.warm(["reading"])
     settings = {"spark.driver.host": "127.0.0.1"}
     page = Page(tmp_path, environments, cluster.master, topics.bootstrap, filled, settings)
     shown = page.commands(without="--master yarn")
