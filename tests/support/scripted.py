@@ -30,7 +30,7 @@ from kafkalog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkalog.protocol.schema import Request, Response
 from tests.support.wire import receive_frame
 
@@ -93,6 +93,8 @@ class ScriptedBroker:
         """Set `receive_buffer`, the bytes that a socket accepts without reads; megabytes by default."""
         self.handlers: dict[type[Request], Handler] = {
             ApiVersionsRequest: lambda request: api_versions(*self.handlers),
+            # A listener without SASL.
+            SaslHandshakeRequest: lambda request: SaslHandshakeResponse(error_code=34),
             **(handlers or {}),
         }
         self.shift_ids = shift_ids

@@ -31,14 +31,18 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import (
     AuthenticationError,
+    ClientError,
     ClientTimeoutError,
     ConnectionFailedError,
     InvalidResponseError,
     UnresolvedNameError,
 )
+from kafkalog.client.network.diagnosis import Diagnosis
 from kafkalog.client.security.mechanisms import MechanismFactory, make_mechanisms
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.protocol.codec import Chunk
+from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.core import Answer, Handshake, Wire
 from kafkalog.protocol.wire.errors import (
@@ -105,7 +109,13 @@ class Connection(Closing):
         self.serves_at = 0.0
         self._unsent: list[memoryview] = []
         """The part that the peer has not taken yet, of a request that was sent without waiting."""
+        self._has_answered = False
+        """Whether the peer has answered anything, so that both sides speak the same protocol."""
+        self._has_served = False
+        """Whether the peer has answered a request after the handshakes."""
+        self._is_interrupted = False
         self._tls = TlsContexts(config.tls) if tls is None else tls
+        self._diagnosis = Diagnosis(host, port, config, self._tls)
         self._stashed: deque[Any] = deque()
         """Responses that came while the client authenticated again."""
         self._authenticated_at = self._session_ends = self._reauthenticate_at = float("inf")
@@ -242,6 +252,7 @@ class Connection(Closing):
     def interrupt(self) -> None:
         """Make a request fail for which another thread is waiting."""
         connected = self._socket
+        self._is_interrupted = True
         if connected is not None:
             with contextlib.suppress(OSError):
                 # Shut down below TLS, whose state belongs to the other thread.
@@ -280,25 +291,29 @@ class Connection(Closing):
             ):
                 if size >= 0:
                     connected.setsockopt(socket.SOL_SOCKET, option, size)
-            if config.uses_ssl:
-                connected.settimeout(self._left(deadline))
-                return self._tls().wrap_socket(connected, server_hostname=self.host)
-        except ssl.SSLError as error:
+            return self._secure(connected, deadline) if config.uses_ssl else connected
+        except ClientError:
             connected.close()
-            raise AuthenticationError(
-                f"TLS handshake with {self.address}: {error.reason or error}; check that this is an SSL listener, "
-                "and that ssl.ca.location holds the certificate that signed the broker's"
-            ) from error
-        except TimeoutError as error:
-            connected.close()
-            raise ClientTimeoutError(f"TLS handshake with {self.address} not done in time") from error
+            raise
         except OSError as error:
             connected.close()
             raise self._broken(error) from error
         except BaseException:
             connected.close()
             raise
-        return connected
+
+    def _secure(self, connected: socket.socket, deadline: float) -> socket.socket:
+        try:
+            connected.settimeout(self._left(deadline))
+            return self._tls().wrap_socket(connected, server_hostname=self.host)
+        except TimeoutError as error:
+            raise ClientTimeoutError(f"TLS handshake with {self.address} not done in time") from error
+        except OSError as error:
+            connected.close()
+            reason = self._diagnosis.tls_handshake(error)
+            if reason is not None:
+                raise AuthenticationError(reason) from error
+            raise
 
     def reauthenticate(self, *, timeout: float | None = None) -> None:
         """Authenticate again on the same connection, within `timeout` seconds (`request.timeout.ms` unless given).
@@ -340,7 +355,13 @@ class Connection(Closing):
 
     def _shake_hands(self, deadline: float) -> None:
         """Send ApiVersions, and authenticate by SASL if that is configured."""
-        self._authenticate(self._wire.begin(), deadline)
+        try:
+            self._authenticate(self._wire.begin(), deadline)
+        except ConnectionFailedError as error:
+            reason = self._diagnosis.handshake(error, self._has_answered)
+            if reason is not None:
+                raise AuthenticationError(reason) from error
+            raise
 
     def _authenticate(self, chunks: list[Chunk], deadline: float) -> None:
         """Do the steps of a handshake that begins with `chunks`, until the connection is ready."""
@@ -348,6 +369,7 @@ class Connection(Closing):
             self._write(chunks, deadline)
             while isinstance(event := self._read(deadline), Answer):
                 self._stashed.append(self._opened(event))
+            self._has_answered = True
             try:
                 chunks = self._wire.proceed()
             except NegotiationFailedError as error:
@@ -465,11 +487,28 @@ class Connection(Closing):
         """Return the next response; without a deadline, None unless it has come completely."""
         if self._stashed:
             return self._stashed.popleft()
-        event = self._read(deadline)
+        try:
+            event = self._read(deadline)
+        except ConnectionFailedError as error:
+            reason = self._diagnosis.first_request() if self._may_want_sasl(error) else None
+            if reason is not None:
+                raise AuthenticationError(reason) from error
+            raise
         return self._opened(event) if isinstance(event, Answer) else None
+
+    def _may_want_sasl(self, error: ConnectionFailedError) -> bool:
+        """Tell whether the error may mean that the listener wants SASL, and this client uses none."""
+        if self.config.uses_sasl or self._has_served or self._is_interrupted or isinstance(error, InvalidResponseError):
+            return False
+        try:
+            self._wire.version_of(SaslHandshakeRequest)
+        except UnsupportedVersionError:
+            return False
+        return True
 
     def _opened(self, answer: Answer) -> Any:
         """Return the response of an answer, and note until when the broker serves nothing."""
+        self._has_served = True
         response = answer.message
         throttle_time_ms = getattr(response, "throttle_time_ms", 0)
         if throttle_time_ms > 0:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -151,22 +153,40 @@ def test_a_trusted_broker(server: ScriptedBroker, certificates: Certificates, ho
 
 
 def test_a_broker_that_nobody_vouches_for(server: ScriptedBroker, certificates: Certificates) -> None:
-    trusting: list[dict[str, Any]] = [{"ssl_ca_location": certificates.stranger}, {}]
-    for properties in trusting:
-        with pytest.raises(AuthenticationError, match=r"(?i)certificate.verify.failed.*ssl\.ca\.location"):
+    stranger = certificates.stranger
+    trusting: list[tuple[dict[str, Any], str]] = [
+        ({"ssl_ca_location": stranger}, "ssl.ca.location does not have the certificate"),
+        ({"ssl_truststore_location": stranger}, "ssl.truststore.location does not have the certificate"),
+        ({"ssl_truststore_certificates": stranger.read_text()}, "ssl.truststore.certificates does not have"),
+        ({}, "set ssl.truststore.location or ssl.ca.location"),
+    ]
+    for properties, says in trusting:
+        with pytest.raises(AuthenticationError, match="certificate is not trusted") as caught:
             connect(server, **properties)
+        assert says in str(caught.value)
 
 
-def test_a_certificate_of_another_host(certificates: Certificates) -> None:
-    handlers = {MetadataRequest: lambda request: MetadataResponse(controller_id=5)}
-    with ScriptedBroker(handlers, tls=server_context(certificates, certificates.elsewhere)) as server:  # type: ignore[arg-type]
-        with pytest.raises(AuthenticationError, match=r"TLS handshake"):
+def test_a_certificate_that_is_trusted_itself(server: ScriptedBroker, certificates: Certificates) -> None:
+    """As in Java, where no authority need be known."""
+    certificate = certificates.server.read_text()
+    leaf = certificate[certificate.index("-----BEGIN CERTIFICATE") :]
+    assert controller(connect(server, ssl_truststore_certificates=leaf)) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("elsewhere", "ssl.endpoint.identification.algorithm=none"), ("expired", "not valid now")]
+)
+def test_a_certificate_of_another_host_or_time(certificates: Certificates, name: str, says: str) -> None:
+    handlers: dict[Any, Any] = {MetadataRequest: lambda request: MetadataResponse(controller_id=5)}
+    with ScriptedBroker(handlers, tls=server_context(certificates, getattr(certificates, name))) as server:
+        with pytest.raises(AuthenticationError, match=says):
             connect(server, ssl_ca_location=certificates.authority)
-        for off in ("", "none"):
+        for off in ("", "none") if name == "elsewhere" else ():
             connection = connect(
                 server, ssl_ca_location=certificates.authority, ssl_endpoint_identification_algorithm=off
             )
             assert controller(connection) == 5
+        assert controller(connect(server, enable_ssl_certificate_verification=False)) == 5
 
 
 def test_a_client_with_a_certificate(certificates: Certificates) -> None:
@@ -182,20 +202,71 @@ def test_a_client_with_a_certificate(certificates: Certificates) -> None:
         for way in ways:
             connection = connect(server, ssl_ca_location=certificates.authority, ssl_key_password=PASSWORD, **way)
             assert controller(connection) == 5
-        with pytest.raises((AuthenticationError, ConnectionFailedError)):
-            connect(server, ssl_ca_location=certificates.authority)
+        with pytest.raises(AuthenticationError, match=r"wants a client's certificate; set ssl\.keystore\.location"):
+            controller(connect(server, ssl_ca_location=certificates.authority))
+        with pytest.raises(AuthenticationError, match=r"refuses the client's certificate; check ssl\.keystore"):
+            controller(
+                connect(server, ssl_ca_location=certificates.authority, ssl_certificate_location=certificates.intruder)
+            )
+
+
+def test_versions_and_suites_that_do_not_meet(certificates: Certificates) -> None:
+    context = server_context(certificates)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES256-GCM-SHA384")
+    with ScriptedBroker(tls=context) as server:
+        with pytest.raises(AuthenticationError, match=r"ssl\.enabled\.protocols allows"):
+            connect(server, ssl_ca_location=certificates.authority, ssl_enabled_protocols="TLSv1.3")
+        with pytest.raises(AuthenticationError, match=r"ssl\.cipher\.suites"):
+            connect(
+                server,
+                ssl_ca_location=certificates.authority,
+                ssl_cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+            )
+        connect(
+            server,
+            ssl_ca_location=certificates.authority,
+            ssl_cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+        ).close()
 
 
 def test_plaintext_to_a_tls_listener(server: ScriptedBroker) -> None:
-    with pytest.raises(ConnectionFailedError):
+    with pytest.raises(AuthenticationError, match=r"=PLAINTEXT at .*speaks TLS; set security\.protocol=SSL"):
         Connection("127.0.0.1", server.port, ClientConfig(), timeout=20)
 
 
 def test_tls_to_a_plaintext_listener(certificates: Certificates, broker_address: str) -> None:
     host, _, port = broker_address.rpartition(":")
     config = ClientConfig.from_dict({"security.protocol": "SSL", "ssl.ca.location": certificates.authority})
-    with pytest.raises((AuthenticationError, ConnectionFailedError)):
+    with pytest.raises(AuthenticationError, match=r"=SSL at .*does not speak TLS; set security\.protocol to PLAINTEXT"):
         Connection(host, int(port), config, timeout=20)
+
+
+def test_what_is_no_broker_is_not_asked_for_long(certificates: Certificates) -> None:
+    """A listener that ends every connection may be a broker that stops, so that the error is retriable."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        ended = threading.Event()
+
+        def end_all() -> None:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    listener.accept()[0].close()
+
+        thread = threading.Thread(target=end_all)
+        thread.start()
+        try:
+            for protocol in ("SSL", "PLAINTEXT"):
+                config = ClientConfig.from_dict(
+                    {"security.protocol": protocol, "ssl.ca.location": certificates.authority}
+                )
+                with pytest.raises(ConnectionFailedError) as caught:
+                    Connection("127.0.0.1", port, config, timeout=20)
+                assert caught.value.retriable
+        finally:
+            ended.set()
+            socket.create_connection(("127.0.0.1", port)).close()
+            thread.join(20)
 
 
 def test_large_responses_and_what_tls_holds_back(server: ScriptedBroker, certificates: Certificates) -> None:
