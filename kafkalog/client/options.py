@@ -37,7 +37,7 @@ def option(
 def declared(cls: type) -> Mapping[str, dataclasses.Field[Any]]:
     """Return the fields of a dataclass that are options, by the names and aliases of the options."""
     fields = [field for field in dataclasses.fields(cls) if "key" in field.metadata]
-    aliases = {alias: field for field in fields for alias in field.metadata["aliases"]}
+    aliases = {alias: field for field in fields for alias in field.metadata.get("aliases", ())}
     return MappingProxyType({field.metadata["key"]: field for field in fields} | aliases)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.foreign_properties import warnings_about
 from kafkalog.client.producer import ProducerConfig
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 from spark_kafkalog.options.parsing import OptionsError, missing_servers
@@ -118,5 +119,5 @@ def _warn_about_unknown(options: Mapping[str, str], producer: ProducerConfig) ->
             meant = [option for option in OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
             logger.warning("Option %s is not known and has no effect%s", name, hint)
-    for key in sorted(producer.unknown):
-        logger.warning("Option kafka.%s is not known and has no effect", key)
+    for text in warnings_about(producer.unknown, "Option", "kafka."):
+        logger.warning("%s", text)

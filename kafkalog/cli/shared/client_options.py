@@ -115,10 +115,15 @@ def admin_config(arguments: argparse.Namespace) -> ClientConfig:
 
 
 def warn_unknown(unknown: Iterable[str]) -> None:
-    """Warn of unknown properties, because a misspelt one has no effect."""
-    # Java's class names, which every properties file for its clients has.
-    for key in sorted(set(unknown) - {"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}):
-        complain(f"the property {key} is not known and has no effect")
+    """Warn of properties without effect: in one line of those of other clients, and of each that may be misspelt."""
+    from kafkalog.client.foreign_properties import warnings_about
+
+    for text in warnings_about(set(unknown) - _CLASSES):
+        complain(text)
+
+
+_CLASSES = frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"})
+"""Java's class names, which every properties file for its clients has; nothing is said about them."""
 
 
 def complain(message: object) -> None:

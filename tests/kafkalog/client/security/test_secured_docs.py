@@ -11,7 +11,10 @@ import pytest
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.security.mechanisms import make_mechanisms
+from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.java_properties import load_properties
+from peers.certificates import PASSWORD
+from peers.stores import KEY_PASSWORD, STORE_PASSWORD
 from tests.support.pages import DOCS
 
 PAGE = (DOCS / "how-to/secured-clusters.md").read_text()
@@ -49,3 +52,32 @@ def test_the_properties_are_accepted(block: str, tmp_path: Path, monkeypatch: py
     if config.sasl_mechanism == "GSSAPI":
         pytest.importorskip("gssapi", reason="the package gssapi is not installed")
     assert make_mechanisms(config) is not None
+
+
+STORES = Path(__file__).parents[3] / "golden" / "stores"
+FOR_THE_PAGE = {
+    "/etc/kafkalog/": f"{STORES}/",
+    "my-store-password": STORE_PASSWORD,
+    "my-key-password": KEY_PASSWORD,
+    "my-pem-password": PASSWORD,
+}
+
+
+def blocks_with_files() -> list[str]:
+    """Return the blocks of properties that name certificates."""
+    parts = [part for part in PAGE.split("\n## ") if part.startswith(("TLS", "PLAIN and SCRAM"))]
+    assert len(parts) == 2
+    return [block for part in parts for block in _BLOCK.findall(part)]
+
+
+@pytest.mark.parametrize("block", blocks_with_files())
+def test_the_stores_are_read(block: str, tmp_path: Path) -> None:
+    for text, value in FOR_THE_PAGE.items():
+        block = block.replace(text, value)
+    file = tmp_path / "client.properties"
+    file.write_text(block)
+    config = ClientConfig.from_dict(load_properties(file))
+    assert config.unknown == {}
+    context = make_ssl_context(config.tls)
+    assert context.get_ca_certs()
+    assert config.uses_sasl == (make_mechanisms(config) is not None)

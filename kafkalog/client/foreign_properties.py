@@ -1,0 +1,81 @@
+"""Properties of Java's clients and of librdkafka that these clients accept without heeding them, and why.
+
+A properties file that works with another client is not full of mistakes. So these properties are told apart from those
+that nobody knows, which are probably misspelt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+_INTERNAL = "it is internal to Java's clients"
+_OPENSSL = "OpenSSL does this"
+_METRICS = "these clients report no metrics"
+_OBJECTS = "it names a class of Java's"
+_SERVER = "only brokers check tokens"
+_KERBEROS = "tickets are managed by the system"
+_LIBRDKAFKA = "it tunes librdkafka itself"
+
+_REASONS = {
+    _OPENSSL: "ssl.provider ssl.secure.random.implementation ssl.keymanager.algorithm ssl.trustmanager.algorithm "
+    "security.providers ssl.engine.location ssl.engine.id ssl.providers ssl.curves.list ssl.sigalgs.list",
+    _OBJECTS: "ssl.engine.factory.class sasl.login.class sasl.client.callback.handler.class "
+    "sasl.oauthbearer.jwt.validator.class key.serializer value.serializer key.deserializer value.deserializer",
+    _METRICS: "auto.include.jmx.reporter enable.metrics.push metric.reporters metrics.num.samples "
+    "metrics.recording.level metrics.sample.window.ms statistics.interval.ms",
+    _SERVER: "sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer "
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms "
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url",
+    _KERBEROS: "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter "
+    "sasl.kerberos.ticket.renew.window.factor",
+    "every address of a name is tried": "client.dns.lookup",
+    "brokers close idle connections, and a new one is made": "connections.max.idle.ms",
+    "the time-out of connecting does not grow": "socket.connection.setup.timeout.max.ms",
+    "the bootstrap servers are tried where no known broker answers": "metadata.recovery.strategy "
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata of unused topics costs nothing here": "metadata.max.idle.ms",
+    "bootstrap.servers is used": "bootstrap.controllers",
+    "references to files and variables are not resolved": "config.providers",
+    "batches go to the partitions that accept them": "partitioner.adaptive.partitioning.enable "
+    "partitioner.availability.timeout.ms",
+    "two-phase commit is not offered": "transaction.two.phase.commit.enable",
+    "share groups are not offered": "share.acknowledgement.mode share.acquire.mode",
+    _INTERNAL: "internal.auto.downgrade.txn.commit internal.leave.group.on.close "
+    "internal.throw.on.fetch.stable.offset.unsupported",
+    _LIBRDKAFKA: "log_level log.connection.close log.queue log.thread.name debug api.version.request "
+    "api.version.fallback.ms broker.version.fallback broker.address.family broker.address.ttl socket.keepalive.enable "
+    "socket.nagle.disable socket.max.fails socket.timeout.ms enable.random.seed enabled_events message.max.bytes "
+    "message.copy.max.bytes queued.min.messages queued.max.messages.kbytes queue.buffering.max.messages "
+    "queue.buffering.max.kbytes queue.buffering.backpressure.threshold topic.metadata.refresh.interval.ms "
+    "topic.metadata.refresh.sparse topic.metadata.propagation.max.ms topic.blacklist plugin.library.paths "
+    "internal.termination.signal enable.partition.eof consume.callback.max.messages go.delivery.reports",
+}
+
+
+def _by_name() -> Mapping[str, str]:
+    return MappingProxyType({name: reason for reason, names in _REASONS.items() for name in names.split()})
+
+
+IGNORED = _by_name()
+"""Why each of these properties has no effect."""
+
+
+def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: str = "") -> list[str]:
+    """Return what to warn of: one line about all properties of other clients, and one about each that nobody knows.
+
+    Args:
+        unknown: Names of properties that have no effect, without `prefix`.
+        kind: What the user calls a property.
+        prefix: What stands before the names where the user writes them, such as `kafka.`.
+    """
+    names = sorted(unknown)
+    found = [f"{kind} {prefix}{name} is not known and has no effect" for name in names if name not in IGNORED]
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        if name in IGNORED:
+            groups.setdefault(IGNORED[name], []).append(f"{prefix}{name}")
+    if groups:
+        listed = "; ".join(f"{', '.join(group)} ({reason})" for reason, group in groups.items())
+        found.insert(0, f"without effect here: {listed}")
+    return found

@@ -1,0 +1,52 @@
+"""Tests of properties of other clients: one warning says which of them have no effect, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalog.client.config import property_names
+from kafkalog.client.consumer.config import ConsumerConfig
+from kafkalog.client.foreign_properties import IGNORED, warnings_about
+from kafkalog.client.options import declared
+from kafkalog.client.producer.config import ProducerConfig
+from peers import java, require
+from peers.kafka import VERSIONS, kafka_classpath
+
+OBJECTS = {
+    *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "partitioner.class"),
+    *("interceptor.classes", "partition.assignment.strategy"),
+    *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+}
+"""Properties that the producer and the consumer read by themselves."""
+
+
+def heeded() -> set[str]:
+    return {*property_names(), *declared(ProducerConfig), *declared(ConsumerConfig), *OBJECTS}
+
+
+def test_one_line_about_all_of_them() -> None:
+    names = ["ssl.provider", "metric.reporters", "fetch.min.bites", "ssl.trustmanager.algorithm"]
+    ignored, unknown = warnings_about(names, "Option", "kafka.")
+    assert ignored == (
+        "without effect here: kafka.metric.reporters (these clients report no metrics); "
+        "kafka.ssl.provider, kafka.ssl.trustmanager.algorithm (OpenSSL does this)"
+    )
+    assert unknown == "Option kafka.fetch.min.bites is not known and has no effect"
+    assert warnings_about([]) == []
+
+
+def test_what_has_an_effect_is_not_among_them() -> None:
+    assert not set(IGNORED) & set(property_names())
+
+
+@pytest.mark.peer
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_property_of_java_s_clients_is_known(version: str) -> None:
+    require(java.missing())
+    source = str(Path(__file__).with_name("ClientProperties.java"))
+    names = set(java.run_java(kafka_classpath(version), source).split())
+    assert len(names) > 100
+    assert names - heeded() - set(IGNORED) <= {"sasl.kerberos.service.name"}
