@@ -8,6 +8,7 @@
 What all of them use:
 
 - `config`               Kafka's client properties, declared by `options`; `types` values; `errors` what can go wrong
+- `config_providers`     references to files and variables in properties
 - `foreign_properties`   properties of other clients that have no effect here, and why
 - `cluster`              metadata, a connection to each broker, retries
 - `network`              connections to brokers, and what is logged while no broker answers

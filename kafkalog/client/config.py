@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kafkalog.client.config_providers import resolve
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.options import INT32_MAX, boolean, declared, integer, milliseconds, one_of, read_options, text_of
 from kafkalog.client.options import option as _option
@@ -96,7 +97,7 @@ class ClientConfig:
         Raises:
             ConfigError: A property cannot have its value, or properties contradict each other.
         """
-        values, rest = read_options(cls, properties)
+        values, rest = read_options(cls, resolve(properties))
         tls, rest = read_options(TlsOptions, rest)
         oauth, rest = read_options(OAuthOptions, rest)
         kerberos, rest = read_options(KerberosOptions, rest)

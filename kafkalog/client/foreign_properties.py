@@ -36,7 +36,6 @@ _REASONS = {
     "metadata.recovery.rebootstrap.trigger.ms",
     "metadata of unused topics costs nothing here": "metadata.max.idle.ms",
     "bootstrap.servers is used": "bootstrap.controllers",
-    "references to files and variables are not resolved": "config.providers",
     "batches go to the partitions that accept them": "partitioner.adaptive.partitioning.enable "
     "partitioner.availability.timeout.ms",
     "two-phase commit is not offered": "transaction.two.phase.commit.enable",

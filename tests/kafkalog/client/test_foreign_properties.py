@@ -17,7 +17,7 @@ from peers.kafka import VERSIONS, kafka_classpath
 OBJECTS = {
     *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "partitioner.class"),
     *("interceptor.classes", "partition.assignment.strategy"),
-    *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+    *("config.providers", "compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
 }
 """Properties that the producer and the consumer read by themselves."""
 
