@@ -65,13 +65,16 @@ FOR_THE_PAGE = {
 
 def blocks_with_files() -> list[str]:
     """Return the blocks of properties that name certificates."""
-    parts = [part for part in PAGE.split("\n## ") if part.startswith(("TLS", "PLAIN and SCRAM"))]
-    assert len(parts) == 2
+    parts = [part for part in PAGE.split("\n## ") if part.startswith(("TLS", "PLAIN and SCRAM", "Secrets"))]
+    assert len(parts) == 3
     return [block for part in parts for block in _BLOCK.findall(part)]
 
 
 @pytest.mark.parametrize("block", blocks_with_files())
-def test_the_stores_are_read(block: str, tmp_path: Path) -> None:
+def test_the_stores_are_read(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRUSTSTORE_PASSWORD", STORE_PASSWORD)
+    (tmp_path / "secrets.properties").write_text("alice=of-alice\n")
+    block = block.replace("/etc/kafkalog/secrets.properties", str(tmp_path / "secrets.properties"))
     for text, value in FOR_THE_PAGE.items():
         block = block.replace(text, value)
     file = tmp_path / "client.properties"
