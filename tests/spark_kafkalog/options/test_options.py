@@ -121,6 +121,7 @@ def test_secrets_are_not_shown() -> None:
             "kafka.security.protocol": "SASL_SSL",
             "kafka.sasl.username": "alice",
             "kafka.sasl.password": "hidden",
+            "kafka.ssl.truststore.location": "/etc/kafkalog/trust.jks",
             "kafka.ssl.truststore.password": "hidden",
         }
     )
