@@ -14,7 +14,6 @@ _OPENSSL = "OpenSSL does this"
 _METRICS = "these clients report no metrics"
 _OBJECTS = "it names a class of Java's"
 _SERVER = "only brokers check tokens"
-_KERBEROS = "tickets are managed by the system"
 _LIBRDKAFKA = "it tunes librdkafka itself"
 
 _REASONS = {
@@ -27,8 +26,6 @@ _REASONS = {
     _SERVER: "sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer "
     "sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms "
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url",
-    _KERBEROS: "sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter "
-    "sasl.kerberos.ticket.renew.window.factor",
     "every address of a name is tried": "client.dns.lookup",
     "brokers close idle connections, and a new one is made": "connections.max.idle.ms",
     "the time-out of connecting does not grow": "socket.connection.setup.timeout.max.ms",

@@ -237,10 +237,10 @@ def test_librdkafka_s_texts() -> None:
 
 
 def test_without_the_package_for_pkcs12(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str, *args: Any) -> Any:
+    def absent(name: str, *args: Any, **more: Any) -> Any:
         if name.startswith("cryptography"):
             raise ImportError(name)
-        return importing(name, *args)
+        return importing(name, *args, **more)
 
     importing = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", absent)
