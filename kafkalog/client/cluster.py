@@ -385,7 +385,9 @@ class Cluster(Closing):
             # As in Java (ClientUtils.parseAndValidateAddresses): to try again would hide a wrong name for minutes.
             raise ConfigError(f"bootstrap.servers names no host that can be found: {reasons}")
         failure = ConnectionFailedError(reasons)
-        self._outage.began(failure)
+        if not self._closed:
+            # `close` ends requests that are under way, which is no outage.
+            self._outage.began(failure)
         raise failure
 
     def _timeout(self, retry: Retry) -> float:

@@ -16,7 +16,13 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer
-from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, InvalidResponseError
+from kafkalog.client.errors import (
+    ClientError,
+    ClientTimeoutError,
+    ConfigError,
+    ConnectionFailedError,
+    InvalidResponseError,
+)
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.producer import Producer
 from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES, Retry
@@ -347,6 +353,23 @@ def test_waiting_for_another_threads_request_counts_as_time() -> None:
         assert isinstance(other.exception(), ConnectionFailedError)
         # The lock is free again.
         assert isinstance(cluster.request_to(1, MetadataRequest(topics=[])), MetadataResponse)
+
+
+def test_closing_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """The request for metadata that `close` ends is not told as one that no broker answers."""
+    over = threading.Event()
+
+    def wait(request: Any) -> None:
+        over.wait(BUSY_S)
+
+    with ScriptedBroker({MetadataRequest: wait}) as server, ThreadPoolExecutor(1) as pool:
+        with Cluster(config_for(server)) as cluster:
+            asked = pool.submit(cluster.metadata)
+            wait_until(lambda: server.seen[MetadataRequest] == 1, "the request is under way")
+        error = asked.exception(BUSY_S / 2)
+        over.set()
+    assert isinstance(error, ClientError | RuntimeError)
+    assert "no broker answers" not in caplog.text
 
 
 def test_closing_ends_requests_of_other_threads() -> None:
