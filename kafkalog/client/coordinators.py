@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 from kafkalog.client.cluster import Broker, Cluster
-from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, about
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalog.protocol.schema import Request
@@ -73,8 +73,7 @@ class Coordinators:
         request = FindCoordinatorRequest(key=key, key_type=kind)
         answer: FindCoordinatorResponse = self._cluster.request_any(request, deadline=deadline, max_version=_ONE_KEY)
         if answer.error_code:
-            error = error_for(answer.error_code)
-            raise type(error)(f"{kind} {key}: {answer.error_message or error.message}")
+            raise about(answer.error_code, f"{kind} {key}", answer.error_message)
         found = Broker(answer.node_id, answer.host, answer.port)
         with self._lock:
             self._found[kind, key] = found

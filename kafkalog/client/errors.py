@@ -65,6 +65,16 @@ class ClientTimeoutError(ClientError, TimeoutError):
     """The deadline until which a call was tried again and again; None if it was not."""
 
 
+_UNAUTHORIZED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
 def is_retriable(error: BaseException) -> bool:
     """Tell whether the call that raised `error` may succeed later, perhaps once metadata has been fetched again."""
     return isinstance(error, ClientError | KafkaError) and error.retriable
@@ -76,4 +86,7 @@ def about(code: int, what: str, reason: str | None = None) -> KafkaError:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and what.startswith("topic "):
         # The broker's own message is about the partitions that it hosts, and says less.
         return type(error)(f"{what} does not exist")
+    if code in _UNAUTHORIZED:
+        # The broker's reason repeats the error's name.
+        reason = None
     return type(error)(f"{what}: {reason or error.message}")

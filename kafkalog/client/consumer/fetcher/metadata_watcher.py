@@ -11,7 +11,8 @@ from kafkalog.client.cluster import Cluster, ClusterMetadata
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
-from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError, error_for
+from kafkalog.client.errors import about
+from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ class MetadataWatcher:
             return
         missing: dict[str, Exception] = {}
         for topic in found.topics.values():
-            error = error_for(topic.error_code, f"topic {topic.name}") if topic.error_code else None
+            error = about(topic.error_code, f"topic {topic.name}") if topic.error_code else None
             if isinstance(error, InvalidTopicError | TopicAuthorizationFailedError) and self._watched is not None:
                 raise error
             if error is not None:

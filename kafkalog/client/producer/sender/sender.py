@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, is_retriable
+from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, about, is_retriable
 from kafkalog.client.network.waker import Waker
 from kafkalog.client.producer.accumulator import Accumulator, ProducerClosedError
 from kafkalog.client.producer.batches.batch import UNKNOWN_OFFSET, ProducerBatch
@@ -312,7 +312,9 @@ class Sender:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         code = answer.error_code
-        error = error_for(code, answer.error_message)
+        # Brokers give no reason with this error, and an application writes to several topics.
+        is_unauthorized = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        error = about(code, f"topic {batch.topic}") if is_unauthorized else error_for(code, answer.error_message)
         if batch.done:
             self._remove_in_flight(batch)
             return

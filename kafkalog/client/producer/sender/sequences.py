@@ -13,13 +13,13 @@ from __future__ import annotations
 import time
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import ClientError, is_retriable
+from kafkalog.client.errors import ClientError, about, is_retriable
 from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.sender.transaction_registration import TransactionRegistration
-from kafkalog.protocol.errors import KafkaError, error_for
+from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
@@ -104,7 +104,7 @@ class Sequences:
                 deadline=self._topics.patience.deadline(limit),
             )
             if response.error_code:
-                raise error_for(response.error_code, "no producer id (enable.idempotence)")
+                raise about(response.error_code, "no producer id (enable.idempotence)")
         except (ClientError, KafkaError) as error:
             self._topics.last_error = self._topics.patience.failed(error)
             if not is_retriable(error):
