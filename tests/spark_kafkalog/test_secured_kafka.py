@@ -1,0 +1,145 @@
+"""Tests of Spark and loads with the secured Apache Kafka: every way to authenticate, and what is refused."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.errors import AuthenticationError
+from kafkalog.protocol.errors import TopicAuthorizationFailedError
+from peers.kafka import KAFKA_4
+from peers.kerberos import Kdc
+from peers.secured_kafka import BOB, SecuredKafka
+from spark_kafkalog.load import job
+from spark_kafkalog.load.load_options import LoadOptions
+from spark_kafkalog.load.runner import ThreadRunner
+from tests.spark_kafkalog.test_stream import Sink
+from tests.spark_kafkalog.topics import numbers
+from tests.support.waiting import wait_until
+from tests.support.ways import WAYS, by_password, listening, properties
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def broker(secured_kafkas: Callable[[str], SecuredKafka]) -> SecuredKafka:
+    return secured_kafkas(KAFKA_4)
+
+
+@pytest.fixture
+def tickets(request: pytest.FixtureRequest, broker: SecuredKafka) -> Kdc | None:
+    """Return the KDC, if the broker takes its tickets."""
+    return request.getfixturevalue("kdc") if broker.takes_gssapi else None
+
+
+@pytest.fixture
+def topic(broker: SecuredKafka) -> str:
+    return new_topic(broker)
+
+
+def new_topic(broker: SecuredKafka) -> str:
+    name = f"spark-{uuid.uuid4().hex[:12]}"
+    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+        wait_until(lambda: name in admin.list_topics(), "the topic is listed")
+    return name
+
+
+def of_kafka(config: dict[str, str]) -> dict[str, str]:
+    """Return client properties as options of Spark's sources."""
+    return {f"kafka.{name}": value for name, value in config.items()}
+
+
+def batch(spark: SparkSession, config: dict[str, str], topic: str) -> DataFrame:
+    reader = spark.read.format("kafkalog").options(**of_kafka(config)).option("subscribe", topic)
+    return reader.load()
+
+
+def stream(spark: SparkSession, config: dict[str, str], topic: str) -> DataFrame:
+    reader = spark.readStream.format("kafkalog").options(**of_kafka(config)).option("subscribe", topic)
+    # The planner would read a small batch by itself; so executors read.
+    return reader.option("startingOffsets", "earliest").option("smallBatchBytes", 0).load()
+
+
+def write(spark: SparkSession, config: dict[str, str], topic: str) -> None:
+    frame = spark.range(10).selectExpr("cast(id AS STRING) AS value")
+    frame.write.format("kafkalog").mode("append").options(**of_kafka(config)).option("topic", topic).save()
+
+
+def load(config: dict[str, str], topic: str, target: Path) -> job.Loaded:
+    rest = {name: value for name, value in config.items() if name != "bootstrap.servers"}
+    options = LoadOptions(config["bootstrap.servers"], (topic,), target.as_uri(), properties=rest)
+    return job.load_topic(options, topic, lambda: ThreadRunner(2))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way(
+    broker: SecuredKafka, tickets: Kdc | None, spark: SparkSession, topic: str, tmp_path: Path, way: str
+) -> None:
+    config = properties(broker, tickets, way)
+    write(spark, config, topic)
+    assert sorted(row.value for row in batch(spark, config, topic).collect()) == numbers(10)
+    sink = Sink(spark, tmp_path)
+    sink.drain(stream(spark, config, topic))
+    assert sorted(value or b"" for value in sink.values()) == numbers(10)
+    document = load(config, topic, tmp_path / "load").document
+    assert document is not None
+    assert sum(part.rows for part in document.partitions.values()) == 10
+
+
+Use = Callable[[SparkSession, dict[str, str], str, Path], object]
+USES: dict[str, Use] = {
+    "batch": lambda spark, config, topic, path: batch(spark, config, topic).collect(),
+    "stream": lambda spark, config, topic, path: Sink(spark, path).drain(stream(spark, config, topic)),
+    "sink": lambda spark, config, topic, path: write(spark, config, topic),
+    "load": lambda spark, config, topic, path: load(config, topic, path / "load"),
+}
+ERRORS = (PySparkException, AuthenticationError, TopicAuthorizationFailedError)
+Refusal = Callable[[dict[str, str], str], str]
+
+
+@pytest.fixture(params=USES)
+def refusal(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Refusal:
+    """Return how a use of Spark or a load is refused, by its message."""
+    use = USES[request.param]
+
+    def refused(config: dict[str, str], topic: str) -> str:
+        with pytest.raises(ERRORS) as caught:
+            use(spark, config, topic, tmp_path)
+        return str(caught.value)
+
+    return refused
+
+
+def test_a_wrong_password(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
+    said = refusal(by_password(broker, "SCRAM-SHA-512") | {"sasl.password": "guessed"}, topic)
+    assert "check sasl.username and sasl.password" in said
+    assert "guessed" not in said
+    assert "gave up" not in said
+
+
+def test_a_broker_that_nobody_vouches_for(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
+    said = refusal(listening(broker, "SSL", ssl_ca_location=broker.certificates.stranger), topic)
+    assert "ssl.ca.location" in said
+    assert "gave up" not in said
+
+
+def test_a_token_for_another_service(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
+    token = broker.signing_key.token("alice", aud="another")
+    config = listening(broker, "OAUTH", sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=token)
+    said = refusal(config, topic)
+    assert "sasl.oauthbearer." in said
+    assert token not in said
+
+
+def test_no_right_to_the_topic(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
+    said = refusal(by_password(broker, "PLAIN", BOB), topic)
+    assert "TOPIC_AUTHORIZATION_FAILED" in said
+    assert topic in said
+    assert "gave up" not in said
