@@ -1,0 +1,118 @@
+"""Run source, stream and sink with secrets among their options, and write what Spark shows into a directory.
+
+    python -m tests.spark_kafkalog.secrets_program DIRECTORY < OPTIONS
+
+OPTIONS is JSON: `bootstrap`, `topic`, `other`, `redacted`, and `secret`: options whose values nobody may see. They come
+by standard input, for the command line and the environment are searched, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+import traceback
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+PAGES = ("jobs", "stages", "executors", "environment", "sql?details=true&planDescription=true", "streaming/statistics")
+
+
+def explained(frame: DataFrame) -> str:
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        for mode in ("extended", "formatted", "cost"):
+            frame.explain(mode=mode)
+    return text.getvalue()
+
+
+def run(spark: SparkSession, directory: Path, given: dict[str, Any]) -> dict[str, str]:
+    """Run each kind of query; return what was shown, by names."""
+    options = {"kafka.bootstrap.servers": given["bootstrap"], **given["secret"]}
+    source = {**options, "subscribe": given["topic"]}
+    shown = {}
+    batch = spark.read.format("kafkalog").options(**source).load()
+    assert batch.count() == 1
+    shown["batch"] = explained(batch)
+    batch.select("value").write.format("kafkalog").options(**options, topic=given["topic"]).mode("append").save()
+    stream = spark.readStream.format("kafkalog").options(**source, startingOffsets="earliest").load()
+    shown["stream"] = explained(stream)
+    for name, writer in (
+        ("to files", stream.select("value").writeStream.format("parquet").option("path", str(directory / "parquet"))),
+        ("to the sink", stream.select("value").writeStream.format("kafkalog").options(**options, topic=given["other"])),
+    ):
+        query = (
+            writer.option("checkpointLocation", str(directory / f"checkpoint {name}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        assert query.exception() is None
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            query.explain(True)
+        shown[f"stream {name}"] = f"{text.getvalue()}\n{query.lastProgress}\n{query.status}"
+    for name, wrong in (("option", {"startingOffsets": "no"}), ("broker", {"kafka.bootstrap.servers": "no.invalid:1"})):
+        try:
+            spark.read.format("kafkalog").options(**{**source, **wrong}).load().count()
+        except Exception:
+            shown[f"wrong {name}"] = traceback.format_exc()
+    url = spark.sparkContext.uiWebUrl
+    application = spark.sparkContext.applicationId
+    for page in PAGES:
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"{url}/api/v1/applications/{application}/{page}", timeout=60) as response,
+        ):
+            shown[f"page {page}"] = response.read().decode()
+    for page in ("SQL/", "StreamingQuery/", "environment/", "jobs/"):
+        with urllib.request.urlopen(f"{url}/{page}", timeout=60) as response:
+            shown[f"page {page}"] = response.read().decode()
+    number = 0
+    while f"SQL/execution/?id={number}":
+        try:
+            with urllib.request.urlopen(f"{url}/SQL/execution/?id={number}", timeout=60) as response:
+                text_of = response.read().decode()
+        except OSError:
+            break
+        if "No information to display" in text_of:
+            break
+        shown[f"execution {number}"] = text_of
+        number += 1
+    for process in Path("/proc").glob("[0-9]*"):
+        for name in ("cmdline", "environ"):
+            with contextlib.suppress(OSError):
+                shown[f"{process.name} {name}"] = (process / name).read_bytes().decode("utf-8", "replace")
+    return shown
+
+
+def main() -> None:
+    directory = Path(sys.argv[1])
+    given = json.load(sys.stdin)
+    (directory / "events").mkdir()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.ui.port", "0")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", (directory / "events").as_uri())
+        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.eventLog.compress", "false")
+        # As the page about secured clusters says: explain() of a stream shows the options of other names.
+        .config("spark.sql.redaction.options.regex", given["redacted"])
+        .getOrCreate()
+    )
+    try:
+        shown = run(spark, directory, given)
+    finally:
+        spark.stop()
+    (directory / "shown.json").write_text(json.dumps(shown))
+
+
+if __name__ == "__main__":
+    main()
