@@ -5,6 +5,7 @@
 - `quickstart`    `kafkalog quickstart`
 - `spark`         `kafkalog spark`
 - `warm`          `kafkalog spark warm`
+- `pack`          `kafkalog spark pack`
 - `byte_code`     Python byte code of the packages that a task imports
 - `local_broker`  a broker as a child process, for the quickstart and the notebooks
 - `quiet_spark`   a local Spark session that prints nothing

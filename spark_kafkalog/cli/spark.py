@@ -49,9 +49,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     precompile.set_defaults(run=run_precompile)
     _add_check(commands)
-    _add_pack(commands)
-    from spark_kafkalog.cli import warm
+    from spark_kafkalog.cli import pack, warm
 
+    pack.add_parser(commands)
     warm.add_parser(commands)
 
 
@@ -67,20 +67,6 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     check.add_options(parser)
     parser.set_defaults(run=run_check)
-
-
-def _add_pack(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    from spark_kafkalog.cluster import pack
-
-    parser = commands.add_parser(
-        "pack",
-        help="make an archive of this environment for executors",
-        description="Make an archive of this environment that spark-submit ships to executors.",
-        epilog=pack.EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    pack.add_options(parser)
-    parser.set_defaults(run=pack.run)
 
 
 def run_check(arguments: argparse.Namespace) -> int:

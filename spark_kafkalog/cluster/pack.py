@@ -1,4 +1,7 @@
-"""`kafkalog spark pack`: this environment as an archive for `--archives`, or kafkalog alone for `--py-files`."""
+"""`kafkalog spark pack`: this environment as an archive for `--archives`, or kafkalog alone for `--py-files`.
+
+The options are in `spark_kafkalog.cli.pack`.
+"""
 
 from __future__ import annotations
 
@@ -27,48 +30,6 @@ ARCHIVES = (".tar.gz", ".tgz")
 """Ends of names of archives that Spark unpacks with their permissions. It loses those of `.tar` and `.zip`."""
 MANIFEST = "kafkalog-environment.json"
 """Says what the archive was made for."""
-
-EXAMPLES = """\
-examples:
-  kafkalog spark pack
-  kafkalog spark pack -o environment.tgz --package pandas --base /usr/local/bin/python3.12
-  kafkalog spark pack -o kafkalog.zip
-
-An archive (.tar.gz, .tgz) has kafkalog, its compiled kernels and what it needs, but no PySpark and no interpreter:
-each host runs its own Python, of the same minor version. A .zip has kafkalog and its kernels alone, for --py-files.
-Exit codes: 0 done, 1 failed, 2 wrong usage.
-"""
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `kafkalog spark pack`."""
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("kafkalog-env.tar.gz"), metavar="FILE",
-        help="default: %(default)s",
-    )  # fmt: skip
-    parser.add_argument(
-        "--package", action="append", default=[], metavar="NAME",
-        help="an installed package to add, with what it needs; repeatable",
-    )  # fmt: skip
-    parser.add_argument(
-        "--base", metavar="PYTHON",
-        help="the interpreter's path on the hosts (default: python3.X, this Python's minor version)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--cpu",
-        action="append",
-        default=[],
-        metavar="CPU",
-        help="the processor that kernels are compiled for, as for `kafkalog spark warm`; repeatable",
-    )
-    parser.add_argument(
-        "--compression-level",
-        type=int,
-        choices=range(10),
-        default=6,
-        metavar="0-9",
-        help="of gzip: 0 for none, 9 for the smallest archive (default: 6)",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:

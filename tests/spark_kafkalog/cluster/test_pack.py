@@ -18,6 +18,7 @@ import pytest
 from kafkalog.records.kernels.store import places
 from kafkalog.records.kernels.store.groups import GROUPS
 from peers.spark_cluster import clean_environment
+from spark_kafkalog.cli import pack as command
 from spark_kafkalog.cluster import kernels, launcher, pack
 
 VERSION = ".".join(map(str, sys.version_info[:2]))
@@ -40,8 +41,8 @@ def archive(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    pack.add_options(parser)
-    return pack.run(parser.parse_args(words))
+    command.add_parser(parser.add_subparsers())
+    return pack.run(parser.parse_args(["pack", *words]))
 
 
 def program(directory: Path, name: str, text: str) -> Path:

@@ -142,8 +142,9 @@ def _within(deadline: float, otherwise: str, work: Callable[[], T]) -> T:
             outcome.put((None, error))
 
     threading.Thread(target=run, name="kafkalog-kerberos", daemon=True).start()
+    patience = min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
     try:
-        result, error = outcome.get(timeout=max(deadline - time.monotonic(), 0.0))
+        result, error = outcome.get(timeout=patience)
     except queue.Empty:
         raise ClientTimeoutError(f"sasl.mechanism=GSSAPI: {otherwise}; check kdc in krb5.conf") from None
     if error is not None:
