@@ -13,7 +13,8 @@ from tests.spark_kafkalog.cluster.conftest import ROWS
 from tests.spark_kafkalog.cluster.page import Page
 from tests.spark_kafkalog.topics import Topics
 
-pytestmark = [pytest.mark.spark, pytest.mark.exhaustive, pytest.mark.timeout(1200)]
+# Several minutes: each command of the page starts an application.
+pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1200)]
 _VALUES = re.compile(r"\S*/bin/python|[0-9a-z.]*:\d+|\d+(\.[\dm]+)*m?")
 """Paths, addresses, versions and sizes, which differ from machine to machine."""
 

@@ -15,7 +15,8 @@ from tests.spark_kafkalog.cluster.page import Page
 from tests.spark_kafkalog.cluster.submitting import CHECK
 from tests.spark_kafkalog.topics import Topics
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.exhaustive, pytest.mark.timeout(1200)]
+# Several minutes: YARN starts containers one after another.
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1200)]
 CLIENT = "PYSPARK_PYTHON=./environment/bin/python spark-submit --master yarn --archives kafkalog-env.tar.gz#environment"
 
 
