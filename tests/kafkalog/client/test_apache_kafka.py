@@ -120,8 +120,8 @@ def test_the_session_is_told_when_to_end(server: SecuredKafka, certificates: Cer
 
 def test_a_listener_that_wants_sasl(server: SecuredKafka, certificates: Certificates) -> None:
     address = server.addresses["SASL_PLAINTEXT"]
-    settings = config(server, certificates.authority, bootstrap_servers=address, default_api_timeout_ms="2000")
-    with Cluster(settings) as cluster, pytest.raises(TimeoutError, match="closed the connection"):
+    settings = config(server, certificates.authority, bootstrap_servers=address, default_api_timeout_ms="20000")
+    with Cluster(settings) as cluster, pytest.raises(AuthenticationError, match="the listener wants SASL; set"):
         cluster.metadata()
 
 
