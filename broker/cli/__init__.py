@@ -3,5 +3,6 @@
 - `commands`  the table of them, which pyproject.toml announces as an entry point
 - `server`    `kafkalog server start`
 - `zookeeper` `kafkalog zookeeper start`
+- `settings`  what both share: a properties file, and settings that win over it
 - `log`       `kafkalog log`: a module for each of its commands
 """

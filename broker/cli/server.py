@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from broker.cli.settings import add_start, read_settings
 
 EXAMPLES = """\
 examples:
@@ -18,23 +19,7 @@ Keys are Apache Kafka's; docs/reference/configuration.md lists them.
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `server` and its commands."""
-    parser = subparsers.add_parser("server", help="run a broker")
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    start = commands.add_parser(
-        "start",
-        help="start a broker in the foreground",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    start.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
-    start.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that wins over the file's",
-    )
-    start.set_defaults(run=run_start)
+    add_start(subparsers, "server", "a broker", "run a broker", EXAMPLES).set_defaults(run=run_start)
 
 
 def run_start(arguments: argparse.Namespace) -> int:
@@ -54,16 +39,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from broker.config.definition import ConfigError
     from broker.config.server import BrokerConfig
     from broker.main import run
-    from kafkalog.java_properties import PropertiesError, load_properties
+    from kafkalog.java_properties import PropertiesError
 
     try:
-        texts = load_properties(arguments.config) if arguments.config else {}
-        for override in arguments.override:
-            key, equals, value = override.partition("=")
-            if not equals:
-                raise ConfigError(f"--override {override}: expected KEY=VALUE")
-            texts[key.strip()] = value
-        config = BrokerConfig(texts)
+        config = BrokerConfig(read_settings(arguments))
     except (ConfigError, PropertiesError) as error:
         print(f"kafkalog: {error}", file=sys.stderr)
         return 2

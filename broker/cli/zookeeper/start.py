@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from pathlib import Path
 from types import FrameType
 
+from broker.cli.settings import add_start, read_settings
 from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
 from broker.cli.zookeeper.server import DEFAULTS, ZooKeeperServer, addresses, with_ports
-from kafkalog.java_properties import PropertiesError, load_properties
+from kafkalog.java_properties import PropertiesError
 
 EXAMPLES = """\
 examples:
@@ -30,22 +30,7 @@ class _StopRequestedError(Exception):
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `zookeeper` and its commands."""
-    parser = subparsers.add_parser("zookeeper", help="run a ZooKeeper server")
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    start = commands.add_parser(
-        "start",
-        help="start a ZooKeeper server in the foreground",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    start.add_argument("--config", type=Path, metavar="FILE", help="a zookeeper.properties file")
-    start.add_argument(
-        "--override",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a setting that wins over the file's",
-    )
+    start = add_start(subparsers, "zookeeper", "a ZooKeeper server", "run a ZooKeeper server", EXAMPLES)
     start.set_defaults(run=run_start)
 
 
@@ -81,12 +66,7 @@ def run_start(arguments: argparse.Namespace) -> int:
 
 
 def _properties(arguments: argparse.Namespace) -> dict[str, str]:
-    given = load_properties(arguments.config) if arguments.config else {}
-    for override in arguments.override:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise PropertiesError(f"--override {override}: expected KEY=VALUE")
-        given[key.strip()] = value.strip()
+    given = read_settings(arguments)
     properties = DEFAULTS | given
     if "secureClientPort" in given and "clientPort" not in given:
         # Only TLS is wanted.
