@@ -35,7 +35,7 @@ PLANNED_AT_ONCE = 250
 """The number of topics that are checked, or logged, before other requests get their turn."""
 
 FROZEN_AT_ONCE = 250
-"""The number of new partitions, of some 50 objects each, after which the garbage collector is told that they stay."""
+"""After so many new partitions, of some 50 objects each, all objects are exempted from full garbage collections."""
 
 Admit = Callable[[int], None]
 """Called with the number of partitions to be created or deleted; raises ThrottlingQuotaExceededError to refuse."""
