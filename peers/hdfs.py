@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,10 +32,8 @@ log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
 
 def missing() -> str | None:
     """Return why HDFS cannot run here, or None. The first call fetches it."""
-    if reason := java.missing():
+    if reason := java.missing() or java.compiler_missing():
         return reason
-    if shutil.which("javac") is None:
-        return "missing because javac (a JDK) is not installed"
     try:
         _classes()
     except MissingPeerError as error:
@@ -48,12 +45,7 @@ def _classes() -> Path:
     """Compile the starter; return its directory, with the files that the servers need beside their jars."""
 
     def compile_into(directory: Path) -> None:
-        jars = ":".join(map(str, maven.classpath(COORDINATES)))
-        done = subprocess.run(
-            ["javac", "-cp", jars, "-d", str(directory), str(SOURCE)], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise MissingPeerError(f"missing because {SOURCE.name} cannot be compiled: {done.stderr[-1500:]}")
+        java.compile_java(maven.classpath(COORDINATES), SOURCE, directory)
         for name in _WEBAPPS:
             (directory / "webapps" / name).mkdir(parents=True)
         (directory / "log4j.properties").write_text(_LOG4J)

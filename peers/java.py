@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from peers.cache import MissingPeerError
+
 LOWEST_JAVA = 17
 
 
@@ -34,6 +36,25 @@ def missing() -> str | None:
     if int(version[1]) < LOWEST_JAVA:
         return f"missing because java is version {version[1]}, and {LOWEST_JAVA} or newer is needed"
     return None
+
+
+def compiler_missing() -> str | None:
+    """Return why Java programs cannot be compiled into classes here, or None."""
+    return None if shutil.which("javac") else "missing because javac (a JDK) is not installed"
+
+
+def compile_java(classpath: Sequence[Path], source: Path, directory: Path) -> None:
+    """Compile a source file into classes in `directory`.
+
+    Raises:
+        MissingPeerError: It cannot be compiled.
+    """
+    jars = ":".join(map(str, classpath))
+    done = subprocess.run(
+        ["javac", "-cp", jars, "-d", str(directory), str(source)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise MissingPeerError(f"missing because {source.name} cannot be compiled: {done.stderr[-1500:]}")
 
 
 def java_line(classpath: Sequence[Path], main: str, args: Sequence[str], jvm: Sequence[str] = ()) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,10 +34,8 @@ _OPENS = ("java.base/java.lang", "java.base/java.util", "java.base/java.net", "j
 
 def missing() -> str | None:
     """Return why YARN cannot run here, or None. The first call fetches it."""
-    if reason := java.missing():
+    if reason := java.missing() or java.compiler_missing():
         return reason
-    if shutil.which("javac") is None:
-        return "missing because javac (a JDK) is not installed"
     try:
         _classes()
     except MissingPeerError as error:
@@ -50,12 +47,7 @@ def _classes() -> Path:
     """Compile the starter; return its directory."""
 
     def compile_into(directory: Path) -> None:
-        jars = ":".join(map(str, maven.classpath(COORDINATES)))
-        done = subprocess.run(
-            ["javac", "-cp", jars, "-d", str(directory), str(SOURCE)], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise MissingPeerError(f"missing because {SOURCE.name} cannot be compiled: {done.stderr[-1500:]}")
+        java.compile_java(maven.classpath(COORDINATES), SOURCE, directory)
         (directory / "log4j.properties").write_text(_LOG4J)
 
     return cached(f"yarn/{HADOOP}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]}", compile_into)
