@@ -93,11 +93,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None, object, object]:
-    """Report processes whose refusal the test did not notice."""
+    """Report processes whose refusal the test did not notice, and a signal that the test left ignored.
+
+    Processes of later tests would inherit that, and could not be interrupted.
+    """
     try:
         return (yield)
     finally:
         guard.check()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) is signal.SIG_IGN:
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+                pytest.fail(f"the test left {number.name} ignored")
 
 
 @pytest.fixture(scope="module")

@@ -25,10 +25,10 @@ from __future__ import annotations
 
 
 def run() -> int:
-    """Run `kafkalog.cli.main.main`; Ctrl-C ends the command quietly even while that is still being imported."""
+    """Run the command that this process was started for; Ctrl-C ends it quietly even while it is being imported."""
     try:
-        from kafkalog.cli.main import main
+        from kafkalog.cli.main import run_last
 
-        return main()
+        return run_last()
     except KeyboardInterrupt:
         return 130

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -71,7 +73,21 @@ def _open_closed_streams() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; put the handlers of signals back for a process that goes on."""
+    if threading.current_thread() is not threading.main_thread():
+        return run_last(argv)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return run_last(argv)
+    finally:
+        for number, handler in before.items():
+            # None stands for a handler that was not set by Python.
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+def run_last(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code, with which the process is to end: signals may stay ignored."""
     _open_closed_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     wanted = next((word for word in words if not word.startswith("-")), None)
@@ -95,4 +111,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_last())

@@ -1,14 +1,16 @@
-"""Tests of signals that arrive just before a wait begins."""
+"""Tests of signals that arrive just before a wait begins, and of their handlers after a command."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("processes")
+from tests.support.command import call
 
 _WAITS = """
 import os, signal, sys
@@ -31,6 +33,17 @@ except KeyboardInterrupt:
 """
 
 
+def test_a_command_in_a_process_that_goes_on_puts_the_handlers_back(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (tmp_path / "lines").open("x+") as lines:
+        monkeypatch.setattr("sys.stdin", lines)
+        before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+        call("produce", "--bootstrap-server", "127.0.0.1:1", "--topic", "words", "--max-block-ms", "50", check=None)
+        assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.mark.usefixtures("processes")
 def test_a_signal_just_before_the_wait_ends_it() -> None:
     reader, writer = os.pipe()
     try:
@@ -41,6 +54,7 @@ def test_a_signal_just_before_the_wait_ends_it() -> None:
     assert done.stdout == b"interrupted\n"
 
 
+@pytest.mark.usefixtures("processes")
 def test_what_comes_in_is_read_and_so_is_its_end() -> None:
     script = """
 import sys
