@@ -109,6 +109,8 @@ class Stat(NamedTuple):
     """The transaction that changed its data last (mzxid)."""
     owner: int
     """The session that an ephemeral node belongs to, or NO_OWNER."""
+    created_ms: int = 0
+    """When it was created, by ZooKeeper's clock (ctime)."""
 
 
 class Node(NamedTuple):

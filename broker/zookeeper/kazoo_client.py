@@ -227,7 +227,7 @@ def _settle(answer: asyncio.Future[Any], value: Any, error: ZooKeeperError | Non
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)
 
 
 def _result(operation: Operation, result: Any) -> Result:

@@ -13,9 +13,9 @@ from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.protocol.schema import Request
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.virtual_time import EPOCH_MS
 from tests.simulation.workers import SimulatedWorkers
 
-EPOCH_MS = 1_700_000_000_000
 PORT = 9092
 
 

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+EPOCH_MS = 1_700_000_000_000
+"""What wall clocks say when a loop's time is 0."""
+
 
 class SkippingSelector(selectors.BaseSelector):
     """A selector that never waits: it moves the loop's clock instead."""

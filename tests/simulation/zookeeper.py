@@ -39,6 +39,7 @@ from broker.zookeeper.interface import (
     WatchEvent,
     ZooKeeperError,
 )
+from tests.simulation.virtual_time import EPOCH_MS
 
 DELAY_S = 0.002
 """The longest way of a request to the tree, or of an answer back."""
@@ -162,7 +163,9 @@ class SimulatedEnsemble:
         if path in self._entries:
             raise NodeExistsError(path)
         owner = session_id if operation.is_ephemeral else NO_OWNER
-        self._entries[path] = _Entry(Node(operation.data, Stat(0, self.transaction, self.transaction, owner)))
+        created_ms = EPOCH_MS + int(self.loop.time() * 1000)
+        stat = Stat(0, self.transaction, self.transaction, owner, created_ms)
+        self._entries[path] = _Entry(Node(operation.data, stat))
         self._entries[parent] = replace(above, children=above.children | {name}, next_number=above.next_number + 1)
         events += [WatchEvent(Change.CREATED, path), WatchEvent(Change.CHILDREN, parent)]
         return path

@@ -33,6 +33,15 @@ def read(path: str, data: bytes, take: Callable[[dict[str, Any]], T]) -> T:
         raise ZnodeError(f"The node {path} in ZooKeeper cannot be read: {reason}: {shown!r}") from None
 
 
+def read_string(data: bytes) -> str | None:
+    """Return the string that a node's JSON is, or None if it is anything else."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
 def write(content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a node."""
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()

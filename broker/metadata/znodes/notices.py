@@ -12,28 +12,44 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from broker.metadata.znodes import paths
-from broker.metadata.znodes.json_node import integer, integers, read, text, write
+from broker.metadata.znodes.json_node import ZnodeError, integer, integers, read, read_string, text, write
 
 TopicPartition = tuple[str, int]
 VERSION = 1
 CHANGE_VERSION = 2
+_MARK = "kafkalog_write"
 LOG_DIR_FAILED = 1
 
 
-def encode_config_change(entity: str) -> bytes:
-    """Return the data of a notice about the configuration at `/config/<entity>`, such as `topics/words`."""
-    return write({"version": CHANGE_VERSION, "entity_path": entity})
+def encode_config_change(entity: str, mark: str | None = None) -> bytes:
+    """Return the data of a notice about the configuration at `/config/<entity>`, such as `topics/words`.
+
+    Args:
+        mark: names the write, so that its writer can recognize it (`mark_of`). Kafka ignores it.
+    """
+    content = {"version": CHANGE_VERSION, "entity_path": entity}
+    return write(content if mark is None else {**content, _MARK: mark})
+
+
+def mark_of(data: bytes) -> str | None:
+    """Return the mark of a notice; None if it has none."""
+    try:
+        return read("", data, lambda found: text(found[_MARK]))
+    except ZnodeError:
+        return None
 
 
 def decode_config_change(path: str, data: bytes) -> str:
     """Return which configuration changed, such as `topics/words`.
 
-    Version 1 (0.9) has a type and a name in place of a path. A notice of 0.8, which is only a topic's name, is refused,
-    as by Kafka.
+    Version 1 (0.9) has a type and a name in place of a path. A notice of 0.8 is only a topic's name.
 
     Raises:
         ZnodeError: The data cannot be read.
     """
+    topic = read_string(data)
+    if topic is not None:
+        return f"topics/{topic}"
 
     def take(found: dict[str, Any]) -> str:
         version = integer(found["version"])

@@ -120,6 +120,7 @@ def test_nodes_of_older_brokers_are_read() -> None:
     assert brokers.decode(1, first, EPOCH).endpoints == (Endpoint("PLAINTEXT", "old", 9092),)
     assert topics.decode_topic("t", b'{"version":1,"partitions":{"0":[1]}}') == TopicNode(None, {0: Assignment((1,))})
     assert notices.decode_config_change("/c", b'{"version":1,"entity_type":"topics","entity_name":"t"}') == "topics/t"
+    assert notices.decode_config_change("/c", b'"t"') == "topics/t"
     assert controller.decode(b'{"version":1,"brokerid":4,"timestamp":"1"}') == 4
     assert configs.decode("/config/topics/t", b"") == {}
 

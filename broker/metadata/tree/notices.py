@@ -1,0 +1,168 @@
+"""Follows `/config/changes`: reads what changed, and removes old notices.
+
+A notice says which configuration changed, not how; the configuration is read again. Notices of a number up to the last
+one that was seen are ignored. They are removed 15 minutes after they were written, by whichever broker comes first. A
+broker that was without a connection for longer than that reads all configurations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from broker.metadata.tree.session import LOST, Session, each_of
+from broker.metadata.znodes import paths
+from broker.metadata.znodes.json_node import ZnodeError
+from broker.metadata.znodes.notices import decode_config_change
+from broker.zookeeper.interface import Node, NoNodeError, SessionState, WatchEvent, ZooKeeperError, ensure
+
+logger = logging.getLogger(__name__)
+
+KEPT_MS = 15 * 60_000
+"""How long a notice is kept, as by Kafka's `ZkNodeChangeNotificationListener`."""
+BLIND_S = 5 * 60
+"""After being without a connection for so many seconds, all configurations are read: notices may have been removed."""
+RETRY_S = 1.0
+
+
+class ConfigNotices:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        session: the session with ZooKeeper.
+        now_ms: the wall clock.
+        read: reads the named nodes below `/config` again.
+        read_all: reads all of them again.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        now_ms: Callable[[], int],
+        read: Callable[[Iterable[str]], Awaitable[None]],
+        read_all: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._session = session
+        self._zookeeper = session.zookeeper
+        self._now_ms = now_ms
+        self._read = read
+        self._read_all = read_all
+        self._changed = asyncio.Event()
+        self._last = -1
+        """The largest number of a notice that was seen."""
+        self._written_ms: dict[str, int] = {}
+        """When the notices that are kept were written, as far as that is known."""
+        self._lost_at: float | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._zookeeper.listen(self._session_changed)
+
+    async def start(self) -> None:
+        """Read all configurations, and begin to follow changes.
+
+        Raises:
+            OSError: there was no connection for too long.
+        """
+        # Watched before the configurations are read, so that no change is missed.
+        self._last = max(map(_number, await self._session.read(self._watch)), default=-1)
+        await self._read_all()
+        self._following = self._session.loop.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Stop following changes."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            # The watch is gone.
+            self._changed.set()
+        elif self._lost_at is None:
+            self._lost_at = self._session.loop.time()
+
+    def _told(self, event: WatchEvent) -> None:
+        self._changed.set()
+
+    async def _watch(self) -> list[str]:
+        try:
+            return await self._zookeeper.children(paths.CONFIG_CHANGES, self._told)
+        except NoNodeError:
+            await ensure(self._zookeeper, paths.CONFIG_CHANGES)
+            return await self._zookeeper.children(paths.CONFIG_CHANGES, self._told)
+
+    async def _follow(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._take()
+            except LOST:
+                # Told again once there is a connection; a short loss may be over already.
+                self._session.loop.call_later(RETRY_S, self._changed.set)
+            except (ZooKeeperError, OSError) as error:
+                logger.error("Changes of configurations cannot be read from ZooKeeper: %s. Trying again", error)
+                self._session.loop.call_later(RETRY_S, self._changed.set)
+
+    async def _take(self) -> None:
+        lost_at, self._lost_at = self._lost_at, None
+        try:
+            names = await self._watch()
+            if lost_at is not None and self._session.loop.time() - lost_at > BLIND_S:
+                self._last = max(map(_number, names), default=self._last)
+                await self._read_all()
+            else:
+                await self._take_new(names)
+            await self._remove_old(names)
+        except BaseException:
+            self._lost_at = lost_at
+            raise
+
+    async def _take_new(self, names: Iterable[str]) -> None:
+        new = sorted((name for name in names if _number(name) > self._last), key=_number)
+        if not new:
+            return
+        nodes = await each_of(new, self._get)
+        changed: dict[str, None] = {}
+        for name, node in zip(new, nodes, strict=True):
+            if node is None:
+                # Removed already: by a clock that is ahead.
+                continue
+            self._written_ms[name] = node.stat.created_ms
+            try:
+                changed[decode_config_change(_path(name), node.data)] = None
+            except ZnodeError as error:
+                logger.error("%s. It is left out", error)
+        await self._read(changed)
+        self._last = _number(new[-1])
+
+    async def _remove_old(self, names: list[str]) -> None:
+        known = set(names)
+        self._written_ms = {name: written for name, written in self._written_ms.items() if name in known}
+        unknown = [name for name in names if name not in self._written_ms]
+        for name, node in zip(unknown, await each_of(unknown, self._get), strict=True):
+            if node is not None:
+                self._written_ms[name] = node.stat.created_ms
+        before = self._now_ms() - KEPT_MS
+        old = [name for name, written in self._written_ms.items() if written < before]
+        await each_of(old, self._remove)
+
+    async def _remove(self, name: str) -> None:
+        with contextlib.suppress(NoNodeError):
+            await self._zookeeper.delete(_path(name))
+        self._written_ms.pop(name, None)
+
+    async def _get(self, name: str) -> Node | None:
+        return await self._session.read(partial(self._zookeeper.get, _path(name)))
+
+
+def _path(name: str) -> str:
+    return f"{paths.CONFIG_CHANGES}/{name}"
+
+
+def _number(name: str) -> int:
+    """Return the number of a notice; that of a node that is none is below all."""
+    digits = name.rpartition("_")[2]
+    return int(digits) if digits.isdecimal() else -1

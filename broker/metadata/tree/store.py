@@ -1,0 +1,300 @@
+"""The metadata store of a broker in a cluster over ZooKeeper.
+
+What the controller decides comes by UpdateMetadata, and is merged into the state by `publish`. A commit writes nodes: a
+topic that it creates, changes or deletes is in the state once the controller has told of it. Configurations, quotas and
+producer ids are in the state when the commit returns.
+
+A decision is made again if it does not fit what is in the tree. Topics are written one by one, configurations as a
+whole. Nothing is kept on this broker's disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from broker.metadata.model import ClusterState, TopicState
+from broker.metadata.operations import (
+    AddPartitions,
+    CreateTopic,
+    DeleteTopic,
+    Operation,
+    SetClientQuota,
+    SetConfig,
+    TakeProducerIds,
+    apply,
+)
+from broker.metadata.store import Decision, Listener
+from broker.metadata.tree.entities import TOPICS, NoNodeForError, changes, name_of, operation_for
+from broker.metadata.tree.notices import ConfigNotices
+from broker.metadata.tree.reading import read_all, read_nodes
+from broker.metadata.tree.session import MAX_BYTES, Session, each_of
+from broker.metadata.tree.topics import TopicOperation, TopicWriter, View
+from broker.metadata.tree.writing import ConfigWriter, next_producer_id, take_producer_ids
+from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 20
+"""How often a commit is decided before it gives up: others change the same nodes all the time."""
+
+_WRITTEN = (CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, TakeProducerIds)
+"""What commits may change."""
+
+Merge: TypeAlias = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
+"""Returns a state with what the controller has told, and the operations that its listeners are told."""
+
+
+class ZooKeeperStore:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        zookeeper: a session, whose watches are set again here after each loss of its connection.
+        broker_id: the id of this broker.
+        cluster_id: the id of the cluster.
+        loop: the event loop.
+        now_ms: the wall clock.
+        patience_s: how long a commit waits for a connection to ZooKeeper.
+        with_topic_ids: whether new topics get ids (`inter.broker.protocol.version` is 2.8 or later).
+        max_bytes: the size of a request that ZooKeeper takes (its `jute.maxbuffer`).
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        patience_s: float = 18.0,
+        with_topic_ids: bool = True,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._broker_id = broker_id
+        self._session = Session(zookeeper, loop, patience_s=patience_s, max_bytes=max_bytes)
+        self._state = ClusterState(cluster_id)
+        self._contents: dict[str, dict[str, str]] = {}
+        """What was read below `/config`, by the name of the node."""
+        self._read_topics: set[str] = set()
+        """The topics whose configuration was read, whether it has a node or not."""
+        self._reads = 0
+        self._read_by: dict[str, int] = {}
+        """The number of the read that brought the content of a node."""
+        self._in_turn = asyncio.Lock()
+        self._listeners: list[Listener] = []
+        self._topics = TopicWriter(self._session, with_ids=with_topic_ids)
+        self._configs = ConfigWriter(self._session, f"{broker_id}-{zookeeper.session_id:x}")
+        self._notices = ConfigNotices(self._session, now_ms, self._read_again, self._read_all)
+        self._reading: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> ClusterState:
+        return self._state
+
+    def subscribe(self, listener: Listener) -> None:
+        """See `MetadataStore.subscribe`."""
+        self._listeners.append(listener)
+
+    async def start(self) -> ClusterState:
+        """Read the configurations, and begin to follow their changes.
+
+        Raises:
+            OSError: there was no connection for too long.
+        """
+        await self._notices.start()
+        return self._state
+
+    async def stop(self) -> None:
+        """Stop following changes. The session stays open."""
+        await self._notices.stop()
+        for task in list(self._reading):
+            task.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+
+    # -- what the controller tells
+
+    def publish(self, change: Merge) -> None:
+        """Merge what the controller has told into the state, and tell the listeners.
+
+        The configurations of new topics are added here. Those that are not known yet are read, and told as a change;
+        `read_topic_configs` reads them before.
+        """
+        state, operations = change(self._state)
+        before, after = self._state.topics, state.topics
+        if after is not before:
+            state = self._configured(state)
+            for name in before.keys() - after.keys():
+                # The controller deletes its configuration without a notice.
+                self._contents.pop(f"{TOPICS}/{name}", None)
+                self._read_by.pop(f"{TOPICS}/{name}", None)
+                self._read_topics.discard(name)
+        self._replace(state, operations)
+        unread = [name for name in after if name not in self._read_topics] if after is not before else []
+        if unread:
+            task = self._session.loop.create_task(self._read_later(unread))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+
+    async def read_topic_configs(self, names: Iterable[str]) -> None:
+        """Read the configurations of topics that are new, before their logs are created.
+
+        No notice tells of the configuration with which a topic is created.
+
+        Raises:
+            OSError: there was no connection for too long.
+        """
+        await self._read_again(f"{TOPICS}/{name}" for name in dict.fromkeys(names) if name not in self._read_topics)
+
+    def topic_config(self, name: str) -> dict[str, str]:
+        """Return the configuration of a topic as far as it is known, also of one that is not in the state yet."""
+        return self._contents.get(f"{TOPICS}/{name}", {})
+
+    def _configured(self, state: ClusterState) -> ClusterState:
+        before, given = self._state.topics, {}
+        for name, topic in state.topics.items():
+            if before.get(name) is not topic:
+                given[name] = self._with_config(topic)
+        return replace(state, topics={**state.topics, **given}) if given else state
+
+    def _with_config(self, topic: TopicState) -> TopicState:
+        config = self.topic_config(topic.name)
+        return topic if topic.config == config else replace(topic, config=config)
+
+    # -- committing
+
+    async def commit(self, decide: Decision) -> ClusterState:
+        """See `MetadataStore.commit`, and this module for when a change is in the state.
+
+        Raises:
+            NoNodeForError: an operation changes what a cluster over ZooKeeper does not keep; nothing is changed.
+            PolicyViolationError: a node would be larger than ZooKeeper takes; nothing is changed but, perhaps, topics
+                before it.
+            OSError: ZooKeeper could not be reached, or others changed the same all the time. Whether the change was
+                made is not known.
+        """
+        async with self._in_turn:
+            view = View()
+            done: set[tuple[str, ...]] = set()
+            for _ in range(ATTEMPTS):
+                state = view.over(self._state)
+                operations = [each for each in decide(state) if _key(each) not in done]
+                if await self._carry_out(state, operations, view, done):
+                    return self._state
+            raise OSError(errno.EAGAIN, "other brokers change the same nodes in ZooKeeper all the time")
+
+    async def _carry_out(
+        self, state: ClusterState, operations: Sequence[Operation], view: View, done: set[tuple[str, ...]]
+    ) -> bool:
+        """Write what the operations change; return False if something was not as the decision took it to be."""
+        topics = [each for each in operations if isinstance(each, TopicOperation)]
+        configs = [each for each in operations if isinstance(each, SetConfig | SetClientQuota)]
+        ids = [each for each in operations if isinstance(each, TakeProducerIds)]
+        others = {type(each).__name__ for each in operations if not isinstance(each, _WRITTEN)}
+        if others:
+            raise NoNodeForError(
+                f"{', '.join(sorted(others))} is for the controller to write, or has no node in ZooKeeper"
+            )
+        by_node = {name_of(each): each for each in configs}
+        # What the decision is based on, before anything else is read.
+        known = {name: self._contents.get(name, {}) for name in by_node}
+        try:
+            written = await self._write_topics(state, topics, view, done)
+            if by_node:
+                written &= await self._configs.write(by_node, known)
+                await self._read_again(by_node)
+            for taken in ids:
+                written &= await self._take_ids(state.next_producer_id, taken)
+        except ZooKeeperError as error:
+            raise OSError(errno.EIO, f"ZooKeeper refuses the change: {error!r}") from error
+        return written
+
+    async def _write_topics(
+        self, state: ClusterState, operations: Sequence[TopicOperation], view: View, done: set[tuple[str, ...]]
+    ) -> bool:
+        async def write(operation: TopicOperation) -> bool:
+            if not await self._topics.write(view, state, operation):
+                return False
+            done.add(_key(operation))
+            if isinstance(operation, CreateTopic):
+                self._contents[f"{TOPICS}/{operation.topic.name}"] = dict(operation.topic.config)
+                self._read_topics.add(operation.topic.name)
+            return True
+
+        return all(await each_of(operations, write))
+
+    async def _take_ids(self, first: int, operation: TakeProducerIds) -> bool:
+        taken, found = await take_producer_ids(self._session, self._broker_id, first, operation.next_id)
+        self._replace(replace(self._state, next_producer_id=found), [TakeProducerIds(found)])
+        return taken
+
+    # -- reading
+
+    async def _read_all(self) -> None:
+        number = self._next_read()
+        found = {name: node.content for name, node in (await read_all(self._session)).items()}
+        gone = self._contents.keys() - found.keys()
+        self._learn(number, {**found, **{name: {} for name in gone}})
+        self._read_topics = {name.partition("/")[2] for name in found if name.startswith(f"{TOPICS}/")}
+        following = await next_producer_id(self._session)
+        if following != self._state.next_producer_id:
+            self._replace(replace(self._state, next_producer_id=following), [TakeProducerIds(following)])
+
+    async def _read_again(self, names: Iterable[str]) -> None:
+        number = self._next_read()
+        found = await read_nodes(self._session, names)
+        self._learn(number, {name: node.content for name, node in found.items()})
+
+    async def _read_later(self, names: Sequence[str]) -> None:
+        try:
+            await self._read_again(f"{TOPICS}/{name}" for name in names if name not in self._read_topics)
+        except (ZooKeeperError, OSError) as error:
+            logger.error("The configurations of %d new topics cannot be read from ZooKeeper: %s", len(names), error)
+
+    def _next_read(self) -> int:
+        self._reads += 1
+        return self._reads
+
+    def _learn(self, number: int, contents: dict[str, dict[str, str]]) -> None:
+        """Note what was read below `/config`; tell the listeners what that changes.
+
+        ZooKeeper answers in the order of the requests. So what a later read has found is newer, whichever ends first.
+        """
+        operations: list[Operation] = []
+        for name, content in contents.items():
+            if number < self._read_by.get(name, 0):
+                continue
+            self._read_by[name] = number
+            if content:
+                self._contents[name] = content
+            else:
+                self._contents.pop(name, None)
+            if name.startswith(f"{TOPICS}/"):
+                self._read_topics.add(name.partition("/")[2])
+            operation = operation_for(name, content)
+            if operation is not None:
+                operations.append(operation)
+        changed = changes(self._state, operations)
+        if changed:
+            self._replace(apply(self._state, changed), changed)
+
+    def _replace(self, state: ClusterState, operations: Sequence[Operation]) -> None:
+        self._state = replace(state, revision=self._state.revision + 1)
+        for listener in self._listeners:
+            listener(self._state, operations)
+
+
+def _key(operation: Operation) -> tuple[str, ...]:
+    """Return what identifies an operation on a topic among those of a commit."""
+    match operation:
+        case CreateTopic(topic):
+            return ("create", topic.name, str(topic.topic_id))
+        case AddPartitions(topic, first, partitions):
+            return ("grow", topic, str(first), str(len(partitions)))
+        case DeleteTopic(name, topic_id):
+            return ("delete", name, str(topic_id))
+    return (type(operation).__name__, *(str(each) for each in operation.nodes()))
