@@ -2,12 +2,13 @@
 
 The files in `conf/` are Java properties, which `kafkalog.java_properties` reads.
 
-- `definition`      a key: name, type, default, validator, documentation, whether it may change at run time
-- `server`          the keys of a broker
-- `coordinators`    the broker keys of the group and transaction coordinators
-- `topic`           the keys of a topic, each with the broker key of its default
-- `group`           the keys of one group of the consumer protocol
-- `listeners`       the `listeners` family of keys: `NAME://host:port` lists
-- `message_format`  the values of `message.format.version`
-- `document`        prints the reference page docs/reference/configuration.md
+- `definition`        a key: name, type, default, validator, documentation, whether it may change at run time
+- `server`            the keys of a broker
+- `coordinators`      the broker keys of the group and transaction coordinators
+- `topic`             the keys of a topic, each with the broker key of its default
+- `group`             the keys of one group of the consumer protocol
+- `listeners`         the `listeners` family of keys: `NAME://host:port` lists
+- `message_format`    the values of `message.format.version`
+- `protocol_version`  the values of `inter.broker.protocol.version`
+- `document`          prints the reference page docs/reference/configuration.md
 """
