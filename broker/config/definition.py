@@ -64,6 +64,8 @@ class ConfigKey:
     """The keys that are used, in order, when this one is not set."""
     effect: bool = True
     """False for a key that is accepted for compatibility with Kafka but has no effect here."""
+    member: bool = False
+    """True for a key that has an effect only on a member of a cluster, with `zookeeper.connect`."""
 
     @property
     def sensitive(self) -> bool:

@@ -20,6 +20,8 @@ def _table(definition: ConfigDefinition, *, topic: bool) -> list[str]:
             shown = "(hidden)"
         extra = f"`{key.synonyms[0]}`" if topic and key.synonyms else key.update.value if not topic else ""
         doc = key.doc if key.effect else f"**No effect.** {key.doc}"
+        if key.member:
+            doc = f"{doc} With `zookeeper.connect` only."
         lines.append(f"| `{key.name}` | {key.type.name.lower()} | {shown} | {extra} | {doc} |")
     return lines
 

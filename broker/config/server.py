@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from broker.config.cluster import CLUSTER_KEYS
 from broker.config.coordinators import GROUP_KEYS, TRANSACTION_KEYS, TRANSACTION_LOG_KEYS, group_fault
 from broker.config.definition import (
     ConfigDefinition,
@@ -27,6 +28,7 @@ from broker.config.definition import (
 )
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
+from broker.config.protocol_version import ProtocolVersion
 from broker.config.topic import (
     COMPRESSION_TYPES,
     GZIP_LEVEL,
@@ -62,8 +64,10 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("min.insync.replicas", Type.INT, 1, "The default of the topic key min.insync.replicas.", at_least(1), _DYNAMIC),
         ConfigKey("unclean.leader.election.enable", Type.BOOLEAN, False, "The default of the topic key unclean.leader.election.enable.", None, _DYNAMIC),
         # Replication
-        ConfigKey("leader.replication.throttled.rate", Type.LONG, MAX_LONG, "The rate in bytes per second at which leaders send to throttled followers. Accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER, effect=False),
-        ConfigKey("follower.replication.throttled.rate", Type.LONG, MAX_LONG, "The rate in bytes per second at which throttled followers fetch. Accepted for Kafka's reassignment tool.", at_least(0), Update.PER_BROKER, effect=False),
+        ConfigKey("leader.replication.throttled.rate", Type.LONG, MAX_LONG, "The rate in bytes per second at which this broker sends to followers that are not in sync, of replicas in leader.replication.throttled.replicas.", at_least(0), Update.PER_BROKER, member=True),
+        ConfigKey("follower.replication.throttled.rate", Type.LONG, MAX_LONG, "The rate in bytes per second at which this broker fetches replicas in follower.replication.throttled.replicas that are not in sync.", at_least(0), Update.PER_BROKER, member=True),
+        ConfigKey("replication.quota.window.num", Type.INT, 11, "The number of time windows over which these rates are averaged, including the current window.", at_least(1), member=True),
+        ConfigKey("replication.quota.window.size.seconds", Type.INT, 1, "The length of each window of replication.quota.window.num, in seconds.", at_least(1), member=True),
         ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", Type.LONG, MAX_LONG, "The rate in bytes per second that all moves of partitions between log directories may use together.", at_least(0), Update.PER_BROKER),
         ConfigKey("num.replica.alter.log.dirs.threads", Type.INT, None, "How many partitions are moved between log directories at a time. The default is the number of log directories.", at_least(1)),
         # Log
@@ -134,6 +138,8 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("max.incremental.fetch.session.cache.slots", Type.INT, 1000, "How many incremental fetch sessions are kept.", at_least(0)),
         ConfigKey("replica.lag.time.max.ms", Type.LONG, 30_000, "A follower that has not caught up with the leader for this long is removed from the ISR."),
         ConfigKey("replica.high.watermark.checkpoint.interval.ms", Type.LONG, 5000, "How often high watermarks are written to their checkpoint files.", at_least(1)),
+        # Members of a cluster
+        *CLUSTER_KEYS,
         # Coordinators
         *GROUP_KEYS,
         *TRANSACTION_LOG_KEYS,
@@ -149,13 +155,12 @@ SERVER_CONFIG = ConfigDefinition(
 )  # fmt: skip
 
 NO_EFFECT = frozenset(
-    """num.network.threads num.io.threads queued.max.requests num.replica.fetchers zookeeper.connection.timeout.ms
-    process.roles node.id controller.quorum.voters controller.listener.names inter.broker.listener.name
-    zookeeper.connect group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.new.enable
-    offsets.commit.required.acks controller.quorum.bootstrap.servers security.inter.broker.protocol inter.broker.protocol.version""".split()
+    """num.network.threads num.io.threads queued.max.requests process.roles node.id controller.quorum.voters
+    controller.listener.names group.coordinator.threads group.coordinator.append.linger.ms group.coordinator.new.enable
+    offsets.commit.required.acks controller.quorum.bootstrap.servers""".split()
 )
 """Keys of Kafka's own server.properties that have no effect here (yet), but are accepted so that the file is valid."""
-STATIC_NO_EFFECT = NO_EFFECT - {"num.network.threads", "num.io.threads", "num.replica.fetchers"}
+STATIC_NO_EFFECT = NO_EFFECT - {"num.network.threads", "num.io.threads"}
 """The keys without effect that cannot be changed while a Kafka broker runs, and therefore cannot be changed here."""
 
 _UNIT_MS = {
@@ -177,14 +182,17 @@ class BrokerConfig:
         texts = texts or {}
         self.explicit: dict[str, Value] = SERVER_CONFIG.parse(texts)
         self.unknown = sorted(name for name in texts if name not in SERVER_CONFIG and name not in NO_EFFECT)
-        self.ineffective = sorted(
-            name for name in texts if name in NO_EFFECT or (name in SERVER_CONFIG and not SERVER_CONFIG[name].effect)
-        )
+        self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
         if not self.listeners:
             raise ConfigError("Invalid value for configuration listeners: name at least one, such as PLAINTEXT://:9092")
         self.advertised = self._advertised(protocol_map)
+        if self.is_member and self.inter_broker_listener not in self.advertised:
+            raise ConfigError(
+                f"inter.broker.listener.name must be a listener name defined in advertised.listeners, but "
+                f"{self.inter_broker_listener} is not: the listeners are {', '.join(self.advertised)}"
+            )
         if not self.log_dirs:
             raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
         if fault := self.cleaner_config().fault() or group_fault(self.__getitem__):
@@ -199,6 +207,26 @@ class BrokerConfig:
     def log_dirs(self) -> list[Path]:
         dirs = (self["log.dir"],) if self["log.dirs"] is None else self["log.dirs"]
         return [Path(entry) for entry in dirs if entry]
+
+    def _has_effect(self, name: str) -> bool:
+        """Return whether a key that is set has an effect, or is not known at all."""
+        key = SERVER_CONFIG.get(name)
+        return key is None or (key.effect and (self.is_member or not key.member))
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the broker belongs to a cluster over ZooKeeper. Otherwise it is a cluster of its own."""
+        return bool(self["zookeeper.connect"])
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener on which brokers reach each other."""
+        return str(self["inter.broker.listener.name"] or self["security.inter.broker.protocol"]).upper()
+
+    @property
+    def protocol_version(self) -> ProtocolVersion:
+        """The version of the protocol in which this broker speaks to others."""
+        return ProtocolVersion.parse(self["inter.broker.protocol.version"])
 
     def _advertised(self, protocol_map: dict[str, str]) -> dict[str, Endpoint]:
         if self["advertised.listeners"] is None:

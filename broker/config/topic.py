@@ -102,13 +102,13 @@ TOPIC_CONFIG = ConfigDefinition(
         ),
         ConfigKey(
             "leader.replication.throttled.replicas", Type.LIST, (),
-            "The replicas (partition:broker, or *) whose leaders are throttled. A single broker replicates nothing.",
-            _throttled_replicas, effect=False,
+            "The replicas (partition:broker, or *) to whose followers leader.replication.throttled.rate applies.",
+            _throttled_replicas, member=True,
         ),
         ConfigKey(
             "follower.replication.throttled.replicas", Type.LIST, (),
-            "The replicas (partition:broker, or *) that are throttled as followers. A single broker replicates nothing.",
-            _throttled_replicas, effect=False,
+            "The replicas (partition:broker, or *) to which follower.replication.throttled.rate applies.",
+            _throttled_replicas, member=True,
         ),
         ConfigKey(
             "local.retention.bytes", Type.LONG, -2,

@@ -208,3 +208,26 @@ def test_the_reference_page_is_up_to_date() -> None:
 def test_the_reference_page_prints() -> None:
     done = subprocess.run([sys.executable, "-m", "broker.config.document"], capture_output=True, text=True, check=True)
     assert "`log.segment.bytes`" in done.stdout
+
+
+def test_keys_of_a_member_have_an_effect_with_zookeeper_alone() -> None:
+    texts = {"num.replica.fetchers": "2", "inter.broker.protocol.version": "2.8"}
+    assert BrokerConfig(texts).ineffective == sorted(texts)
+    assert not BrokerConfig(texts).is_member
+    config = BrokerConfig({**texts, "zookeeper.connect": "localhost:2181/kafka"})
+    assert config.ineffective == []
+    assert config.is_member
+    assert (config.inter_broker_listener, config.protocol_version.release) == ("PLAINTEXT", (2, 8))
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"inter.broker.protocol.version": "2.9"}, "2.9"),
+        ({"inter.broker.listener.name": "INSIDE"}, "INSIDE is not: the listeners are PLAINTEXT"),
+        ({"security.inter.broker.protocol": "SASL_SSL"}, "SASL_SSL"),
+    ],
+)
+def test_a_member_that_others_could_not_reach_is_not_started(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig({"zookeeper.connect": "localhost:2181", **texts})

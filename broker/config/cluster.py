@@ -1,0 +1,38 @@
+"""Broker keys of a member of a cluster: ZooKeeper, the traffic between brokers, replication, and leaving in order.
+
+Names and defaults are those of Apache Kafka 3.9. Without `zookeeper.connect` a broker is a cluster of its own, and the
+other keys of this module have no effect.
+"""
+
+from __future__ import annotations
+
+from broker.config.definition import ConfigKey, Type, at_least, one_of
+from broker.config.protocol_version import is_protocol_version
+
+LATEST_PROTOCOL = "3.9"
+
+CLUSTER_KEYS = [
+    # ZooKeeper
+    ConfigKey("zookeeper.connect", Type.STRING, None, "The ZooKeeper of the cluster that this broker belongs to: host:port, or several with commas between them, and a path below which the cluster's nodes are (/kafka). Unset, the broker is a cluster of its own."),
+    ConfigKey("zookeeper.session.timeout.ms", Type.INT, 18_000, "After so long without a word from this broker ZooKeeper takes it for dead.", at_least(1), member=True),
+    ConfigKey("zookeeper.connection.timeout.ms", Type.INT, None, "How long the start waits for ZooKeeper. The default is zookeeper.session.timeout.ms.", at_least(1), member=True),
+    ConfigKey("broker.id.generation.enable", Type.BOOLEAN, True, "Whether a broker without broker.id takes a number from ZooKeeper.", member=True),
+    ConfigKey("reserved.broker.max.id", Type.INT, 1000, "The largest broker.id that may be configured while broker.id.generation.enable is set. Generated numbers are larger.", at_least(0), member=True),
+    # Traffic between brokers
+    ConfigKey("inter.broker.listener.name", Type.STRING, None, "The name of the listener on which brokers and the controller reach each other. The default is the value of security.inter.broker.protocol.", member=True),
+    ConfigKey("security.inter.broker.protocol", Type.STRING, "PLAINTEXT", "The security protocol between brokers.", one_of("PLAINTEXT"), member=True),
+    ConfigKey("inter.broker.protocol.version", Type.STRING, LATEST_PROTOCOL, "The release of Kafka whose protocol brokers speak to each other. It is the same for all brokers of a cluster: 2.8 is the safe choice where some of them are Apache Kafka's.", is_protocol_version, member=True),
+    # Followers
+    ConfigKey("num.replica.fetchers", Type.INT, 1, "How many connections this broker fetches over from each leader.", at_least(1), member=True),
+    ConfigKey("replica.fetch.max.bytes", Type.INT, 1 << 20, "How many bytes a follower fetches of one partition at a time. A larger batch is fetched whole.", at_least(0), member=True),
+    ConfigKey("replica.fetch.min.bytes", Type.INT, 1, "How many bytes a leader collects before it answers a follower, within replica.fetch.wait.max.ms.", member=True),
+    ConfigKey("replica.fetch.wait.max.ms", Type.INT, 500, "How long a leader waits for records before it answers a follower.", member=True),
+    ConfigKey("replica.fetch.response.max.bytes", Type.INT, 10 << 20, "How many bytes a follower fetches at a time, of all partitions. A larger batch is fetched whole.", at_least(0), member=True),
+    ConfigKey("replica.fetch.backoff.ms", Type.INT, 1000, "How long a follower waits after an error of a partition or a leader.", at_least(0), member=True),
+    ConfigKey("replica.socket.timeout.ms", Type.INT, 30_000, "How long a broker waits for the answer of another one. At least replica.fetch.wait.max.ms.", at_least(1), member=True),
+    ConfigKey("replica.socket.receive.buffer.bytes", Type.INT, 65_536, "The receive buffer of a follower's connections.", effect=False),
+    # Leaving
+    ConfigKey("controlled.shutdown.enable", Type.BOOLEAN, True, "Whether a broker that stops has the controller move its leaderships first.", member=True),
+    ConfigKey("controlled.shutdown.max.retries", Type.INT, 3, "How often it asks for that.", at_least(1), member=True),
+    ConfigKey("controlled.shutdown.retry.backoff.ms", Type.LONG, 5000, "How long it waits before it asks again.", at_least(0), member=True),
+]  # fmt: skip
