@@ -11,6 +11,7 @@ Each room imports those below it only (the contract stands in pyproject.toml). F
 - `coordinator/` groups and transactions, whose state is kept in internal topics
 - `controller/`  decisions about the cluster: pure functions, and the services that commit them
 - `replica/`     partitions as replicas: roles, high watermark, operations that wait
+- `cluster_links` links from this broker to the others of its cluster
 - `runtime`      what a broker is given from outside: loop, workers, clock, network, files, random numbers
 - `net/`         listeners, client connections, links to other brokers
 - `metadata/`    the cluster's metadata: model, operations, stores, and the cache that requests read

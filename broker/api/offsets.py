@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from broker.api.context import Request
-from broker.api.errors import Answering
+from broker.api.errors import Answering, error_code
 from broker.log.log import Log
 from broker.log.read.cold_reads import read_largest_timestamp
 from broker.replica.partition import FetchIsolation, Partition
+from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
+    ErrorCode,
     InvalidRequestError,
     InvalidTopicError,
     LeaderNotAvailableError,
@@ -170,6 +172,7 @@ async def handle_delete_records(request: Request) -> None:
     message: DeleteRecordsRequest = request.message
     topics = []
     has_deleted = False
+    waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]] = []
     try:
         async for topic in request.each(message.topics):
             results = []
@@ -179,14 +182,80 @@ async def handle_delete_records(request: Request) -> None:
                     if topic.name in INTERNAL_TOPICS:
                         raise InvalidTopicError
                     partition = request.broker.replicas.require(topic.name, wanted.partition_index)
-                    result.low_watermark = partition.delete_records(wanted.offset)
+                    start = partition.delete_records(wanted.offset)
+                    result.low_watermark = partition.low_watermark
                     has_deleted = True
+                    if result.low_watermark < start:
+                        waiting.append((partition, start, result))
                 results.append(result)
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     finally:
         if has_deleted:
             request.broker.log_starts_changed()
+    if waiting:
+        await _deleted_everywhere(request, waiting)
     await request.answer(DeleteRecordsResponse(topics=topics))
+
+
+async def _deleted_everywhere(
+    request: Request, waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]]
+) -> None:
+    """Wait until the followers have deleted the records, too, or the time of the request is over."""
+    done = request.broker.loop.create_future()
+    operation = DelayedDeletion(waiting, done)
+    if operation.try_complete():
+        return
+    request.connection.state = operation
+    keys = [partition.key for partition, _, _ in waiting]
+    purgatory = request.broker.replicas.deletion_purgatory
+    purgatory.watch(operation, keys, max(0, request.message.timeout_ms) / 1000)
+    await done
+    request.take_turns().begin()
+
+
+class DelayedDeletion(DelayedOperation):
+    """A deletion of records that followers have not carried out yet. It sets the results, and then `done`."""
+
+    __slots__ = ("_done", "_waiting")
+
+    def __init__(
+        self, waiting: list[tuple[Partition, int, DeleteRecordsPartitionResult]], done: asyncio.Future[None]
+    ) -> None:
+        super().__init__()
+        self._waiting = waiting
+        self._done = done
+
+    def try_complete(self) -> bool:
+        left = []
+        for partition, start, result in self._waiting:
+            result.low_watermark = partition.low_watermark
+            if not partition.is_leader:
+                result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, UNKNOWN
+            elif result.low_watermark < start:
+                left.append((partition, start, result))
+        self._waiting = left
+        if not left:
+            self._end()
+        return not left
+
+    def expire(self) -> None:
+        for _, _, result in self._waiting:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._end()
+
+    def fail(self, error: Exception) -> None:
+        for _, _, result in self._waiting:
+            result.error_code = error_code(error)
+        self._end()
+
+    def cancel(self) -> None:
+        """End without an answer, because the client is gone."""
+        super().cancel()
+        self._end()
+
+    def _end(self) -> None:
+        if not self._done.done():
+            self._done.set_result(None)
 
 
 HANDLERS = {

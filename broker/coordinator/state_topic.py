@@ -9,25 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from broker.config.server import BrokerConfig
+from kafkalog.storage.java_hash import java_hash, positive
 from kafkalog.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-
-_INT32 = 1 << 32
-_SIGN = 1 << 31
-
-
-def java_hash(text: str) -> int:
-    """Compute Java's `String.hashCode`: over UTF-16 code units, as an int32."""
-    data = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(data), 2):
-        value = (31 * value + (data[at] << 8 | data[at + 1])) % _INT32
-    return value - _INT32 if value & _SIGN else value
 
 
 def partition_of(key: str, partitions: int) -> int:
     """Return the partition, of so many, that holds the state of a group or transactional id."""
-    value = java_hash(key)
-    return (0 if value == -_SIGN else abs(value)) % partitions
+    return positive(java_hash(key)) % partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -379,9 +379,11 @@ class Log:
         """Append records where v0 or v1 is sent or stored; see `LegacyAppender.append`."""
         return self._legacy.append(prepared, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
 
-    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
+    def append_as_follower(
+        self, records: memoryview, *, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendInfo | None:
         """See `LogAppender.append_as_follower`."""
-        return self._appender.append_as_follower(records, now_ms=now_ms)
+        return self._appender.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch)
 
     def roll(self, now_ms: int) -> Segment:
         """Begin a new segment at the log end offset, unless the active segment is empty; return the active segment.

@@ -106,7 +106,7 @@ class ReplicaApplier:
             StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
         """
         async with self._in_turn:
-            self._check(controller_epoch)
+            self.note_controller(controller_epoch)
             results: Results = {}
             configs: dict[str, TopicConfig] = {}
             for wanted in partitions:
@@ -130,7 +130,7 @@ class ReplicaApplier:
             StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
         """
         async with self._in_turn:
-            self._check(controller_epoch)
+            self.note_controller(controller_epoch)
             results: Results = {}
             deleted: list[PartitionKey] = []
             for wanted in partitions:
@@ -155,7 +155,12 @@ class ReplicaApplier:
         await asyncio.sleep(0)
         return True
 
-    def _check(self, controller_epoch: int) -> None:
+    def note_controller(self, controller_epoch: int) -> None:
+        """Note the epoch of a controller that has sent something.
+
+        Raises:
+            StaleControllerEpochError: the controller was replaced.
+        """
         if controller_epoch < self._controller_epoch:
             raise StaleControllerEpochError(
                 f"controller epoch {controller_epoch} is older than the epoch {self._controller_epoch} seen here"
@@ -173,6 +178,9 @@ class ReplicaApplier:
                 replicas.require(*wanted.key)
                 if topic_id is not None and partition.log.topic_id not in (None, topic_id):
                     return ErrorCode.INCONSISTENT_TOPIC_ID
+                if topic_id is not None and partition.log.topic_id is None:
+                    # A controller of 2.8 gives ids to topics of before, in roles that do not change (KAFKA-13132).
+                    partition.log.assign_topic_id(topic_id)
                 if wanted.state.leader_epoch <= partition.leader_epoch:
                     return ErrorCode.STALE_CONTROLLER_EPOCH
             config = configs.get(wanted.topic)

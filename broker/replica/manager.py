@@ -19,9 +19,11 @@ from broker.log.append.validation import CheckedBatch, Origin
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState, TopicState
+from broker.quota.measures import Window
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
 from broker.replica.purgatory import Purgatory
+from broker.replica.throttles import ReplicationQuota, Throttled
 from broker.runtime import Runtime
 from broker.system.workers import WorkerShare
 from kafkalog.protocol.errors import (
@@ -44,6 +46,7 @@ class TopicConfig(NamedTuple):
 
     log: LogConfig
     min_insync: int
+    throttled: Throttled = Throttled()
 
 
 class _Unhosted(NamedTuple):
@@ -61,6 +64,9 @@ class ReplicaManager:
     Attributes:
         on_role_changed: called with a partition that has begun to lead, or to follow, or a new leader epoch; that is
             hosted no more; or whose log directory has failed. Coordinators let go of its state, or load it.
+        on_follower_fetched: called with a partition led here and a follower that has fetched from it.
+        alive: the live brokers, which may be in an ISR; None where the cluster's members are not known.
+        leader_quota, follower_quota: what throttled replicas use together.
         conversions: the workers that convert records to another message format, which takes long.
     """
 
@@ -70,6 +76,7 @@ class ReplicaManager:
         self.logs = logs
         self.produce_purgatory = Purgatory(runtime.loop)
         self.fetch_purgatory = Purgatory(runtime.loop)
+        self.deletion_purgatory = Purgatory(runtime.loop)
         self.counters = BrokerCounters()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], _Unhosted] = {}
@@ -83,9 +90,17 @@ class ReplicaManager:
             config["num.replica.alter.log.dirs.threads"] or len(logs.log_dirs),
             lambda: float(self.config["replica.alter.log.dirs.io.max.bytes.per.second"]),
         )
+        window = Window(config["replication.quota.window.num"], config["replication.quota.window.size.seconds"] * 1000)
+        self.leader_quota = self._quota("leader.replication.throttled.rate", window)
+        self.follower_quota = self._quota("follower.replication.throttled.rate", window)
         self.on_role_changed: list[Callable[[Partition], None]] = []
+        self.on_follower_fetched: Callable[[Partition, int], None] = lambda partition, replica: None
+        self.alive: frozenset[int] | None = None
         self._syncing: dict[tuple[str, int], int] = {}
         """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
+
+    def _quota(self, key: str, window: Window) -> ReplicationQuota:
+        return ReplicationQuota(lambda: float(self.config[key]), window, self.runtime.monotonic_ms)
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -176,7 +191,9 @@ class ReplicaManager:
                 counters,
                 max_lag_ms=self.config["replica.lag.time.max.ms"],
                 clock_ms=self.runtime.monotonic_ms,
+                alive=lambda: self.alive,
             )
+            partition.throttle(config.throttled)
             self._partitions[key] = partition
             self._offline.pop(key, None)
             self._retries.discard(key)
@@ -214,6 +231,7 @@ class ReplicaManager:
             if (partition := self._partitions.get(key)) is not None:
                 partition.log.config = config.log
                 partition.min_insync = config.min_insync
+                partition.throttle(config.throttled)
 
     def reconfigure_broker(self, config: BrokerConfig) -> None:
         """Apply the broker's changed configuration; `reconfigure` applies the defaults in it to a topic."""
@@ -224,7 +242,13 @@ class ReplicaManager:
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults."""
         values = parse_topic_config(overrides)
-        return TopicConfig(self.config.log_config(values), int(self.config.topic_values(values)["min.insync.replicas"]))
+        effective = self.config.topic_values(values)
+        throttled = Throttled.on(
+            self.broker_id,
+            effective["leader.replication.throttled.replicas"],
+            effective["follower.replication.throttled.replicas"],
+        )
+        return TopicConfig(self.config.log_config(values), int(effective["min.insync.replicas"]), throttled)
 
     def stop_partition(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition, if it is hosted here; its log stays open."""
@@ -362,13 +386,44 @@ class ReplicaManager:
     ) -> None:
         """Note a follower's fetch (`Partition.follower_fetched`); wake what waits for the high watermark."""
         if partition.follower_fetched(replica, offset, log_start_offset, log_end):
+            self.high_watermark_advanced(partition)
+        self.deletion_purgatory.notify(partition.key)
+        self.on_follower_fetched(partition, replica)
+
+    def high_watermark_advanced(self, partition: Partition) -> None:
+        """Wake what waits for the high watermark of a partition, or for its ISR."""
+        self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+        self.produce_purgatory.notify(partition.key)
+
+    def append_as_follower(
+        self, partition: Partition, records: memoryview, leader_epoch: int, high_watermark: int, log_start_offset: int
+    ) -> None:
+        """Take over what the leader answered to a fetch in `leader_epoch`.
+
+        Raises:
+            FencedLeaderEpochError: the role has changed since.
+            KafkaError: the records cannot be appended.
+        """
+        before = partition.high_watermark
+        info = partition.append_as_follower(records, leader_epoch, high_watermark, self.runtime.now_ms())
+        partition.raise_log_start(log_start_offset)
+        if info is not None and partition.must_sync:
+            self.sync(partition)
+        if partition.high_watermark != before:
             self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
-            self.produce_purgatory.notify(partition.key)
+
+    def resign(self) -> None:
+        """Give up all roles, because the cluster may have taken this broker for dead; the controller gives new ones."""
+        for partition in list(self):
+            if partition.role is not None:
+                partition.stop()
+                self._role_changed(partition)
 
     def _role_changed(self, partition: Partition) -> None:
         """Wake all that waits for `partition`, because a new role may change the answer."""
         for changed in self.on_role_changed:
             changed(partition)
+        self.deletion_purgatory.notify(partition.key)
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
         self.produce_purgatory.notify(partition.key)
 

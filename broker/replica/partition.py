@@ -20,6 +20,7 @@ from broker.log.log_config import MAX_LONG
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import PartitionState
 from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
+from broker.replica.throttles import Throttled
 from kafkalog.protocol.errors import (
     ErrorCode,
     FencedLeaderEpochError,
@@ -30,6 +31,7 @@ from kafkalog.protocol.errors import (
     PolicyViolationError,
     UnknownLeaderEpochError,
 )
+from kafkalog.records.any_format import iter_any_headers
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
@@ -81,12 +83,13 @@ class Partition:
     """See the module. Used on the event loop's thread only.
 
     Attributes:
+        throttled_leader, throttled_follower: whether its replication is throttled while this broker leads, or follows.
         leading: the role if this broker leads the partition, else None.
     """
 
     __slots__ = (
-        "_clock_ms", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms", "min_insync", "role",
-        "topic",
+        "_alive", "_clock_ms", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms", "min_insync",
+        "role", "throttled_follower", "throttled_leader", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +103,7 @@ class Partition:
         *,
         max_lag_ms: int,
         clock_ms: Callable[[], int],
+        alive: Callable[[], frozenset[int] | None] = lambda: None,
     ) -> None:
         self.counters = counters
         self.topic = topic
@@ -110,8 +114,17 @@ class Partition:
         self.min_insync = min_insync
         self.max_lag_ms = max_lag_ms
         self._clock_ms = clock_ms
+        self._alive = alive
+        self.throttled_leader = False
+        self.throttled_follower = False
         self.role: Role | None = None
         self.leading: Leader | None = None
+
+    def throttle(self, throttled: Throttled) -> None:
+        """Put the throttles of the topic in force."""
+        leaders, followers = throttled
+        self.throttled_leader = leaders is None or self.index in leaders
+        self.throttled_follower = followers is None or self.index in followers
 
     # -- the role
 
@@ -210,7 +223,10 @@ class Partition:
 
     def expanded_isr(self, replica: int) -> frozenset[int] | None:
         """Return the ISR with a follower that has caught up, to propose to the controller; None for no change."""
-        return None if self.leading is None else self.leading.expanded_isr(replica, self.high_watermark)
+        alive = self._alive()
+        if self.leading is None or (alive is not None and replica not in alive):
+            return None
+        return self.leading.expanded_isr(replica, self.high_watermark)
 
     def shrunk_isr(self) -> frozenset[int] | None:
         """Return the ISR without followers that fell behind, to propose to the controller; None for no change."""
@@ -264,7 +280,7 @@ class Partition:
             return True
         before = log.high_watermark
         log.high_watermark = leading.high_watermark(
-            before, log.log_end_offset, self.effective_min_insync, self._clock_ms(), self.max_lag_ms
+            before, log.log_end_offset, self.effective_min_insync, self._clock_ms(), self.max_lag_ms, self._alive()
         )
         return log.high_watermark > before
 
@@ -285,9 +301,22 @@ class Partition:
         role = self.role
         if role is None or isinstance(role, Leader) or role.epoch != leader_epoch:
             raise FencedLeaderEpochError
-        info = self.log.append_as_follower(records, now_ms=now_ms) if len(records) else None
-        self.log.high_watermark = role.high_watermark(leader_high_watermark, self.log.log_end_offset)
+        log = self.log
+        if len(records) and log.log_start_offset == log.log_end_offset:
+            first = next((header for _, header in iter_any_headers(records)), None)
+            if first is not None and first.base_offset < log.log_end_offset <= first.last_offset:
+                # The leader's log begins within this batch, because records were deleted.
+                log.truncate_fully_and_start_at(first.base_offset, now_ms=now_ms)
+        info = log.append_as_follower(records, now_ms=now_ms, leader_epoch=leader_epoch) if len(records) else None
+        log.high_watermark = role.high_watermark(leader_high_watermark, log.log_end_offset)
         return info
+
+    def raise_log_start(self, of_leader: int) -> None:
+        """Let the log begin where the leader's does, if that is later: records were deleted there."""
+        log = self.log
+        start = min(of_leader, log.high_watermark)
+        if start > log.log_start_offset:
+            log.delete_records(start)
 
     def truncation(self, epoch: int, end_offset: int) -> Truncation:
         """Return where to truncate, given the leader's end offset for the last epoch here; see `roles.truncation`."""
@@ -471,6 +500,17 @@ class Partition:
                 f"The high watermark {self.log.high_watermark} of {self.topic}-{self.index} is not known to be that "
                 f"of the previous leader before it reaches the start of epoch {self.leader_epoch}"
             )
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset before which no live replica has records; unknown (-1) until each has fetched."""
+        start, alive = self.log.log_start_offset, self._alive()
+        if self.leading is None:
+            return start
+        followers = self.leading.followers.items()
+        return min(
+            [start, *(each.log_start_offset for replica, each in followers if alive is None or replica in alive)]
+        )
 
     def delete_records(self, before: int) -> int:
         """Advance the log start offset to `before` (-1: the high watermark), and return it.

@@ -80,17 +80,29 @@ class Leader:
             return state.partition_epoch > self.partition_epoch
         return frozenset(state.isr) != self.isr or state.replicas != self.replicas
 
-    def high_watermark(self, current: int, log_end: int, min_insync: int, now_ms: int, max_lag_ms: int) -> int:
+    def high_watermark(
+        self,
+        current: int,
+        log_end: int,
+        min_insync: int,
+        now_ms: int,
+        max_lag_ms: int,
+        alive: frozenset[int] | None = None,
+    ) -> int:
         """Return the high watermark, given what is known about the replicas; never below `current`.
 
         It does not advance while the ISR is smaller than `min_insync`, whatever acks the producers ask for. Records
         that consumers have read must not be lost by the failure of fewer brokers than the topic's owner allows for.
+
+        Args:
+            alive: the live brokers, which may join the ISR; None for all of them.
         """
         if not self.followers:
             return log_end
         if len(self.isr) < min_insync:
             return current
-        return max(current, in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms))
+        found = in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms, alive)
+        return max(current, found)
 
     def fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int, now_ms: int) -> None:
         """Note a fetch of a follower from `offset`, which arrived when the log ended at `log_end`.

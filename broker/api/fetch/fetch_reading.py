@@ -22,7 +22,7 @@ from broker.api.fetch.fetch_session import (
     partition_key,
 )
 from broker.log.segment.file_slices import ReadResult
-from broker.replica.partition import FetchIsolation
+from broker.replica.partition import FetchIsolation, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
     InconsistentTopicIdError,
@@ -211,6 +211,8 @@ class FetchReading:
             self._diverged = True
             data.diverging_epoch = EpochEndOffset(epoch=diverged[0], end_offset=diverged[1])
             result = ReadResult([], 0)
+        elif self._is_from_follower and self._is_held_back(partition):
+            result = ReadResult([], 0)
         elif self.request.broker.replicas.logs.resources.open_files.crowded:
             # Slices on their way hold as many files as there may be: the client asks again for what this leaves out.
             result = ReadResult([], 0)
@@ -231,6 +233,14 @@ class FetchReading:
                 partition, self._replica, state.fetch_offset, state.log_start, log_end
             )
         return result
+
+    def _is_held_back(self, partition: Partition) -> bool:
+        """Return whether a follower gets nothing now: it is throttled and not in sync."""
+        return (
+            partition.throttled_leader
+            and self._replica not in partition.isr
+            and self.request.broker.replicas.leader_quota.is_exceeded
+        )
 
     def fail(self, data: PartitionData, state: FetchPartitionState, error: Exception) -> None:
         """Set an error as the result of a partition."""
@@ -299,6 +309,8 @@ class FetchReading:
                     served.append(partition_key(state, by_id))
             if size:
                 counters.known(state.name).bytes_out += size
+                if self._is_from_follower:
+                    self._count_throttled(state, size)
             identity = state.topic_id if by_id else state.name
             topic = topics.get(identity)
             if topic is None:
@@ -306,3 +318,9 @@ class FetchReading:
             topic.partitions.append(data)
         if session is not None and served:
             session.served(served)
+
+    def _count_throttled(self, state: FetchPartitionState, size: int) -> None:
+        replicas = self.request.broker.replicas
+        partition = replicas.get(state.name, state.partition)
+        if partition is not None and partition.throttled_leader:
+            replicas.leader_quota.record(size)

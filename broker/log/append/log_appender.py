@@ -145,8 +145,14 @@ class LogAppender:
             logger.warning("Clearing the leader epochs of %s, which stores message format v%d now", label, magic)
             self._epochs.clear()
 
-    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendInfo | None:
+    def append_as_follower(
+        self, records: memoryview, *, now_ms: int, leader_epoch: int | None = None
+    ) -> AppendInfo | None:
         """Append whole batches byte for byte as the leader wrote them; leave out an incomplete last one.
+
+        Args:
+            leader_epoch: the epoch in which the leader is followed. From a batch of a later one on, all are left out:
+                the leader's log may have been truncated meanwhile (KAFKA-18723).
 
         Returns:
             What was appended, or None if there was no whole batch.
@@ -161,6 +167,8 @@ class LogAppender:
         info: AppendInfo | None = None
         try:
             for position, header in iter_any_headers(records):
+                if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
+                    break
                 verify_any_crc(records, position, header)
                 if header.base_offset < self._offsets.end:
                     raise OffsetOutOfRangeError(

@@ -7,10 +7,10 @@ import pytest
 from broker.config.server import BrokerConfig
 from broker.coordinator.state_topic import (
     consumer_offsets_topic,
-    java_hash,
     partition_of,
     transaction_state_topic,
 )
+from kafkalog.storage.java_hash import java_hash
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""Links from this broker to the others of its cluster, each to the listener on which brokers reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.config.server import BrokerConfig
+from broker.metadata.model import BrokerRegistration
+from broker.net.links.link import Link, LinkSettings
+from broker.net.links.link_errors import LinkError
+from broker.runtime import Runtime
+
+Connect = Callable[[BrokerRegistration, str], Link]
+"""Makes a link to a broker for a purpose, such as `controller`; see `ClusterLinks.connect`."""
+
+
+class NoListenerError(LinkError):
+    """The broker is registered without the listener on which brokers reach each other."""
+
+
+class ClusterLinks:
+    """Makes links; see the module.
+
+    Args:
+        runtime: what a link is made of.
+        broker_id: the id of this broker.
+        config: the configuration of the broker's file.
+    """
+
+    def __init__(self, runtime: Runtime, broker_id: int, config: BrokerConfig) -> None:
+        self._runtime = runtime
+        self._broker_id = broker_id
+        self._listener = config.inter_broker_listener
+        self._timeout = config["replica.socket.timeout.ms"] / 1000
+
+    def connect(self, broker: BrokerRegistration, purpose: str) -> Link:
+        """Make a link that connects when there is something to send. The caller closes it.
+
+        Each link has a connection of its own, so that what it is for does not wait for anything else.
+
+        Args:
+            broker: the broker to reach, which may be this one.
+            purpose: what the link is for, in a word; the peer sees it in the client id.
+
+        Raises:
+            NoListenerError: the broker cannot be reached by other brokers.
+        """
+        endpoint = broker.endpoint(self._listener)
+        if endpoint is None:
+            raise NoListenerError(
+                f"broker {broker.broker_id} is registered without the listener {self._listener} "
+                "(inter.broker.listener.name)"
+            )
+        runtime = self._runtime
+        return Link(
+            endpoint.host,
+            endpoint.port,
+            LinkSettings(f"broker-{self._broker_id}-{purpose}", request_timeout=self._timeout),
+            loop=runtime.loop,
+            workers=runtime.workers,
+            chance=runtime.random,
+            network=runtime.network,
+        )

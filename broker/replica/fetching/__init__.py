@@ -1,0 +1,7 @@
+"""Followers: fetching what other brokers lead into the logs here.
+
+- `sessions`   the follower's side of an incremental fetch session; pure
+- `following`  one partition that is followed: from where it is fetched next, and when
+- `fetcher`    one connection to a leader: truncates, fetches and appends, over and over
+- `fetchers`   all fetchers of a broker: which partition is fetched over which connection
+"""

@@ -1,0 +1,83 @@
+"""One partition that is followed: from where it is fetched next, and when."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from broker.replica.partition import Partition
+from broker.replica.roles import UNDEFINED
+
+NO_TOPIC_ID = uuid.UUID(int=0)
+
+
+@dataclass(slots=True, eq=False)
+class Following:
+    """See the module. A new leader epoch makes a new one, so that answers to requests of earlier ones are not used."""
+
+    partition: Partition
+    epoch: int
+    """The leader epoch in which it is followed."""
+    offset: int
+    """Where it is fetched from next: the log end, unless it is to be truncated first."""
+    fetched_epoch: int
+    """The epoch of the last record here, or UNDEFINED."""
+    truncating: bool
+    """Whether the log has to be made to agree with the leader's before anything is fetched."""
+    delayed_until: float = 0.0
+    """When it may be asked for again after an error, by the loop's clock."""
+    lag: int | None = None
+    """How many records it lacked below the leader's high watermark at the last answer; None before the first one."""
+    trouble: str = ""
+    """Why it is not fetched at present; empty if it is."""
+
+    @classmethod
+    def begin(cls, partition: Partition, *, truncates_on_fetch: bool) -> Following:
+        """Follow the partition's leader from now on.
+
+        A log with leader epochs is fetched from its end where the leader tells by its answer that it has diverged. In
+        all other cases only what lies below the high watermark is known to be the leader's.
+        """
+        log = partition.log
+        if truncates_on_fetch and log.latest_epoch != UNDEFINED:
+            return cls(partition, partition.leader_epoch, log.log_end_offset, log.latest_epoch, truncating=False)
+        return cls(partition, partition.leader_epoch, log.high_watermark, UNDEFINED, truncating=True)
+
+    @property
+    def topic_id(self) -> uuid.UUID:
+        return self.partition.log.topic_id or NO_TOPIC_ID
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the partition is still followed in this epoch, and its log can be used."""
+        partition = self.partition
+        return not partition.is_leader and partition.leader_epoch == self.epoch and partition.log.offline is None
+
+    def is_due(self, now: float) -> bool:
+        return not self.truncating and self.delayed_until <= now
+
+    @property
+    def may_be_held_back(self) -> bool:
+        """Whether it waits while throttled replicas use more than their rate: one that is in sync does not."""
+        return self.partition.throttled_follower and self.lag != 0
+
+    def delay(self, until: float, why: str) -> bool:
+        """Ask for it again later; return whether the reason is another one than before."""
+        is_news = why != self.trouble
+        self.delayed_until, self.trouble = until, why
+        return is_news
+
+    def caught(self, leader_high_watermark: int) -> None:
+        """Note an answer that was taken over."""
+        log = self.partition.log
+        self.offset = log.log_end_offset
+        self.fetched_epoch = log.latest_epoch
+        self.lag = max(0, leader_high_watermark - self.offset)
+        self.trouble = ""
+
+    def truncated(self, *, done: bool) -> None:
+        """Note that the log was truncated; `done` tells whether it agrees with the leader's now."""
+        log = self.partition.log
+        self.offset = log.log_end_offset
+        self.fetched_epoch = log.latest_epoch
+        self.truncating = not done

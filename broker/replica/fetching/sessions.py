@@ -1,0 +1,117 @@
+"""The follower's side of an incremental fetch session (KIP-227). Pure.
+
+The first request of a session names all partitions, later ones what has changed since. A leader that gives no session
+gets all partitions each time. After an error, a lost response, or a change between topic names and topic ids, the next
+request begins a new session, and ends the one before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+MAX_EPOCH = (1 << 31) - 1
+TOPIC_ID_VERSION = 13
+"""From this version on topics are named by their ids alone."""
+LAST_EPOCH_VERSION = 12
+"""From this version on a follower says which epoch its last record is of."""
+
+PartitionKey = tuple[str, int]
+
+
+class Wanted(NamedTuple):
+    """What a follower asks of one partition."""
+
+    topic_id: uuid.UUID
+    """Zero where it is not known."""
+    offset: int
+    log_start_offset: int
+    max_bytes: int
+    leader_epoch: int
+    fetched_epoch: int
+    """The epoch of the last record here, or -1."""
+
+
+class FollowerSession:
+    """The session of one connection; see the module."""
+
+    def __init__(self) -> None:
+        self._id = NO_SESSION
+        self._epoch = INITIAL_EPOCH
+        self._sent: dict[PartitionKey, Wanted] = {}
+        """What the leader knows, if there is a session; else what the request under way has."""
+        self._by_id = False
+
+    def build(self, wanted: Mapping[PartitionKey, Wanted], version: int) -> FetchRequest:
+        """Make the next request for `wanted`, in a version of Fetch; the caller adds the limits and its own id."""
+        by_id = version >= TOPIC_ID_VERSION
+        if by_id != self._by_id:
+            self.begin_again()
+        self._by_id = by_id
+        if self._epoch == INITIAL_EPOCH:
+            changed, gone = dict(wanted), {}
+        else:
+            changed = {key: each for key, each in wanted.items() if self._sent.get(key) != each}
+            gone = {
+                key: each
+                for key, each in self._sent.items()
+                if key not in wanted or wanted[key].topic_id != each.topic_id
+            }
+        self._sent = dict(wanted)
+        return FetchRequest(
+            session_id=self._id,
+            session_epoch=self._epoch,
+            topics=_topics(changed, version),
+            forgotten_topics_data=_forgotten(gone, by_id=by_id),
+        )
+
+    def answered(self, session_id: int) -> None:
+        """Note that the request was answered without an error of the session."""
+        if session_id == NO_SESSION:
+            # The leader keeps no session, or has ended it because nothing was left in it.
+            self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+        elif session_id != self._id or self._epoch == INITIAL_EPOCH:
+            self._id, self._epoch = session_id, 1
+        else:
+            self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
+
+    def begin_again(self) -> None:
+        """Begin a new session with the next request, which ends the present one."""
+        self._epoch = INITIAL_EPOCH
+
+    def forget(self) -> None:
+        """Begin a new session with the next request; the leader does not know the present one."""
+        self._id, self._epoch = NO_SESSION, INITIAL_EPOCH
+
+
+def _topics(wanted: Mapping[PartitionKey, Wanted], version: int) -> list[FetchTopic]:
+    topics: dict[tuple[str, uuid.UUID], FetchTopic] = {}
+    for (name, index), each in wanted.items():
+        topic = topics.get((name, each.topic_id))
+        if topic is None:
+            topic = topics[name, each.topic_id] = FetchTopic(topic=name, topic_id=each.topic_id)
+        topic.partitions.append(
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=each.leader_epoch,
+                fetch_offset=each.offset,
+                last_fetched_epoch=each.fetched_epoch if version >= LAST_EPOCH_VERSION else -1,
+                log_start_offset=each.log_start_offset,
+                partition_max_bytes=each.max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(gone: Mapping[PartitionKey, Wanted], *, by_id: bool) -> list[ForgottenTopic]:
+    topics: dict[object, ForgottenTopic] = {}
+    for (name, index), each in gone.items():
+        key = each.topic_id if by_id else name
+        topic = topics.setdefault(key, ForgottenTopic(topic=name, topic_id=each.topic_id))
+        topic.partitions.append(index)
+    return list(topics.values())

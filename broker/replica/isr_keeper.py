@@ -1,0 +1,202 @@
+"""Keeps the ISR of the partitions led here: proposes who joins and who leaves, and takes over what was decided.
+
+A leader does not change an ISR itself. It proposes the change, and until the answer comes its members, old and new,
+have to have each record before it is acknowledged. Each partition has one proposal at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker.replica.isr import FollowerState
+from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
+from kafkalog.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+PartitionKey = tuple[str, int]
+REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""A member cannot be in the ISR at present: the one that is in force stays."""
+SUPERSEDED = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The cluster knows something newer, of which the controller tells this broker. The proposal stays until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrProposal:
+    """A change of a partition's ISR that its leader asks for."""
+
+    topic: str
+    index: int
+    topic_id: uuid.UUID | None
+    leader_epoch: int
+    partition_epoch: int
+    """The version of the state that the change is based on."""
+    isr: tuple[int, ...]
+    """In the order of the assignment."""
+
+    @property
+    def key(self) -> PartitionKey:
+        return self.topic, self.index
+
+
+@dataclass(frozen=True, slots=True)
+class IsrDecision:
+    """What the cluster has stored."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+
+
+Answer = Callable[[IsrDecision | ErrorCode], None]
+
+
+class IsrStore(Protocol):
+    """Where an ISR is decided: the controller, or the partition's state in ZooKeeper."""
+
+    def submit(self, proposal: IsrProposal, answer: Answer) -> None:
+        """Propose a change; call `answer` once, on the event loop, never before this returns."""
+
+    def look(self, proposal: IsrProposal, answer: Callable[[IsrDecision | None], None]) -> None:
+        """Read the state in force, because a proposal was based on an older one; None if it cannot be read."""
+
+
+class IsrKeeper:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        replicas: the partitions; it tells of fetches by followers.
+        store: decides.
+
+    Attributes:
+        shrinks, expansions, failures: how many changes were decided, and how many were not.
+    """
+
+    def __init__(self, replicas: ReplicaManager, store: IsrStore) -> None:
+        self._replicas = replicas
+        self._store = store
+        self.shrinks = 0
+        self.expansions = 0
+        self.failures = 0
+        replicas.on_follower_fetched = self.follower_fetched
+
+    def follower_fetched(self, partition: Partition, replica: int) -> None:
+        """Propose that a follower joins the ISR, if it has caught up."""
+        leading = partition.leading
+        if leading is None or replica in leading.isr:
+            return
+        expanded = partition.expanded_isr(replica)
+        if expanded is not None:
+            logger.info("Expanding ISR of %s-%d by %d, which has caught up", *partition.key, replica)
+            self._propose(partition, expanded)
+
+    def check(self, partition: Partition) -> None:
+        """Propose that followers that fell behind leave the ISR; call it twice in `replica.lag.time.max.ms`."""
+        if partition.leading is None:
+            return
+        shrunk = partition.shrunk_isr()
+        if shrunk is not None:
+            self._tell_why(partition, shrunk)
+            self._propose(partition, shrunk)
+        # A follower outside of the ISR holds the high watermark back only while it has caught up lately.
+        if partition.advance_high_watermark():
+            self._replicas.high_watermark_advanced(partition)
+
+    def _tell_why(self, partition: Partition, shrunk: frozenset[int]) -> None:
+        leading, log = partition.leading, partition.log
+        assert leading is not None
+        gone = {replica: leading.followers.get(replica) for replica in sorted(leading.isr - shrunk)}
+        logger.info(
+            "Shrinking ISR of %s-%d from %s to %s. Leader: high watermark %d, log end offset %d. Out of sync: %s",
+            *partition.key,
+            sorted(leading.isr),
+            sorted(shrunk),
+            partition.high_watermark,
+            log.log_end_offset,
+            _described(gone),
+        )
+
+    def _propose(self, partition: Partition, isr: frozenset[int]) -> None:
+        leading = partition.leading
+        assert leading is not None
+        leading.propose(isr)
+        ordered = [replica for replica in leading.replicas if replica in isr]
+        proposal = IsrProposal(
+            partition.topic,
+            partition.index,
+            partition.log.topic_id,
+            leading.epoch,
+            leading.partition_epoch,
+            (*ordered, *sorted(isr.difference(ordered))),
+        )
+        self._store.submit(proposal, lambda answer: self._answered(partition, proposal, answer))
+
+    def _is_open(self, partition: Partition, proposal: IsrProposal) -> bool:
+        """Return whether the leader still waits for the answer to this proposal."""
+        leading = partition.leading
+        return (
+            leading is not None
+            and leading.epoch == proposal.leader_epoch
+            and leading.partition_epoch == proposal.partition_epoch
+            and leading.proposed == frozenset(proposal.isr)
+        )
+
+    def _answered(self, partition: Partition, proposal: IsrProposal, answer: IsrDecision | ErrorCode) -> None:
+        if not self._is_open(partition, proposal):
+            return
+        if isinstance(answer, IsrDecision):
+            self._decided(partition, proposal, answer)
+            return
+        self.failures += 1
+        logger.info("The ISR %s of %s-%d is refused: %s", proposal.isr, *partition.key, answer.name)
+        if answer in REFUSED:
+            if partition.withdraw_isr(proposal.leader_epoch):
+                self._replicas.high_watermark_advanced(partition)
+        elif answer is ErrorCode.INVALID_UPDATE_VERSION:
+            self._store.look(proposal, lambda found: self._found(partition, proposal, found))
+        elif answer not in SUPERSEDED:
+            self._store.submit(proposal, lambda again: self._answered(partition, proposal, again))
+
+    def _found(self, partition: Partition, proposal: IsrProposal, found: IsrDecision | None) -> None:
+        """Go on from the state in force, if this broker still leads in it (Kafka waits for the controller's word)."""
+        if found is not None and self._is_open(partition, proposal):
+            self._decided(partition, proposal, found)
+
+    def _decided(self, partition: Partition, proposal: IsrProposal, decided: IsrDecision) -> None:
+        leading = partition.leading
+        assert leading is not None
+        if (decided.leader, decided.leader_epoch) != (partition.broker_id, proposal.leader_epoch):
+            # The controller's word on the new epoch is on its way.
+            return
+        if decided.partition_epoch < leading.partition_epoch:
+            return
+        before, after = leading.isr, frozenset(decided.isr)
+        self.shrinks += bool(before - after)
+        self.expansions += bool(after - before)
+        partition.confirm_isr(proposal.leader_epoch, after, decided.partition_epoch)
+        logger.info("ISR of %s-%d is %s, version %d", *partition.key, sorted(after), decided.partition_epoch)
+        self._replicas.high_watermark_advanced(partition)
+
+
+def _described(followers: Mapping[int, FollowerState | None]) -> str:
+    return ", ".join(
+        f"{replica} (never fetched)"
+        if state is None or state.log_end_offset < 0
+        else f"{replica} (log end offset {state.log_end_offset})"
+        for replica, state in followers.items()
+    )

@@ -1,0 +1,88 @@
+"""The follower's side of fetch sessions, against the leader's side of this broker."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.api.fetch.fetch_session import FetchSessionCache
+from broker.replica.fetching.fetchers import fetcher_number
+from broker.replica.fetching.sessions import FollowerSession, PartitionKey, Wanted
+from kafkalog.protocol.errors import ErrorCode
+
+IDS = {"a": uuid.UUID(int=1), "b": uuid.UUID(int=2)}
+NO_ID = uuid.UUID(int=0)
+KEYS = [(topic, index) for topic in IDS for index in range(3)]
+STEPS = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(KEYS), st.integers(0, 3)),
+        st.sampled_from(["answered", "lost", "forgotten by the leader"]),
+        st.sampled_from([11, 12, 13]),
+    ),
+    max_size=12,
+)
+
+
+def wanted(topic: str, offset: int, version: int) -> Wanted:
+    return Wanted(IDS[topic] if version >= 13 else NO_ID, offset, 0, 100, 7, 6)
+
+
+@given(STEPS)
+def test_the_leader_always_serves_what_the_follower_wants(
+    steps: list[tuple[dict[PartitionKey, int], str, int]],
+) -> None:
+    cache = FetchSessionCache(100, chance=random.Random(1))
+    session = FollowerSession()
+    names = {topic_id: name for name, topic_id in IDS.items()}
+    lost = 0
+    for offsets, fate, version in steps:
+        asked = {key: wanted(key[0], offset, version) for key, offset in offsets.items()}
+        request = session.build(asked, version)
+        context = cache.context(version, request, names, 0.0)
+        assert context is not None
+        if context.error is not ErrorCode.NONE:
+            # Only a leader that has forgotten the session refuses it.
+            session.forget()
+            request = session.build(asked, version)
+            context = cache.context(version, request, names, 0.0)
+            assert context is not None
+            assert context.error is ErrorCode.NONE
+        found = {(each.name, each.partition): each.fetch_offset for each in context.partitions}
+        assert found == offsets
+        assert len(cache) <= 1 + lost, "sessions that are not used any more are ended, as far as they are known"
+        if fate == "lost":
+            session.begin_again()
+            lost += 1
+            continue
+        session.answered(context.session_id)
+        if fate == "forgotten by the leader":
+            cache.forget(context.session_id)
+
+
+def test_later_requests_name_only_what_changed() -> None:
+    session = FollowerSession()
+    both = {("a", 0): wanted("a", 0, 13), ("b", 1): wanted("b", 5, 13)}
+    first = session.build(both, 13)
+    assert (first.session_id, first.session_epoch) == (0, 0)
+    assert [topic.topic_id for topic in first.topics] == [IDS["a"], IDS["b"]]
+    session.answered(9)
+    second = session.build(both, 13)
+    assert (second.session_id, second.session_epoch, second.topics) == (9, 1, [])
+    session.answered(9)
+    third = session.build({("a", 0): wanted("a", 3, 13)}, 13)
+    assert (third.session_id, third.session_epoch) == (9, 2)
+    assert [(topic.topic, topic.partitions[0].fetch_offset) for topic in third.topics] == [("a", 3)]
+    assert [(topic.topic_id, topic.partitions) for topic in third.forgotten_topics_data] == [(IDS["b"], [1])]
+    session.begin_again()
+    again = session.build(both, 13)
+    assert (again.session_id, again.session_epoch, len(again.topics)) == (9, 0, 2)
+
+
+def test_partitions_are_spread_over_the_connections_of_a_leader_as_by_kafka() -> None:
+    # Computed by kafka.server.AbstractFetcherManager.getFetcherId: Utils.abs(31 * topic.hashCode + partition) % n.
+    assert [fetcher_number("a", index, 4) for index in range(4)] == [(31 * 97 + index) % 4 for index in range(4)]
+    assert {fetcher_number("a topic with a long name", index, 3) for index in range(50)} == {0, 1, 2}
+    assert fetcher_number("x", 5, 1) == 0
