@@ -18,6 +18,7 @@ from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
+from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.store import MetadataStore
 from broker.quota.client import ClientQuotas
@@ -36,6 +37,7 @@ def assemble(
     replicas: ReplicaManager,
     applier: ReplicaApplier,
     *,
+    member: ClusterMember | None = None,
     log_starts_changed: Callable[[], None] = lambda: None,
 ) -> Broker:
     """Make the parts that serve requests over the partitions that `replicas` hosts.
@@ -47,6 +49,7 @@ def assemble(
         cache: the broker's view of the cluster. It must have subscribed to `store` already.
         replicas: the partitions.
         applier: applies the controller's decisions to the partitions of `replicas`.
+        member: what makes the broker a member of a cluster, if it is one.
         log_starts_changed: called when clients have deleted records, so that log start offsets are checkpointed soon.
     """
     runtime = replicas.runtime
@@ -96,5 +99,6 @@ def assemble(
         checking=WorkerShare(runtime.workers, CHECKING_WORKERS),
         turns=Turns(runtime.seconds),
         collections=FullCollections(runtime.collector),
+        member=member,
         log_starts_changed=log_starts_changed,
     )

@@ -24,6 +24,7 @@ from broker.metadata.model import MetadataError
 from broker.runtime import Runtime
 from broker.server import Server
 from broker.system import collector, compiler_pages
+from broker.zookeeper.interface import ZooKeeperError
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.kernels import loader
 
@@ -40,6 +41,7 @@ START_ERRORS = (
     LogDirUnusableError,
     MetadataError,
     OSError,
+    ZooKeeperError,
 )
 """Errors at startup that are reported in one line, without a traceback."""
 

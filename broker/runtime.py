@@ -21,16 +21,40 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from broker.log.files.file_ops import OS, FileOps
 from broker.net.sockets.network import LoopNetwork, Network
 from broker.system.collector import OWN_COLLECTOR, PROCESS_COLLECTOR, Collector
 from broker.system.workers import ThreadWorkers, Workers
+from broker.zookeeper.interface import ZooKeeper
 
 
 def wall_clock_ms() -> int:
     """Return the milliseconds since the epoch by the system's clock."""
     return time.time_ns() // 1_000_000
+
+
+class OpenZooKeeper(Protocol):
+    """Opens a session with ZooKeeper."""
+
+    async def __call__(self, address: str, *, session_timeout: float, connect_timeout: float) -> ZooKeeper:
+        """Open a session with a ZooKeeper at `address`; durations in seconds.
+
+        Raises:
+            ZooKeeperError: there is none.
+        """
+
+
+async def over_kazoo(address: str, *, session_timeout: float, connect_timeout: float) -> ZooKeeper:
+    """Open a session over kazoo, which is loaded now: a broker that is a cluster of its own does not need it.
+
+    Raises:
+        ZooKeeperError: no server answers.
+    """
+    from broker.zookeeper.kazoo_client import KazooSession
+
+    return await KazooSession.connect(address, session_timeout=session_timeout, connect_timeout=connect_timeout)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +78,8 @@ class Runtime:
     thread."""
     collector: Collector = PROCESS_COLLECTOR
     """The garbage collector."""
+    open_zookeeper: OpenZooKeeper = over_kazoo
+    """Opens a session with ZooKeeper, for a member of a cluster."""
 
     @classmethod
     def of_process(cls, threads: int, files: FileOps = OS) -> Runtime:

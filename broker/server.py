@@ -1,8 +1,10 @@
 """A broker: starts and stops its parts in order.
 
-Start: log directories are locked, the registry is read, logs are opened (and recovered after an unclean stop),
-partitions take their roles, and only then is the first connection accepted. Stop: no new connections are accepted,
-pending responses are sent, logs are flushed and closed, and the clean-shutdown marker is written last.
+Start: log directories are locked, the cluster's metadata is read, logs are opened (and recovered after an unclean
+stop), and only then is the first connection accepted. Stop: no new connections are accepted, pending responses are
+sent, logs are flushed and closed, and the clean-shutdown marker is written last.
+
+What differs between a broker that is a cluster of its own and a member of a cluster is the mode's (`broker.modes`).
 """
 
 from __future__ import annotations
@@ -21,11 +23,6 @@ from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.configs import effective_config
-from broker.controller.decisions.adoption import FoundLog, adopt
-from broker.controller.decisions.leadership import new_epochs
-from broker.controller.decisions.requests import roles_of
-from broker.coordinator.transaction.partition_transactions import largest_producer_id_in
-from broker.log.alter_dirs.startup import read_topic_id
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError
 from broker.log.files.open_files import OpenFiles
@@ -34,16 +31,15 @@ from broker.log.read.cold_reads import read_largest_timestamp
 from broker.log.retention.retention_policy import RetentionPolicy, RetentionPolicyError, load_policy
 from broker.log.segment.segment import UNKNOWN_TIMESTAMP
 from broker.metadata.cache import MetadataCache
-from broker.metadata.local import FILE_NAME, LocalStore
-from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
-from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
+from broker.metadata.model import BrokerRegistration
+from broker.modes.cluster import ClusterMode
+from broker.modes.lone import LoneMode
+from broker.modes.mode import Mode
 from broker.net.acceptor import Acceptor
 from broker.net.disk_reads import DiskReads, on_workers
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from kafkalog.storage import names
-from kafkalog.storage.topics import TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
@@ -108,10 +104,13 @@ class Server:
             make_executor=self.runtime.workers.executor,
             on_directory_failure=self._directory_failed,
         )
+        make_mode = ClusterMode if self.config.is_member else LoneMode
+        self.mode: Mode = make_mode(self.config, self.runtime, self.logs)
         try:
             self.logs.retention_policy = self._retention_policy()
             await self._open(loop)
         except BaseException:
+            await self.mode.close()
             if self.acceptor is not None:
                 self.acceptor.stop_accepting()
             if self.metrics is not None:
@@ -128,42 +127,18 @@ class Server:
             raise ConfigError(f"Invalid value {self.config[key]} for configuration {key}: {error}") from error
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
-        config = self.config
-        self.store = LocalStore(
-            *(directory.path for directory in self.logs.online_dirs),
-            workers=self.runtime.workers,
-            ops=self.runtime.files,
-            on_failure=self.logs.fail_directory,
-            chance=self.runtime.random,
-        )
-        fresh = not self.store.exists
-        stored_cluster_id = self.logs.stored_cluster_id()
-        if fresh and stored_cluster_id is not None and self.logs.offline_dirs:
-            raise MetadataError(
-                f"{FILE_NAME} is in none of the log directories that can be used, and "
-                f"{', '.join(str(directory.path) for directory in self.logs.offline_dirs)} cannot: make that usable "
-                f"again, or put a copy of {FILE_NAME} into another log directory"
-            )
-        state = self.store.load(stored_cluster_id)
-        self.broker_id = self._resolve_broker_id()
-        self.logs.claim(state.cluster_id, self.broker_id)
+        config, mode = self.config, self.mode
+        state = await mode.open()
+        self.broker_id, self.store = mode.broker_id, mode.store
         effective = effective_config(config, state, self.broker_id)
         self.logs.default_config = effective.log_config({})
         configs = {name: effective.log_config(parse_topic_config(topic.config)) for name, topic in state.topics.items()}
         await self._run(self.logs.load_all, configs)
-        if fresh:
-            state = await self._adopt()
-            for log in self.logs:
-                log.config = effective.log_config(parse_topic_config(state.topics[log.topic].config))
-        elif self.store.behind:
-            self.store.write(state)
-        # A lone broker is its own controller, and elects itself at each start.
-        await self.store.commit(lambda state: [ElectController(self.broker_id, state.controller_epoch + 1)])
-        state = await self._raise_epochs()
+        state = await mode.loaded()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
-        applier = ReplicaApplier(self.replicas, cache.topic_config)
+        applier = ReplicaApplier(self.replicas, mode.topic_config)
         self.broker = assemble(
             config,
             self.broker_id,
@@ -171,10 +146,10 @@ class Server:
             cache,
             self.replicas,
             applier,
+            member=mode.join(self.replicas, cache, applier),
             log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
         )
-        await self._remove_strays(state)
-        await applier.apply_leader_and_isr(state.controller_epoch, roles_of(state, self.broker_id))
+        await mode.host(applier)
         self.replicas.resume_moves()
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)
@@ -189,7 +164,7 @@ class Server:
             self.broker.quota_clock,
         )
         self.endpoints = self.acceptor.bind()
-        await self._register()
+        await mode.register(tuple(map(config.advertised_endpoint, self.endpoints)))
         self._start_background(loop)
         self.broker.quota_controller.install()
         self._keep(loop.create_task(self.broker.quota_controller.look_up_hosts()))
@@ -198,24 +173,10 @@ class Server:
         self._serve_metrics()
         self.acceptor.start()
 
-    async def _register(self) -> None:
-        """Register this broker as alive; remove the other brokers that a copied registry may name."""
-        endpoints = tuple(map(self.config.advertised_endpoint, self.endpoints))
-
-        def decide(state: ClusterState) -> list[Operation]:
-            epoch = max((broker.epoch for broker in state.brokers.values()), default=0) + 1
-            gone = [UnregisterBroker(broker.broker_id, broker.epoch) for broker in state.brokers.values()]
-            return [
-                *gone,
-                RegisterBroker(BrokerRegistration(self.broker_id, endpoints, self.config["broker.rack"], epoch)),
-            ]
-
-        await self.store.commit(decide)
-
     @property
     def registration(self) -> BrokerRegistration:
         """The registration of this broker in the cluster. Available once it accepts connections."""
-        return self.store.state.brokers[self.broker_id]
+        return self.mode.registration
 
     def _is_offline(self, broker_id: int, topic: str, index: int) -> bool:
         return broker_id == self.broker_id and not self.replicas.is_online(topic, index)
@@ -245,6 +206,7 @@ class Server:
 
     async def stop(self) -> None:
         """Stop gracefully: all logs are flushed, and the next start needs no recovery."""
+        await self.mode.leave()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -257,105 +219,14 @@ class Server:
         if self.acceptor is not None:
             await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
         await self.dispatcher.settle()
+        await self.mode.stop()
         await self.broker.groups.log.settle()
         await self.broker.transactions.stop()
         if self.metrics is not None:
             await self._run(self.metrics.close)
         await self._run(self.logs.shutdown)
+        await self.mode.close()
         logger.info("broker %d stopped", self.broker_id)
-
-    def _resolve_broker_id(self) -> int:
-        configured, stored = self.config["broker.id"], self.logs.stored_broker_id()
-        if configured == -1:
-            return 0 if stored is None else stored
-        if stored is not None and stored != configured:
-            raise ConfigError(
-                f"Configured broker.id {configured} doesn't match stored broker.id {stored} in meta.properties. "
-                "If the directories belong to another broker, set log.dirs; if the id was changed on purpose, set it "
-                "in meta.properties too."
-            )
-        return int(configured)
-
-    async def _adopt(self) -> ClusterState:
-        """Register the topics of a directory that has logs but no registry, such as one that Apache Kafka wrote."""
-        found = [
-            FoundLog(log.topic, log.partition, log.topic_id, log.latest_epoch, log.cleaned_offset is not None)
-            for log in self.logs
-        ]
-        used = await self._run(self._largest_producer_id)
-        chance = self.runtime.random
-        state = await self.store.commit(lambda state: adopt(state, self.broker_id, found, used, chance))
-        # Stored even when empty: from now on, a partition's directory that the registry does not name is a stray.
-        if not self.store.exists:
-            await self._run(self.store.write, state)
-        for log in self.logs:
-            if log.topic_id is None:
-                log.assign_topic_id(state.topics[log.topic].topic_id)
-        if state.topics:
-            logger.warning(
-                "Registered %d topics found in the log directories, whose configurations are not known: those that "
-                "were compacted before are compacted, of the others nothing is removed until retention.ms and "
-                "retention.bytes are set for them. They are %s",
-                len(state.topics),
-                ", ".join(sorted(state.topics)),
-            )
-        return self.store.state
-
-    def _largest_producer_id(self) -> int:
-        """Return the largest producer id in use, -1 for none.
-
-        Besides those in the logs, this includes the ids of transactional producers that have written nothing yet.
-        """
-        used = [producer for log in self.logs for producer in log.producers.producers]
-        piece_bytes = self.config["transaction.state.log.load.buffer.size"]
-        states = (log for log in self.logs if log.topic == TRANSACTION_STATE)
-        used += [largest_producer_id_in(log.partition, log, piece_bytes) for log in states]
-        return max(used, default=-1)
-
-    async def _raise_epochs(self) -> ClusterState:
-        """Begin a new leader epoch where records may have been lost.
-
-        The epoch begins at the current log end. A consumer that had read further asks where its epoch ended (KIP-320),
-        and so detects the loss, instead of missing the new records at offsets that it has already passed.
-        """
-        recovered = self.logs.recovered
-        try:
-            return await self.store.commit(lambda state: new_epochs(state, recovered))
-        except OSError as error:
-            # For example, the disk is full. It is better to serve the existing records than not to start.
-            logger.warning(
-                "After an unclean stop the leader epochs could not be raised: %s. Consumers that have read records "
-                "which are lost are not told so",
-                error,
-            )
-            return self.store.state
-
-    async def _remove_strays(self, state: ClusterState) -> None:
-        """Finish deletions that a crash cut short; set aside logs that the registry does not name."""
-        for log in list(self.logs):
-            topic = state.topics.get(log.topic)
-            if log.topic_id is not None and log.topic_id in state.deleting:
-                self.logs.delete(log.topic, log.partition)
-            elif (
-                topic is None
-                or (log.topic_id is not None and log.topic_id != topic.topic_id)
-                or log.partition >= len(topic.partitions)
-            ):
-                self.logs.set_aside(log.topic, log.partition)
-        self._remove_stray_copies(state)
-        if state.deleting and not self.logs.offline_dirs:
-            await self.store.commit(lambda state: [ForgetDeleted(state.deleting)])
-
-    def _remove_stray_copies(self, state: ClusterState) -> None:
-        """Remove the unfinished copies, made by moves, of logs that no longer exist."""
-        futures = self.logs.futures
-        for key, path in list(futures.found.items()):
-            log, topic_id = self.logs.get(*key), read_topic_id(path)
-            if topic_id in state.deleting or (log is not None and log.topic_id != topic_id):
-                futures.cancel(key)
-            elif log is None and not self.logs.offline_dirs:
-                logger.warning("%s is the copy of a log that is not there; it is kept as a stray", path)
-                futures.discard(key, futures.found.pop(key), names.STRAY_DIR)
 
     # -- failing log directories
 
@@ -367,7 +238,7 @@ class Server:
 
     def _directory_failed(self, path: Path) -> None:
         """Handle the failure of a log directory. Called on any thread."""
-        self.store.drop(path)
+        self.mode.drop(path)
         # While the broker stops, the loop may be closed already, and there is nothing left to do.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle_failure, path)

@@ -23,6 +23,7 @@ from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
 from broker.coordinator.transaction.service import Transactions
 from broker.counters import RequestCounter
+from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.net.chunks import Chunk
 from broker.net.connection import Connection
@@ -70,6 +71,8 @@ class Broker:
     checking: WorkerShare
     turns: Turns
     collections: FullCollections
+    member: ClusterMember | None = None
+    """What makes the broker a member of a cluster; None for a broker that is a cluster of its own."""
     log_starts_changed: Callable[[], None] = lambda: None
     """Called when clients deleted records, so that log start offsets are checkpointed soon."""
 

@@ -51,6 +51,9 @@ class ApiDispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._apis = served_apis()
+        member = broker.member
+        self._between = None if member is None else member.listener
+        """The listener on which APIs between brokers are served."""
         self._counters = {
             key: [RequestCounter(_kafka_name(api), version) for version in range(api.max_version + 1)]
             for key, api in self._apis.items()
@@ -71,11 +74,11 @@ class ApiDispatcher:
                 raise BadRequestError(f"Request of {len(frame)} bytes is too short for a header")
             key, version, correlation_id = _HEADER_START.unpack_from(frame)
             api = self._apis.get(key)
-            if api is None:
+            if api is None or (api.members_only and connection.endpoint.name != self._between):
                 raise BadRequestError(f"Received request for api with key {key}, which is not served here")
             if not api.min_version <= version <= api.max_version:
                 if key == ApiKey.API_VERSIONS:
-                    reply_unsupported(connection, correlation_id, self._apis)
+                    reply_unsupported(connection, correlation_id, self._apis, self._between)
                     return
                 raise BadRequestError(f"Received request for {api.key.name} with unsupported version {version}")
             if len(frame) >= LARGE_REQUEST and not api.has_records:

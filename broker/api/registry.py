@@ -26,6 +26,8 @@ class Api:
     handler: Handler
     has_records: bool
     """The request carries record batches, which stay in the connection's buffer."""
+    members_only: bool = False
+    """Brokers of a cluster ask it of each other: it is served to members, on the listener between them."""
 
 
 _MODULES = (
@@ -33,18 +35,22 @@ _MODULES = (
     "groups.coordinators", "groups.groups", "groups.group_offsets", "groups.consumer_groups",
     "transactions.producer_ids", "transactions.transactions", "transactions.transaction_admin",
     "admin.topics", "admin.configs", "admin.log_dirs", "admin.replica_admin", "admin.client_quotas", "admin.acls",
+    "cluster.control",
 )  # fmt: skip
 
 
 def served_apis() -> dict[int, Api]:
     """Return every served API by its key.
 
-    Each handler module lists its own in `HANDLERS`: request class to handler.
+    Each handler module lists its own in `HANDLERS`: request class to handler. Those that brokers of a cluster ask of
+    each other stand in `MEMBER_HANDLERS`.
     """
     apis: dict[int, Api] = {}
     for name in _MODULES:
         module = importlib.import_module(f"broker.api.{name}")
-        for request_type, handler in module.HANDLERS.items():
+        own: dict[Any, Handler] = getattr(module, "HANDLERS", {})
+        between: dict[Any, Handler] = getattr(module, "MEMBER_HANDLERS", {})
+        for request_type, handler in (*own.items(), *between.items()):
             key = ApiKey(request_type.api_key)
             if key in apis:
                 raise ValueError(f"{key.name} is served by two handlers")
@@ -55,5 +61,6 @@ def served_apis() -> dict[int, Api]:
                 request_type.max_version,
                 handler,
                 contains_records(request_type),
+                request_type in between,
             )
     return dict(sorted(apis.items()))

@@ -19,19 +19,21 @@ _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """Names and versions of client software (KIP-511): letters and digits of ASCII, with '.' and '-' inside."""
 
 
-def announced(apis: Mapping[int, Api]) -> list[ApiVersion]:
-    """Return the served APIs in the response's form."""
+def announced(apis: Mapping[int, Api], *, between: bool) -> list[ApiVersion]:
+    """Return the served APIs in the response's form, `between` brokers or to clients."""
     return [
-        ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in apis.values()
+        ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+        for api in apis.values()
+        if between or not api.members_only
     ]
 
 
 @cache
-def _served() -> tuple[ApiVersion, ...]:
+def _served(*, between: bool) -> tuple[ApiVersion, ...]:
     """Return the versions that this release serves, computed once: the registry imports this module."""
     from broker.api.registry import served_apis
 
-    return tuple(announced(served_apis()))
+    return tuple(announced(served_apis(), between=between))
 
 
 def handle_api_versions(request: Request) -> None:
@@ -44,12 +46,21 @@ def handle_api_versions(request: Request) -> None:
         session.client_software_name = message.client_software_name
         session.client_software_version = message.client_software_version
     # The broker has no features that clients could finalize (KIP-584): epoch -1 says so.
-    request.reply(ApiVersionsResponse(api_keys=list(_served()), finalized_features_epoch=-1))
+    member = request.broker.member
+    between = member is not None and request.connection.endpoint.name == member.listener
+    request.reply(ApiVersionsResponse(api_keys=list(_served(between=between)), finalized_features_epoch=-1))
 
 
-def reply_unsupported(connection: Connection, correlation_id: int, apis: Mapping[int, Api]) -> None:
-    """Answer an ApiVersions request of an unknown version in version 0, so that the client can try again."""
-    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced(apis))
+def reply_unsupported(
+    connection: Connection, correlation_id: int, apis: Mapping[int, Api], listener: str | None = None
+) -> None:
+    """Answer an ApiVersions request of an unknown version in version 0, so that the client can try again.
+
+    Args:
+        listener: the one on which APIs between brokers are served.
+    """
+    keys = announced(apis, between=connection.endpoint.name == listener)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=keys)
     connection.reply(encoded(response, 0, correlation_id))
 
 

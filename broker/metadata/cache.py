@@ -1,7 +1,7 @@
 """The read side of the registry, from which the broker answers requests about the cluster.
 
-Handlers use only this cache to find the live brokers, the leaders and the controller. On a lone broker it follows the
-local store; in a cluster it is to follow the controller's UpdateMetadata requests, which are not served yet. Used on
+Handlers use only this cache to find the live brokers, the leaders and the controller. It follows
+the store: on a lone broker what that commits, in a cluster what the controller's UpdateMetadata requests tell. Used on
 the event loop's thread only.
 """
 
@@ -93,7 +93,7 @@ class MetadataCache:
     def names_by_id(self) -> dict[uuid.UUID, str]:
         """Return the topic names by topic id."""
         if self._names is None:
-            self._names = {topic.topic_id: name for name, topic in self._image.topics.items()}
+            self._names = {topic.topic_id: name for name, topic in self._image.topics.items() if topic.topic_id.int}
         return self._names
 
     # -- partitions

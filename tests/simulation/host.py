@@ -15,6 +15,7 @@ from kafkalog.protocol.schema import Request
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.virtual_time import EPOCH_MS
 from tests.simulation.workers import SimulatedWorkers
+from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
 
 PORT = 9092
 
@@ -31,24 +32,36 @@ class NoCollector:
 class SimulatedHost:
     """A host named `name`, whose broker keeps its log in `directory`.
 
+    Args:
+        ensemble: the ZooKeeper of a broker that is a member of a cluster.
+
     Attributes:
+        session: the session of such a broker.
         link: requests to the broker, from another host.
     """
 
     def __init__(
-        self, network: SimulatedNetwork, name: str, directory: Path, settings: dict[str, str], chance: random.Random
+        self,
+        network: SimulatedNetwork,
+        name: str,
+        directory: Path,
+        settings: dict[str, str],
+        chance: random.Random,
+        ensemble: SimulatedEnsemble | None = None,
     ) -> None:
         self._network = network
+        self._ensemble = ensemble
         self._chance = chance
         self._config = BrokerConfig({"listeners": f"PLAINTEXT://{name}:{PORT}", "log.dirs": str(directory), **settings})
         self.name = name
-        self.link = self._link()
+        self.link = self.link_to(PORT)
 
-    def _link(self) -> Link:
+    def link_to(self, port: int) -> Link:
+        """Make a link to one of the broker's listeners, from another host."""
         loop = self._network.loop
         return Link(
             self.name,
-            PORT,
+            port,
             LinkSettings("simulation"),
             loop=loop,
             workers=SimulatedWorkers(loop, self._chance),
@@ -66,9 +79,17 @@ class SimulatedHost:
             random=self._chance,
             seconds=loop.time,
             collector=NoCollector(),
+            open_zookeeper=self._open_zookeeper,
         )
         self.server = Server(self._config, runtime)
         await self.server.start()
+
+    async def _open_zookeeper(
+        self, address: str, *, session_timeout: float, connect_timeout: float
+    ) -> SimulatedSession:
+        assert self._ensemble is not None
+        self.session = SimulatedSession(self._ensemble, session_timeout)
+        return self.session
 
     async def stop(self) -> None:
         await self.server.stop()

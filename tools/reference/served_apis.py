@@ -12,6 +12,9 @@ A client learns these APIs and versions from the broker's answer to ApiVersions.
 client that sends another API, or another version of one of these, as Apache Kafka does. ApiVersions is the exception:
 its newer versions get the error UNSUPPORTED_VERSION, with this list.
 
+Those between brokers are served by a member of a cluster (`zookeeper.connect`), on the listener of
+`inter.broker.listener.name`.
+
 No authorizer can be configured, so DescribeAcls, CreateAcls and DeleteAcls answer SECURITY_DISABLED. The fields of each
 API are in `kafkalog/protocol/messages`. [What is supported](supported.md) describes the areas.
 
@@ -26,5 +29,6 @@ def render() -> str:
     for key, api in served_apis().items():
         name = api.request_type.__name__.removesuffix("Request")
         low, high = api.min_version, api.max_version
-        rows.append(f"| {key} | {name} | {f'{low}–{high}' if high > low else low} |")
+        between = " (between brokers)" if api.members_only else ""
+        rows.append(f"| {key} | {name}{between} | {f'{low}–{high}' if high > low else low} |")
     return _HEAD + "\n".join(rows) + "\n"

@@ -68,6 +68,7 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
             lanes=Lanes(workers),
             collections=FullCollections(PROCESS_COLLECTOR),
             workers=workers,
+            member=None,
             loop=asyncio.get_running_loop(),
             runtime=SimpleNamespace(seconds=perf_counter),
         )

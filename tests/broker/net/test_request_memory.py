@@ -154,6 +154,7 @@ def test_a_handler_that_fails_keeps_nothing() -> None:
         replicas=SimpleNamespace(counters=counters),
         quotas=SimpleNamespace(request=SimpleNamespace(limited=False)),
         loop=None,
+        member=None,
         runtime=SimpleNamespace(seconds=time.perf_counter),
     )
     dispatcher = ApiDispatcher(broker)

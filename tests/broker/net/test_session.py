@@ -30,6 +30,7 @@ def served(*requests: bytes) -> Session:
         replicas=SimpleNamespace(counters=SimpleNamespace(requests=[])),
         quotas=SimpleNamespace(request=unlimited),
         loop=loop,
+        member=None,
         runtime=SimpleNamespace(seconds=loop.time),
     )
     transport = InMemoryTransport(loop, chance, 1 << 20)
@@ -90,7 +91,7 @@ def test_a_request_is_from_its_sessions_principal() -> None:
     connection: Any = SimpleNamespace(session=session)
     message = ApiVersionsRequest()
     counter: Any = None
-    broker: Any = None
+    broker: Any = SimpleNamespace(member=None)
     request = Request(broker, connection, RequestHeader(18, 3, 1, "me"), message, counter, 0.0, 0, None)
     assert request.user == "ANONYMOUS"
     session.principal = Principal("User", "alice")

@@ -1,0 +1,52 @@
+"""LeaderAndIsr (key 4), StopReplica (key 5) and UpdateMetadata (key 6), which the controller sends to a member.
+
+Quotas of clients are not for them.
+"""
+
+from __future__ import annotations
+
+from broker.api.context import Request
+from broker.api.errors import error_code
+from broker.member.control import Control
+from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkalog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+
+
+def _control(request: Request) -> Control:
+    member = request.broker.member
+    # The dispatcher serves these to members only.
+    assert member is not None
+    return member.control
+
+
+async def handle_leader_and_isr(request: Request) -> None:
+    try:
+        response = await _control(request).leader_and_isr(request.message, request.version)
+    except Exception as error:
+        response = LeaderAndIsrResponse(error_code=error_code(error))
+    request.reply(response, 0)
+
+
+async def handle_stop_replica(request: Request) -> None:
+    try:
+        response = await _control(request).stop_replica(request.message, request.version)
+    except Exception as error:
+        response = StopReplicaResponse(error_code=error_code(error))
+    request.reply(response, 0)
+
+
+def handle_update_metadata(request: Request) -> None:
+    try:
+        _control(request).update_metadata(request.message, request.version)
+        response = UpdateMetadataResponse()
+    except Exception as error:
+        response = UpdateMetadataResponse(error_code=error_code(error))
+    request.reply(response, 0)
+
+
+MEMBER_HANDLERS = {
+    LeaderAndIsrRequest: handle_leader_and_isr,
+    StopReplicaRequest: handle_stop_replica,
+    UpdateMetadataRequest: handle_update_metadata,
+}

@@ -1,0 +1,12 @@
+"""A broker as a member of a cluster over ZooKeeper, which Apache Kafka's brokers may share.
+
+- `member`        puts the parts together, and starts and stops them
+- `identity`      the cluster's id, and a number for a broker without one
+- `registration`  the node by which the cluster knows that this broker is alive
+- `update`        what an UpdateMetadata request changes in the state of the cluster; pure
+- `orders`        LeaderAndIsr and StopReplica requests as values, and their answers; pure
+- `control`       carries out what the controller sends
+- `alter_isr`     has the controller change an ISR (AlterPartition)
+- `isr_nodes`     changes an ISR in ZooKeeper, as before 2.7
+- `leaving`       has the controller move leaderships before this broker stops
+"""

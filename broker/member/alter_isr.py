@@ -1,0 +1,180 @@
+"""Has the controller change an ISR (AlterPartition, KIP-497), as Kafka's `DefaultAlterPartitionManager`.
+
+One request is under way at a time, with all changes that wait. It is sent again until there is an answer, to whichever
+broker is the controller then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+
+from broker.cluster_links import Connect, NoListenerError
+from broker.member.isr_nodes import read_state
+from broker.metadata.model import BrokerRegistration
+from broker.net.links.link import Link
+from broker.net.links.link_errors import LinkError
+from broker.replica.isr_keeper import Answer, IsrDecision, IsrProposal
+from broker.runtime import Runtime
+from broker.zookeeper.interface import ZooKeeper
+from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
+from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse, BrokerState
+
+logger = logging.getLogger(__name__)
+
+NO_TOPIC_ID = uuid.UUID(int=0)
+RETRY_S = 0.05
+"""The pause after an answer that is an error of the whole."""
+NAMES_UP_TO = 1
+"""Up to this version topics go by their names; later ones need ids."""
+EPOCHS_SINCE = 3
+
+PartitionKey = tuple[str, int]
+
+
+class AlterIsr:
+    """See the module: an `IsrStore`. Used on the event loop's thread only.
+
+    Args:
+        runtime: the loop.
+        broker_id: the id of this broker.
+        broker_epoch: returns its epoch.
+        controller: returns the registration of the controller, or None while it is not known.
+        connect: makes links to brokers.
+        zookeeper: where states are read after a conflict.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        controller: Callable[[], BrokerRegistration | None],
+        connect: Connect,
+        zookeeper: ZooKeeper,
+    ) -> None:
+        self._loop = runtime.loop
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._connect = connect
+        self._zookeeper = zookeeper
+        self._waiting: dict[PartitionKey, tuple[IsrProposal, Answer]] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._link: Link | None = None
+        self._peer: BrokerRegistration | None = None
+
+    def submit(self, proposal: IsrProposal, answer: Answer) -> None:
+        """See `IsrStore.submit`. An earlier proposal for the partition is not answered any more."""
+        self._waiting[proposal.key] = proposal, answer
+        if self._sending is None or self._sending.done():
+            self._sending = self._loop.create_task(self._send())
+
+    def look(self, proposal: IsrProposal, answer: Callable[[IsrDecision | None], None]) -> None:
+        """See `IsrStore.look`."""
+
+        async def read() -> None:
+            answer(await read_state(self._zookeeper, proposal))
+
+        task = self._loop.create_task(read())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Stop asking."""
+        tasks = [*self._tasks, *([self._sending] if self._sending is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._link is not None:
+            await self._link.close()
+
+    # Inside
+
+    async def _send(self) -> None:
+        while self._waiting:
+            sent = dict(self._waiting)
+            try:
+                response = await self._ask([proposal for proposal, _ in sent.values()])
+            except (LinkError, UnsupportedVersionError) as error:
+                logger.debug("The controller cannot be asked to change an ISR: %s", error)
+                response = None
+            if response is None:
+                await asyncio.sleep(RETRY_S)
+            elif response.error_code:
+                code = ErrorCode(response.error_code)
+                logger.info("The controller does not change ISRs at present: %s", code.name)
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._take(sent, response)
+
+    async def _ask(self, proposals: list[IsrProposal]) -> AlterPartitionResponse | None:
+        """Send one request; return None where the controller is not known."""
+        link = await self._link_to_controller()
+        if link is None:
+            return None
+        await link.connect()
+        named = any(each.topic_id is None for each in proposals)
+        version = link.version_of(AlterPartitionRequest, NAMES_UP_TO if named else None)
+        request = self._request(proposals, version)
+        response: AlterPartitionResponse = await link.request(request, max_version=version, min_version=version)
+        return response
+
+    async def _link_to_controller(self) -> Link | None:
+        controller = self._controller()
+        if self._link is not None and controller != self._peer:
+            link, self._link, self._peer = self._link, None, None
+            await link.close()
+        if controller is None:
+            return None
+        if self._link is None:
+            try:
+                self._link = self._connect(controller, "alter-partition")
+            except NoListenerError as error:
+                logger.error("The controller cannot be asked to change an ISR: %s", error)
+                return None
+            self._peer = controller
+        return self._link
+
+    def _request(self, proposals: list[IsrProposal], version: int) -> AlterPartitionRequest:
+        topics: dict[str, AlterPartitionRequest.TopicData] = {}
+        for each in proposals:
+            topic = topics.get(each.topic)
+            if topic is None:
+                topic = topics[each.topic] = AlterPartitionRequest.TopicData(
+                    topic_name=each.topic, topic_id=each.topic_id or NO_TOPIC_ID
+                )
+            data = AlterPartitionRequest.TopicData.PartitionData(
+                partition_index=each.index, leader_epoch=each.leader_epoch, partition_epoch=each.partition_epoch
+            )
+            if version >= EPOCHS_SINCE:
+                # A controller in ZooKeeper mode does not look at the epochs.
+                data.new_isr_with_epochs = [BrokerState(broker_id=replica) for replica in each.isr]
+            else:
+                data.new_isr = list(each.isr)
+            topic.partitions.append(data)
+        return AlterPartitionRequest(
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+    def _take(self, sent: dict[PartitionKey, tuple[IsrProposal, Answer]], response: AlterPartitionResponse) -> None:
+        names = {proposal.topic_id: proposal.topic for proposal, _ in sent.values()}
+        answered: list[tuple[Answer, IsrDecision | ErrorCode]] = []
+        for topic in response.topics:
+            name = topic.topic_name or names.get(topic.topic_id, "")
+            for each in topic.partitions:
+                key = name, each.partition_index
+                # One that is not in the response is sent again, as one that came meanwhile.
+                if key not in sent or self._waiting.get(key) is not sent[key]:
+                    continue
+                del self._waiting[key]
+                decided = IsrDecision(each.leader_id, each.leader_epoch, each.partition_epoch, tuple(each.isr))
+                code = ErrorCode(each.error_code)
+                answered.append((sent[key][1], decided if code is ErrorCode.NONE else code))
+        if not answered:
+            logger.error("The controller answers to none of the changes of ISRs that it was asked for")
+        for answer, result in answered:
+            answer(result)

@@ -1,0 +1,112 @@
+"""Carries out what the controller sends: roles, replicas to stop, and the cluster's metadata, as in Kafka's KafkaApis.
+
+A request for an earlier life of this broker, or from a controller that was replaced, is refused as a whole. A request
+for a later life is carried out: the controller may see the registration before this broker does (KAFKA-9839).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from broker.member.orders import roles, roles_answered, stops, stops_answered
+from broker.member.update import merged
+from broker.metadata.model import ClusterState
+from broker.metadata.operations import Operation
+from broker.replica.applier import ReplicaApplier
+from broker.replica.manager import ReplicaManager
+from kafkalog.protocol.errors import InvalidRequestError, StaleBrokerEpochError
+from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkalog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
+
+logger = logging.getLogger(__name__)
+
+ANY_EPOCH = -1
+"""The broker epoch of a request that is for whatever life of this broker."""
+Merge = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
+
+
+class PublishedStore(Protocol):
+    """What a member needs of the store of its cluster's metadata."""
+
+    @property
+    def state(self) -> ClusterState:
+        """The newest state that this broker knows."""
+
+    def publish(self, change: Merge) -> None:
+        """Merge what the controller has told into the state, and tell the listeners."""
+
+    async def read_topic_configs(self, names: Iterable[str]) -> None:
+        """Read the configurations of topics that are new, before their logs are created."""
+
+
+class Control:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        store: the cluster's metadata.
+        replicas: the partitions of this broker.
+        applier: gives them their roles.
+        broker_epoch: returns the epoch of this broker.
+        on_brokers: called when the live brokers have changed.
+    """
+
+    def __init__(
+        self,
+        store: PublishedStore,
+        replicas: ReplicaManager,
+        applier: ReplicaApplier,
+        broker_epoch: Callable[[], int],
+        on_brokers: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._replicas = replicas
+        self._applier = applier
+        self._broker_epoch = broker_epoch
+        self._on_brokers = on_brokers
+
+    async def leader_and_isr(self, message: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
+        """Take the roles of a request.
+
+        Raises:
+            StaleBrokerEpochError, StaleControllerEpochError, InvalidRequestError: it is refused as a whole.
+        """
+        self._check(message)
+        wanted = roles(message, version)
+        new = {each.topic for each in wanted if self._replicas.get(*each.key) is None}
+        if new:
+            await self._read_configs(new)
+        results = await self._applier.apply_leader_and_isr(message.controller_epoch, wanted)
+        return roles_answered(wanted, results, version)
+
+    async def stop_replica(self, message: StopReplicaRequest, version: int) -> StopReplicaResponse:
+        """Stop the replicas of a request; see `leader_and_isr` for the errors."""
+        self._check(message)
+        return stops_answered(await self._applier.stop_replica(message.controller_epoch, stops(message, version)))
+
+    def update_metadata(self, message: UpdateMetadataRequest, version: int) -> None:
+        """Take over what a request tells of the cluster; see `leader_and_isr` for the errors."""
+        self._check(message)
+        self._applier.note_controller(message.controller_epoch)
+        before = self._store.state.brokers
+        self._store.publish(lambda state: merged(state, message, version))
+        if self._store.state.brokers is not before:
+            self._on_brokers()
+
+    def _check(self, message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> None:
+        present = self._broker_epoch()
+        if message.broker_epoch != ANY_EPOCH and message.broker_epoch < present:
+            raise StaleBrokerEpochError(
+                f"the request is for broker epoch {message.broker_epoch}, which is older than {present}"
+            )
+        if message.is_kraft_controller:
+            raise InvalidRequestError("this broker does not take part in a migration to KRaft")
+
+    async def _read_configs(self, topics: Iterable[str]) -> None:
+        try:
+            await self._store.read_topic_configs(topics)
+        except OSError as error:
+            # The store reads them again. Until then the broker's defaults are in force.
+            logger.warning("The configurations of new topics cannot be read: %s", error)

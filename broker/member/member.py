@@ -1,0 +1,190 @@
+"""A broker as a member of a cluster: its registration, what the controller sends it, its followers and its ISRs.
+
+Which partitions it has, and in which roles, comes from the controller alone. A member that is not registered any more
+gives up all roles before it registers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from broker.cluster_links import ClusterLinks
+from broker.config.listeners import Endpoint
+from broker.config.protocol_version import Feature, ProtocolVersion
+from broker.config.server import BrokerConfig
+from broker.member.alter_isr import AlterIsr
+from broker.member.control import Control, PublishedStore
+from broker.member.isr_nodes import IsrNodes
+from broker.member.leaving import leave
+from broker.member.registration import Registration
+from broker.metadata.model import BrokerRegistration
+from broker.metadata.znodes import brokers
+from broker.replica.applier import ReplicaApplier
+from broker.replica.fetching.fetchers import FollowerFetchers
+from broker.replica.isr_keeper import IsrKeeper
+from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
+from broker.zookeeper.interface import ZooKeeper
+
+logger = logging.getLogger(__name__)
+
+CHECKED_AT_ONCE = 100
+"""Partitions whose ISR is checked before other work of the loop has its turn."""
+MIN_CHECK_S = 0.05
+
+
+class ClusterMember:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        config: the configuration of the broker's file.
+        runtime: what the broker is given from outside.
+        broker_id: its id.
+        zookeeper: its session.
+        store: the cluster's metadata.
+        replicas: its partitions.
+        applier: gives them their roles.
+
+    Attributes:
+        links: make links to the other brokers.
+        control: carries out the controller's requests.
+        fetchers: fetch what other brokers lead.
+        isr: keeps the ISRs of what this broker leads.
+        on_gone: called when the cluster may have taken this broker for dead, after it has given up its roles.
+        on_registered: called when the broker is registered, the first time and again.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        runtime: Runtime,
+        broker_id: int,
+        zookeeper: ZooKeeper,
+        store: PublishedStore,
+        replicas: ReplicaManager,
+        applier: ReplicaApplier,
+    ) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._broker_id = broker_id
+        self._store = store
+        self._replicas = replicas
+        self.zookeeper = zookeeper
+        self.links = ClusterLinks(runtime, broker_id, config)
+        self.control = Control(store, replicas, applier, self._epoch, self._brokers_changed)
+        self.fetchers = FollowerFetchers(replicas, self.links.connect, lambda: store.state.brokers, self._epoch)
+        self._isr_store = self._make_isr_store()
+        self.isr = IsrKeeper(replicas, self._isr_store)
+        self.on_gone: list[Callable[[], None]] = []
+        self.on_registered: list[Callable[[], None]] = []
+        self._registration: Registration | None = None
+        self._checking: asyncio.Task[None] | None = None
+        replicas.alive = frozenset(store.state.brokers)
+
+    def _make_isr_store(self) -> AlterIsr | IsrNodes:
+        if self._config.protocol_version.has(Feature.ALTER_PARTITION):
+            return AlterIsr(
+                self._runtime, self._broker_id, self._epoch, self.controller, self.links.connect, self.zookeeper
+            )
+        return IsrNodes(self._runtime, self._broker_id, self.zookeeper)
+
+    @property
+    def broker(self) -> BrokerRegistration:
+        """How this broker is registered."""
+        assert self._registration is not None
+        return self._registration.broker
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener on which brokers reach each other."""
+        return self._config.inter_broker_listener
+
+    def controller(self) -> BrokerRegistration | None:
+        """Return the controller, or None while it is not known."""
+        state = self._store.state
+        return state.brokers.get(state.controller_id)
+
+    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Register the broker with its advertised endpoints, and keep it registered.
+
+        Raises:
+            ConfigError: another broker has this id, or one of these addresses.
+            ZooKeeperError: ZooKeeper refuses.
+        """
+        runtime, rack = self._runtime, self._config["broker.rack"]
+        broker = BrokerRegistration(self._broker_id, endpoints, rack)
+        version = _node_version(self._config.protocol_version)
+        self._registration = Registration(
+            self.zookeeper,
+            runtime.loop,
+            broker,
+            lambda: brokers.encode(broker, runtime.now_ms(), version),
+            self._gone,
+            self._registered,
+        )
+        await self._registration.start()
+        self._checking = runtime.loop.create_task(self._check_isrs())
+
+    async def leave(self) -> None:
+        """Have the controller move this broker's leaderships, if it is configured so."""
+        if self._config["controlled.shutdown.enable"] and self._registration is not None and self._epoch() >= 0:
+            await leave(self._config, self.broker, self.controller, self.links.connect)
+
+    async def stop(self) -> None:
+        """Stop following, and keeping the ISRs; the registration stays until the session ends."""
+        if self._checking is not None:
+            self._checking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._checking
+        await self.fetchers.close()
+        await self._isr_store.close()
+
+    async def close(self) -> None:
+        """End the session, and the registration with it."""
+        if self._registration is not None:
+            await self._registration.stop()
+        await self.zookeeper.close()
+
+    # Inside
+
+    def _epoch(self) -> int:
+        return -1 if self._registration is None else self._registration.epoch
+
+    def _registered(self) -> None:
+        for each in self.on_registered:
+            each()
+
+    def _gone(self) -> None:
+        logger.warning("The broker gives up its roles until the controller gives it new ones")
+        self._replicas.resign()
+        for each in self.on_gone:
+            each()
+
+    def _brokers_changed(self) -> None:
+        self._replicas.alive = frozenset(self._store.state.brokers)
+        self.fetchers.brokers_changed()
+        for partition in self._replicas.partitions():
+            # A broker that has died does not hold the high watermark back.
+            if partition.leading is not None and partition.advance_high_watermark():
+                self._replicas.high_watermark_advanced(partition)
+
+    async def _check_isrs(self) -> None:
+        while True:
+            await asyncio.sleep(max(self._replicas.config["replica.lag.time.max.ms"] / 2000, MIN_CHECK_S))
+            for number, partition in enumerate(self._replicas.partitions(), 1):
+                try:
+                    self.isr.check(partition)
+                except Exception:
+                    logger.exception("the ISR of %s-%d cannot be checked", *partition.key)
+                if number % CHECKED_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
+
+def _node_version(version: ProtocolVersion) -> int:
+    """Return the version of the registration's data that brokers of this version write."""
+    if version.has(Feature.FEATURE_NODE):
+        return 5
+    return 4 if version >= ProtocolVersion.parse("0.10.0-IV1") else 2

@@ -1,0 +1,205 @@
+"""A broker that is a member of a cluster over ZooKeeper.
+
+At its start it opens a session, and finds or makes the cluster's id and its own. It loads its logs, binds its listeners
+and registers. Then the controller tells it which partitions it has, and in which roles; until then it has none.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from broker.config.definition import ConfigError
+from broker.config.listeners import Endpoint
+from broker.config.protocol_version import Feature
+from broker.config.server import BrokerConfig
+from broker.config.topic import parse_topic_config
+from broker.log.log_manager import LogManager
+from broker.member.identity import cluster_id, generate_broker_id, make_top_nodes
+from broker.member.member import ClusterMember
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
+from broker.metadata.tree.store import ZooKeeperStore
+from broker.replica.applier import ReplicaApplier
+from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
+from broker.zookeeper.interface import ZooKeeper, ZooKeeperError, ensure
+from kafkalog.storage import names
+
+logger = logging.getLogger(__name__)
+
+NO_ID = -1
+NO_TOPIC_ID = uuid.UUID(int=0)
+
+
+class ClusterMode:
+    """See the module, and `Mode`.
+
+    Args:
+        config: the configuration of the broker's file.
+        runtime: what the broker is given from outside.
+        logs: its logs.
+    """
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime, logs: LogManager) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._logs = logs
+        self.broker_id = NO_ID
+        self._session: ZooKeeper | None = None
+        self._store: ZooKeeperStore | None = None
+        self._member: ClusterMember | None = None
+
+    @property
+    def store(self) -> ZooKeeperStore:
+        """See `Mode.store`."""
+        assert self._store is not None
+        return self._store
+
+    @property
+    def member(self) -> ClusterMember:
+        """What makes the broker a member of its cluster. Available after `join`."""
+        assert self._member is not None
+        return self._member
+
+    async def open(self) -> ClusterState:
+        """See `Mode.open`."""
+        config, runtime = self._config, self._runtime
+        session = self._session = await self._connect()
+        await make_top_nodes(session)
+        found = await cluster_id(session, runtime.random)
+        self.broker_id = await self._resolve_broker_id(session)
+        self._logs.claim(found, self.broker_id)
+        self._store = ZooKeeperStore(
+            session,
+            broker_id=self.broker_id,
+            cluster_id=found,
+            loop=runtime.loop,
+            now_ms=runtime.now_ms,
+            patience_s=config["zookeeper.session.timeout.ms"] / 1000,
+            with_topic_ids=config.protocol_version.has(Feature.TOPIC_IDS),
+        )
+        state = await self._store.start()
+        logger.info("broker %d belongs to the cluster %s", self.broker_id, found)
+        return replace(state, topics=self._found_topics())
+
+    async def loaded(self) -> ClusterState:
+        """See `Mode.loaded`."""
+        return self.store.state
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """Return a topic's configuration, which may be read before the controller has told of the topic."""
+        config = self.store.topic_config(name)
+        try:
+            parse_topic_config(config)
+        except ConfigError as error:
+            logger.error("The configuration of topic %s is not in force: %s", name, error)
+            return {}
+        return config
+
+    def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember:
+        """See `Mode.join`."""
+        assert self._session is not None
+        self._member = ClusterMember(
+            self._config, self._runtime, self.broker_id, self._session, self.store, replicas, applier
+        )
+        return self._member
+
+    async def host(self, applier: ReplicaApplier) -> None:
+        """Do nothing: the controller gives roles once the broker is registered."""
+
+    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """See `Mode.register`."""
+        await self.member.register(endpoints)
+
+    @property
+    def registration(self) -> BrokerRegistration:
+        """See `Mode.registration`."""
+        return self.member.broker
+
+    def drop(self, path: Path) -> None:
+        """Do nothing: the metadata is not kept in log directories."""
+
+    async def leave(self) -> None:
+        """Have the controller move this broker's leaderships."""
+        await self.member.leave()
+
+    async def stop(self) -> None:
+        """See `Mode.stop`."""
+        await self.member.stop()
+
+    async def close(self) -> None:
+        """End the session: the cluster learns at once that the broker is gone."""
+        if self._store is not None:
+            await self._store.stop()
+        if self._member is not None:
+            await self._member.close()
+        elif self._session is not None:
+            await self._session.close()
+
+    # Inside
+
+    async def _connect(self) -> ZooKeeper:
+        """Open the session, below a path that is made if it does not exist.
+
+        Raises:
+            ConfigError: no ZooKeeper answers.
+        """
+        config = self._config
+        session_s = config["zookeeper.session.timeout.ms"] / 1000
+        connect_s = (config["zookeeper.connection.timeout.ms"] or config["zookeeper.session.timeout.ms"]) / 1000
+        address: str = config["zookeeper.connect"]
+        hosts, slash, path = address.partition("/")
+        chroot = path.strip("/")
+        try:
+            if slash and chroot:
+                above = await self._runtime.open_zookeeper(hosts, session_timeout=session_s, connect_timeout=connect_s)
+                try:
+                    await ensure(above, f"/{chroot}")
+                finally:
+                    await above.close()
+                address = f"{hosts}/{chroot}"
+            else:
+                address = hosts
+            return await self._runtime.open_zookeeper(address, session_timeout=session_s, connect_timeout=connect_s)
+        except ZooKeeperError as error:
+            raise ConfigError(f"zookeeper.connect: {error}") from error
+
+    async def _resolve_broker_id(self, session: ZooKeeper) -> int:
+        """Return the configured id, or that of the log directories, or a new one.
+
+        Raises:
+            ConfigError: the configuration does not fit the log directories, or has no id.
+        """
+        config = self._config
+        configured, stored = config["broker.id"], self._logs.stored_broker_id()
+        generates, reserved = config["broker.id.generation.enable"], config["reserved.broker.max.id"]
+        if configured == NO_ID:
+            if stored is not None:
+                return stored
+            if not generates:
+                raise ConfigError("broker.id must be set where broker.id.generation.enable is false")
+            return await generate_broker_id(session, reserved)
+        if generates and configured > reserved:
+            raise ConfigError(f"broker.id {configured} must be at most reserved.broker.max.id, which is {reserved}")
+        if stored is not None and stored != configured:
+            raise ConfigError(
+                f"Configured broker.id {configured} doesn't match stored broker.id {stored} in meta.properties. "
+                "If the directories belong to another broker, set log.dirs; if the id was changed on purpose, set it "
+                "in meta.properties too."
+            )
+        return int(configured)
+
+    def _found_topics(self) -> dict[str, TopicState]:
+        """Return the topics of the logs that are here, with their configurations, for loading them."""
+        found: set[str] = set()
+        for directory in self._logs.online_dirs:
+            for name in os.listdir(directory.path):
+                key = names.parse_partition_dir(name)
+                if key is not None:
+                    found.add(key[0])
+        return {name: TopicState(name, NO_TOPIC_ID, (), self.topic_config(name)) for name in found}

@@ -1,0 +1,71 @@
+"""The interface of a mode: the steps of a broker's start and stop that differ, in the order of the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from broker.config.listeners import Endpoint
+from broker.member.member import ClusterMember
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import BrokerRegistration, ClusterState
+from broker.metadata.store import MetadataStore
+from broker.replica.applier import ReplicaApplier
+from broker.replica.manager import ReplicaManager
+
+
+class Mode(Protocol):
+    """See the module."""
+
+    @property
+    def broker_id(self) -> int:
+        """The id of this broker. Available after `open`."""
+
+    @property
+    def store(self) -> MetadataStore:
+        """The cluster's metadata. Available after `open`."""
+
+    async def open(self) -> ClusterState:
+        """Open the store; give the log directories to this broker and its cluster; return what is known of it.
+
+        Raises:
+            ConfigError, InconsistentClusterIdError, LogDirUnusableError, MetadataError, ZooKeeperError: the broker
+                cannot be started.
+        """
+
+    async def loaded(self) -> ClusterState:
+        """Go on after the logs were loaded, and return what is known of the cluster then."""
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """Return the overrides of a topic's configuration, as far as they are known; see `ReplicaApplier`."""
+
+    def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember | None:
+        """Return what makes the broker a member of a cluster, if it is one. Its parts are not serving yet."""
+
+    async def host(self, applier: ReplicaApplier) -> None:
+        """Give the partitions their roles, as far as they are known before the broker serves."""
+
+    async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Register the broker as alive, with its advertised endpoints.
+
+        Raises:
+            ConfigError: another broker has the same id, or one of the addresses.
+            ZooKeeperError: ZooKeeper refuses.
+        """
+
+    @property
+    def registration(self) -> BrokerRegistration:
+        """The registration of this broker. Available after `register`."""
+
+    def drop(self, path: Path) -> None:
+        """Stop using a log directory, because it has failed. Any thread may call this."""
+
+    async def leave(self) -> None:
+        """Prepare the cluster for the stop of this broker, which still serves."""
+
+    async def stop(self) -> None:
+        """Stop the parts of `join`; the broker does not serve any more."""
+
+    async def close(self) -> None:
+        """End what `open` has opened. It may be called at any time after `open` began."""

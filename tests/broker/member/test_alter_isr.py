@@ -1,0 +1,172 @@
+"""How the controller is asked to change ISRs; a script plays the controller's link."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from broker.member.alter_isr import AlterIsr
+from broker.metadata.model import BrokerRegistration
+from broker.net.links.link import Link
+from broker.net.links.link_errors import LinkBrokenError
+from broker.replica.isr_keeper import IsrDecision, IsrProposal
+from broker.runtime import Runtime
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tests.simulation import virtual_time
+from tests.simulation.virtual_time import VirtualLoop
+from tests.simulation.workers import SimulatedWorkers
+from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
+
+ID = uuid.UUID(int=8)
+Reply = Callable[[AlterPartitionRequest, int], AlterPartitionResponse]
+
+
+class Controllers:
+    """Brokers that answer one after the other by a script.
+
+    Attributes:
+        asked: which broker was asked what, in which version.
+    """
+
+    def __init__(self, *script: Reply | Exception, newest: int = 3) -> None:
+        self._script = list(script)
+        self._newest = newest
+        self.asked: list[tuple[int, int, AlterPartitionRequest]] = []
+        self.closed: list[int] = []
+
+    def connect(self, broker: BrokerRegistration, purpose: str) -> Link:
+        assert purpose == "alter-partition"
+        return cast(Link, ScriptedLink(self, broker.broker_id))
+
+    def reply(self, broker: int, message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        self.asked.append((broker, version, message))
+        step = self._script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step(message, version)
+
+    @property
+    def newest(self) -> int:
+        return self._newest
+
+
+class ScriptedLink:
+    def __init__(self, controllers: Controllers, broker: int) -> None:
+        self._controllers = controllers
+        self._broker = broker
+
+    async def connect(self) -> None: ...
+
+    def version_of(self, kind: Any, max_version: int | None = None) -> int:
+        return self._controllers.newest if max_version is None else min(max_version, self._controllers.newest)
+
+    async def request(self, message: Any, *, max_version: int, min_version: int) -> AlterPartitionResponse:
+        assert max_version == min_version
+        await asyncio.sleep(0.01)
+        return self._controllers.reply(self._broker, message, max_version)
+
+    async def close(self) -> None:
+        self._controllers.closed.append(self._broker)
+
+
+def accepted(message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+    """Agree to everything."""
+    response = AlterPartitionResponse()
+    for topic in message.topics:
+        data = AlterPartitionResponse.TopicData(
+            topic_name=topic.topic_name if version < 2 else "",
+            topic_id=topic.topic_id if version >= 2 else uuid.UUID(int=0),
+        )
+        for each in topic.partitions:
+            isr = [member.broker_id for member in each.new_isr_with_epochs] if version >= 3 else each.new_isr
+            data.partitions.append(
+                AlterPartitionResponse.TopicData.PartitionData(
+                    partition_index=each.partition_index,
+                    leader_id=1,
+                    leader_epoch=each.leader_epoch,
+                    isr=isr,
+                    partition_epoch=each.partition_epoch + 1,
+                )
+            )
+        response.topics.append(data)
+    return response
+
+
+def failed(code: ErrorCode) -> Reply:
+    return lambda message, version: AlterPartitionResponse(error_code=code)
+
+
+def proposal(index: int = 0, topic_id: uuid.UUID | None = ID) -> IsrProposal:
+    return IsrProposal("t", index, topic_id, 4, 7, (1, 2))
+
+
+def ask(
+    controllers: Controllers, *proposals: IsrProposal, controller: Callable[[], int | None] = lambda: 1
+) -> list[IsrDecision | ErrorCode]:
+    """Propose all of these at once; return the answers."""
+
+    async def main(loop: VirtualLoop) -> list[IsrDecision | ErrorCode]:
+        chance = random.Random(1)
+        runtime = cast(Runtime, type("OfLoop", (), {"loop": loop, "workers": SimulatedWorkers(loop, chance)})())
+
+        def registration() -> BrokerRegistration | None:
+            found = controller()
+            return None if found is None else BrokerRegistration(found, ())
+
+        zookeeper = SimulatedSession(SimulatedEnsemble(loop, chance), 6)
+        store = AlterIsr(runtime, 1, lambda: 33, registration, controllers.connect, zookeeper)
+        answers: list[IsrDecision | ErrorCode] = []
+        for each in proposals:
+            store.submit(each, answers.append)
+        while len(answers) < len(proposals):
+            await asyncio.sleep(0.01)
+            assert loop.time() < 60
+        await store.close()
+        return answers
+
+    return virtual_time.run(main)
+
+
+@pytest.mark.parametrize(("newest", "topic_id", "version"), [(3, ID, 3), (2, ID, 2), (1, ID, 1), (3, None, 1)])
+def test_the_version_is_one_that_the_controller_knows(newest: int, topic_id: uuid.UUID | None, version: int) -> None:
+    controllers = Controllers(accepted, newest=newest)
+    assert ask(controllers, proposal(topic_id=topic_id)) == [IsrDecision(1, 4, 8, (1, 2))]
+    ((_, used, message),) = controllers.asked
+    assert used == version
+    assert (message.broker_id, message.broker_epoch) == (1, 33)
+    assert controllers.closed == [1]
+
+
+def test_what_waits_goes_in_one_request() -> None:
+    controllers = Controllers(accepted)
+    assert len(ask(controllers, proposal(0), proposal(1), proposal(2))) == 3
+    assert len(controllers.asked) == 1
+
+
+def test_it_is_sent_again_until_a_controller_answers() -> None:
+    controllers = Controllers(LinkBrokenError("gone"), failed(ErrorCode.NOT_CONTROLLER), accepted)
+    alive = iter([None, 1, 1, 2])
+    assert ask(controllers, proposal(), controller=lambda: next(alive)) == [IsrDecision(1, 4, 8, (1, 2))]
+    assert [broker for broker, _, _ in controllers.asked] == [1, 1, 2]
+
+
+def test_a_partition_that_is_missing_in_the_answer_is_sent_again() -> None:
+    controllers = Controllers(lambda message, version: AlterPartitionResponse(), accepted)
+    assert len(ask(controllers, proposal())) == 1
+    assert len(controllers.asked) == 2
+
+
+def test_an_error_of_one_partition_is_its_own() -> None:
+    def mixed(message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        response = accepted(message, version)
+        response.topics[0].partitions[1].error_code = ErrorCode.INVALID_UPDATE_VERSION
+        return response
+
+    answers = ask(Controllers(mixed), proposal(0), proposal(1))
+    assert answers == [IsrDecision(1, 4, 8, (1, 2)), ErrorCode.INVALID_UPDATE_VERSION]

@@ -1,0 +1,221 @@
+"""How a member registers, what it refuses, and what it does when the cluster takes it for dead; on simulated time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from broker.config.definition import ConfigError
+from broker.metadata.znodes import brokers, paths
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.stop_replica import StopReplicaRequest
+from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.broker.member.simulated import SETTINGS, TOPIC_ID, Cluster, with_cluster
+from tests.simulation.host import SimulatedHost
+
+
+def test_members_share_a_cluster(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        alive = await cluster.alive()
+        assert sorted(alive) == [1, 2, 3]
+        assert len({host.server.store.state.cluster_id for host in cluster.hosts.values()}) == 1
+        for number, host in cluster.hosts.items():
+            assert host.server.registration.epoch == alive[number].epoch
+            metadata = await host.ask(MetadataRequest(topics=[]), 9)
+            assert [each.node_id for each in metadata.brokers] == [1, 2, 3]
+            assert metadata.controller_id == 1
+            assert metadata.cluster_id == host.server.store.state.cluster_id
+            meta = (tmp_path / str(number) / "meta.properties").read_text()
+            assert "version=0" in meta
+            assert f"broker.id={number}" in meta
+            assert f"cluster.id={metadata.cluster_id}" in meta
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_broker_without_an_id_gets_a_new_one_and_keeps_it(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        host = SimulatedHost(cluster.network, "four", tmp_path / "four", SETTINGS, random.Random(4), cluster.ensemble)
+        await host.start()
+        assert host.server.broker_id == 1001
+        await host.stop()
+        await host.start()
+        assert host.server.broker_id == 1001
+        await host.stop()
+        other = SimulatedHost(cluster.network, "five", tmp_path / "five", SETTINGS, random.Random(4), cluster.ensemble)
+        await other.start()
+        assert other.server.broker_id == 1002
+        await other.stop()
+        await host.link.close()
+        await other.link.close()
+
+    with_cluster(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"broker.id": "2"}, "Another broker is registered as 2"),
+        ({"broker.id": "1001"}, "reserved.broker.max.id"),
+        ({"broker.id.generation.enable": "false"}, "broker.id must be set"),
+        ({"broker.id": "4", "advertised.listeners": "PLAINTEXT://host2:9092"}, "broker 2 of this cluster"),
+    ],
+)
+def test_a_start_that_would_disturb_others_is_refused(tmp_path: Path, settings: dict[str, str], message: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        both = {**SETTINGS, **settings}
+        host = SimulatedHost(cluster.network, "four", tmp_path / "four", both, random.Random(4), cluster.ensemble)
+        with pytest.raises(ConfigError, match=message):
+            await host.start()
+        assert sorted(await cluster.alive()) == [1, 2, 3]
+        await host.link.close()
+
+    with_cluster(tmp_path, work)
+
+
+def test_directories_of_another_cluster_are_refused(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.hosts[3].stop()
+        meta = tmp_path / "3" / "meta.properties"
+        cluster_id = cluster.hosts[1].server.store.state.cluster_id
+        meta.write_text(meta.read_text().replace(cluster_id, "a-cluster-of-before---"))
+        with pytest.raises(Exception, match=r"says cluster.id=a-cluster-of-before---"):
+            await cluster.hosts[3].start()
+        meta.write_text(meta.read_text().replace("a-cluster-of-before---", cluster_id))
+        await cluster.hosts[3].start()
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_member_whose_node_is_gone_stops_leading_and_registers_again(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        epoch = (await cluster.alive())[1].epoch
+        await cluster.zookeeper.delete(paths.broker_id(1))
+        await cluster.until(lambda: not leader.is_leader, "it stops leading")
+        await cluster.until(lambda: cluster.hosts[1].server.registration.epoch > epoch, "it registers again")
+        assert await cluster.produce(1, "t", b"a") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # A controller that has not noticed sends the state of before.
+        assert await cluster.tell_roles(("t", 0), to=[1]) == {1: [0]}
+        assert leader.is_leader
+        assert await cluster.produce(1, "t", b"a") == 0
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_member_whose_session_expires_stops_leading_before_it_registers_again(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        session, epoch = cluster.hosts[1].session, (await cluster.alive())[1].epoch
+        session.disconnect()
+        await asyncio.sleep(5)
+        session.reconnect()
+        await asyncio.sleep(1)
+        assert leader.is_leader, "the session goes on"
+        assert (await cluster.alive())[1].epoch == epoch
+        session.disconnect()
+        await asyncio.sleep(7)
+        assert 1 not in await cluster.alive()
+        session.reconnect()
+        await cluster.until(lambda: not leader.is_leader, "it stops leading")
+        await cluster.until(lambda: cluster.hosts[1].server.registration.epoch > epoch, "it registers again")
+        # Its watch is set again.
+        await cluster.zookeeper.delete(paths.broker_id(1))
+        newer = cluster.hosts[1].server.registration.epoch
+        await cluster.until(lambda: cluster.hosts[1].server.registration.epoch > newer, "it registers once more")
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_broker_that_was_killed_is_registered_at_once_when_it_starts_again(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        host = cluster.hosts[3]
+        before = (await cluster.alive())[3]
+        await host.stop()
+        # What a process leaves that ends without a word: its session has not expired.
+        data = brokers.encode(before, 0)
+        left = cluster.zookeeper
+        await left.create(paths.broker_id(3), data, is_ephemeral=True)
+        await host.start()
+        after = (await cluster.alive())[3]
+        assert after.epoch > before.epoch
+        assert host.server.registration == after
+
+    with_cluster(tmp_path, work)
+
+
+def test_requests_of_the_past_are_refused_as_a_whole(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        host, epoch = cluster.hosts[1], (await cluster.alive())[1].epoch
+        for kind, version in ((LeaderAndIsrRequest, 5), (StopReplicaRequest, 3), (UpdateMetadataRequest, 7)):
+            for broker_epoch, controller_epoch, code in (
+                (epoch - 1, 1, ErrorCode.STALE_BROKER_EPOCH),
+                (epoch, 0, ErrorCode.STALE_CONTROLLER_EPOCH),
+            ):
+                answer = await host.ask(
+                    kind(controller_id=1, controller_epoch=controller_epoch, broker_epoch=broker_epoch), version
+                )
+                assert answer.error_code == code, kind
+            # The controller may know of a registration before the broker does.
+            later = kind(controller_id=1, controller_epoch=1, broker_epoch=epoch + 1)
+            assert (await host.ask(later, version)).error_code == 0
+
+    with_cluster(tmp_path, work)
+
+
+def test_roles_that_are_not_newer_are_refused_one_by_one(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        assert await cluster.tell_roles(("t", 0)) == {1: [ErrorCode.STALE_CONTROLLER_EPOCH]} | {
+            2: [ErrorCode.STALE_CONTROLLER_EPOCH]
+        }
+        assert await cluster.stop_replica("t", 0, 2, epoch=-2, delete=True) == 0
+        assert cluster.hosts[2].server.replicas.get("t", 0) is None
+        assert not list((tmp_path / "2").glob("t-0"))
+        await cluster.elect("t", 1, (1, 2))
+        await cluster.until_equal("t", 1, 2)
+        assert await cluster.stop_replica("t", 0, 2, epoch=0, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
+        assert await cluster.stop_replica("t", 0, 2, epoch=1, delete=False) == 0
+        assert cluster.hosts[2].server.logs.get("t", 0) is not None
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_new_topic_has_its_configuration_from_the_first_role_on(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2, 3), {"min.insync.replicas": "2", "segment.bytes": "1000"})
+        assert leader.min_insync == 2
+        assert leader.log.config.segment_bytes == 1000
+        assert cluster.partition(2, "t").log.topic_id == TOPIC_ID
+
+    with_cluster(tmp_path, work)
+
+
+def test_what_brokers_ask_of_each_other_is_served_on_their_listener_alone(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        settings = {
+            **SETTINGS,
+            "broker.id": "4",
+            "listeners": "BETWEEN://four:9092,CLIENTS://four:9093",
+            "listener.security.protocol.map": "BETWEEN:PLAINTEXT,CLIENTS:PLAINTEXT",
+            "inter.broker.listener.name": "BETWEEN",
+        }
+        host = SimulatedHost(cluster.network, "four", tmp_path / "four", settings, random.Random(4), cluster.ensemble)
+        await host.start()
+        between = {each.api_key for each in (await host.ask(ApiVersionsRequest(), 0)).api_keys}
+        assert {4, 5, 6} <= between
+        client = host.link_to(9093)
+        told = {each.api_key for each in (await asyncio.wait_for(client.request(ApiVersionsRequest()), 60)).api_keys}
+        assert between - told >= {4, 5, 6}
+        await client.close()
+        await host.link.close()
+        await host.stop()
+
+    with_cluster(tmp_path, work)

@@ -1,0 +1,205 @@
+"""Members replicate what others of them lead, on simulated time; the test is the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tests.broker.member.simulated import Cluster, with_cluster
+
+VERSIONS = ("0.11.0", "2.6")
+"""The oldest and the newest protocol in which leaders write ISRs themselves."""
+
+
+@pytest.mark.parametrize("protocol", VERSIONS)
+def test_followers_have_what_the_leader_acknowledges(tmp_path: Path, protocol: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2, 3))
+        for number in range(20):
+            assert await cluster.produce(1, "t", b"%d" % number * 100) == 0
+        assert leader.high_watermark == 20
+        await cluster.until_equal("t", 1, 2, 3)
+        assert await cluster.produce(2, "t", b"x") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_cluster(tmp_path, work, protocol)
+
+
+def test_a_follower_that_stops_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        assert await cluster.produce(1, "t", b"a") == 0
+        await cluster.hosts[2].stop()
+        # The leader waits for it until it is out of the ISR.
+        assert await cluster.produce(1, "t", b"b") == 0
+        await cluster.until_isr("t", [1])
+        assert leader.high_watermark == 2
+        assert await cluster.produce(1, "t", b"c") == 0
+        await cluster.hosts[2].start()
+        await cluster.tell_metadata(("t", 0))
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.until_isr("t", [1, 2])
+        await cluster.until(lambda: leader.isr == {1, 2}, "the leader knows of it")
+        await cluster.until_equal("t", 1, 2)
+
+    with_cluster(tmp_path, work)
+
+
+@pytest.mark.parametrize("protocol", VERSIONS)
+def test_a_leader_that_was_replaced_drops_what_nobody_else_has(tmp_path: Path, protocol: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2, 3))
+        assert await cluster.produce(1, "t", b"kept") == 0
+        # Only the leader has these: its followers follow another one before they can fetch them.
+        await cluster.elect("t", 2, (2, 3), to=[2, 3])
+        for number in range(3):
+            assert await cluster.produce(1, "t", b"lost %d" % number, acks=1) == 0
+        assert await cluster.produce(2, "t", b"new") == 0
+        assert cluster.partition(1, "t").log.log_end_offset == 4
+        await cluster.tell_metadata(("t", 0), to=[1])
+        await cluster.tell_roles(("t", 0), to=[1])
+        await cluster.until_equal("t", 1, 2, 3)
+        assert b"lost" not in cluster.log(1, "t")
+        assert cluster.partition(1, "t").log.log_end_offset == 2
+        assert cluster.partition(1, "t").log.epochs.entries() == cluster.partition(2, "t").log.epochs.entries()
+
+    with_cluster(tmp_path, work, protocol)
+
+
+def test_deleted_records_are_deleted_on_all_replicas_before_the_answer(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2, 3))
+        assert await cluster.produce(1, "t", b"a", b"b") == 0
+        assert await cluster.produce(1, "t", b"c") == 0
+        wanted = DeleteRecordsPartition(partition_index=0, offset=2)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=30_000)
+        answer = (await cluster.hosts[1].ask(request, 2)).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 2)
+        assert [cluster.partition(number, "t").log.log_start_offset for number in (1, 2, 3)] == [2, 2, 2]
+        await cluster.hosts[3].stop()
+        wanted.offset, request.timeout_ms = 3, 100
+        answer = (await cluster.hosts[1].ask(request, 2)).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (ErrorCode.REQUEST_TIMED_OUT, 2)
+        # A broker that is not alive deletes them when it comes back.
+        await cluster.tell_metadata()
+        request.timeout_ms = 30_000
+        answer = (await cluster.hosts[1].ask(request, 2)).topics[0].partitions[0]
+        assert (answer.error_code, answer.low_watermark) == (0, 3)
+        await cluster.hosts[3].start()
+        await cluster.tell_metadata(("t", 0))
+        await cluster.tell_roles(("t", 0), to=[3])
+        await cluster.until(lambda: cluster.partition(3, "t").log.log_start_offset == 3, "3 deletes them")
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_follower_that_is_too_far_behind_begins_anew_where_its_leader_does(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        assert await cluster.produce(1, "t", b"old") == 0
+        await cluster.until_equal("t", 1, 2)
+        await cluster.hosts[2].stop()
+        for number in range(3):
+            assert await cluster.produce(1, "t", b"%d" % number) == 0
+        leader.delete_records(3)
+        await cluster.hosts[2].start()
+        await cluster.tell_metadata(("t", 0))
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.until_isr("t", [1, 2])
+        follower = cluster.partition(2, "t").log
+        assert (follower.log_start_offset, follower.log_end_offset) == (3, 4)
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_leader_that_was_not_in_sync_shortens_the_logs_of_its_followers(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        assert await cluster.produce(1, "t", b"both") == 0
+        await cluster.until_equal("t", 1, 2)
+        await cluster.hosts[2].stop()
+        assert await cluster.produce(1, "t", b"first alone", b"and another") == 0
+        await cluster.hosts[1].stop()
+        await cluster.hosts[2].start()
+        await cluster.tell_metadata(("t", 0))
+        await cluster.elect("t", 2, (2,))
+        assert await cluster.produce(2, "t", b"second alone") == 0
+        await cluster.hosts[1].start()
+        await cluster.tell_metadata(("t", 0))
+        await cluster.tell_roles(("t", 0), to=[1])
+        await cluster.until_equal("t", 1, 2)
+        await cluster.until_isr("t", [1, 2])
+        assert b"first alone" not in cluster.log(1, "t")
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_leader_that_is_not_known_yet_is_followed_once_it_is(tmp_path: Path) -> None:
+    """Apache Kafka's followers wait for the controller's next word on the partition."""
+
+    async def work(cluster: Cluster) -> None:
+        await cluster.hosts[1].stop()
+        await cluster.tell_metadata()
+        await cluster.hosts[1].start()
+        # The followers have their roles before they know that the leader is alive.
+        await cluster.create("t", (1, 2, 3), tell_metadata=False)
+        produced = asyncio.ensure_future(cluster.produce(1, "t", b"a"))
+        await asyncio.sleep(1)
+        assert not produced.done()
+        await cluster.tell_metadata(("t", 0))
+        assert await produced == 0
+        await cluster.until_equal("t", 1, 2, 3)
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_follower_that_catches_up_keeps_to_the_throttle(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        config = {"leader.replication.throttled.replicas": "0:1"}
+        await cluster.create("t", (1, 2), config)
+        await cluster.hosts[2].stop()
+        for number in range(40):
+            assert await cluster.produce(1, "t", b"%d" % number * 50_000) == 0
+        replicas = cluster.hosts[1].server.replicas
+        replicas.reconfigure_broker(replicas.config.with_dynamic({"leader.replication.throttled.rate": "100000"}))
+        began = cluster.loop.time()
+        await cluster.hosts[2].start()
+        await cluster.tell_metadata(("t", 0))
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.until_isr("t", [1, 2])
+        # Two fetches of 1 MB fill the windows of 11 s.
+        assert cluster.loop.time() - began > 10
+        # Replicas in sync are not held back.
+        began = cluster.loop.time()
+        for number in range(10):
+            assert await cluster.produce(1, "t", b"%d" % number * 50_000) == 0
+        assert cluster.loop.time() - began < 5
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_throttled_follower_waits_by_itself(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"follower.replication.throttled.replicas": "*"})
+        await cluster.hosts[2].stop()
+        for number in range(40):
+            assert await cluster.produce(1, "t", b"%d" % number * 50_000) == 0
+        assert cluster.partition(1, "t").log.size > 3_000_000
+        began = cluster.loop.time()
+        await cluster.hosts[2].start()
+        replicas = cluster.hosts[2].server.replicas
+        replicas.reconfigure_broker(replicas.config.with_dynamic({"follower.replication.throttled.rate": "100000"}))
+        await cluster.tell_metadata(("t", 0))
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.until_isr("t", [1, 2])
+        # Two fetches of 1 MB fill the windows of 11 s.
+        assert cluster.loop.time() - began > 10
+
+    with_cluster(tmp_path, work)
