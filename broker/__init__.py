@@ -5,11 +5,13 @@ Each room imports those below it only (the contract stands in pyproject.toml). F
 - `cli/`         the broker's commands of `kafkalog`
 - `main`         runs a broker as a process: logging, signals, exit codes
 - `server`       starts and stops the parts of a broker in order
+- `modes/`       what differs in that between a broker that is a cluster of its own and a member of a cluster
 - `assembly`     builds the parts that serve requests
 - `metrics/`     the broker's metrics in Prometheus' format
 - `api/`         one handler module for each family of APIs
 - `coordinator/` groups and transactions, whose state is kept in internal topics
 - `controller/`  decisions about the cluster: pure functions, and the services that commit them
+- `member/`      a broker as a member of a cluster over ZooKeeper
 - `replica/`     partitions as replicas: roles, high watermark, operations that wait
 - `cluster_links` links from this broker to the others of its cluster
 - `runtime`      what a broker is given from outside: loop, workers, clock, network, files, random numbers

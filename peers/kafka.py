@@ -328,6 +328,11 @@ class ApacheKafka:
         self.process.kill()
         self._process = None
 
+    def kill_if_running(self) -> None:
+        """Send SIGKILL, unless it was stopped or never started."""
+        if self._process is not None:
+            self.kill()
+
     def __enter__(self) -> Self:
         try:
             self.start()

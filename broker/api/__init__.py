@@ -18,5 +18,6 @@ Handlers:
 - `fetch`         Fetch
 - `groups`        FindCoordinator, groups of both protocols, committed offsets
 - `transactions`  InitProducerId, transactions and their administration
+- `cluster`       what brokers of a cluster ask of each other
 - `admin`         topics, configurations, log directories, replicas, quotas, ACLs
 """

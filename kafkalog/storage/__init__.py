@@ -5,6 +5,7 @@ here opens a file. Each module describes its format in its docstring: fields, un
 crash leaves behind.
 
 - `topics`               names of topics, and Kafka's own topics
+- `java_hash`            the hash by which keys belong to partitions of Kafka's own topics
 - `names`                names of files and directories
 - `listing`              finds the segments in a partition's directory
 - `checkpoints`          checkpoint files of offsets and of leader epochs

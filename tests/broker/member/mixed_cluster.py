@@ -1,0 +1,239 @@
+"""A cluster of two Apache Kafka brokers, 1 and 2, and one of ours, 3, over one ZooKeeper."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
+from peers import kafka
+from peers.kafka import ZooKeeperKafka
+from peers.process import free_port
+from peers.zookeeper import ZooKeeper
+from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
+from tests.support.wire import exchange
+
+OURS = 3
+THEIRS = (1, 2)
+ALL = (1, 2, 3)
+HEAP = ("-Xmx300M", "-Xms100M")
+SHARED = {
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "replica.lag.time.max.ms": "4000",
+    "zookeeper.session.timeout.ms": "6000",
+    "controlled.shutdown.retry.backoff.ms": "500",
+    "replica.fetch.backoff.ms": "200",
+    "auto.leader.rebalance.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class MixedCluster:
+    """See the module. The first broker to start, 1, is the controller.
+
+    Attributes:
+        ours: broker 3.
+        theirs: brokers 1 and 2.
+    """
+
+    def __init__(self, directory: Path, zookeeper: str, protocol: str) -> None:
+        settings = {**SHARED, "inter.broker.protocol.version": protocol}
+        self.theirs = {
+            number: ZooKeeperKafka(
+                kafka.KAFKA_3,
+                zookeeper,
+                directory=directory / str(number),
+                config={**settings, "broker.id": str(number)},
+                heap=HEAP,
+            )
+            for number in THEIRS
+        }
+        # Only keys that a broker of ours knows, too.
+        ours = {key: value for key, value in settings.items() if key != "auto.leader.rebalance.enable"}
+        self.ours = KafkalogBroker(
+            directory / str(OURS), {**ours, "broker.id": str(OURS), "zookeeper.connect": zookeeper}
+        )
+        self._admins: dict[int, AdminClient] = {}
+        self.ours.address = f"127.0.0.1:{free_port()}"
+
+    def start(self) -> None:
+        """Start all brokers; return when each knows of the others."""
+        self.theirs[1].start()
+        self.theirs[2].start(wait=False)
+        self.ours.start()
+        self.wait_alive(ALL)
+
+    @property
+    def bootstrap(self) -> str:
+        return self.theirs[1].bootstrap
+
+    def address(self, broker: int) -> str:
+        return self.ours.address if broker == OURS else self.theirs[broker].bootstrap
+
+    def log_dir(self, broker: int) -> Path:
+        return self.ours.log_dir if broker == OURS else self.theirs[broker].log_dir
+
+    def admin(self, broker: int = 1) -> AdminClient:
+        """Return a client that asks this broker first."""
+        if broker not in self._admins:
+            self._admins[broker] = AdminClient({"bootstrap.servers": self.address(broker), "log_level": 0})
+        return self._admins[broker]
+
+    # -- what there is
+
+    def metadata(self, broker: int = 1) -> MetadataResponse:
+        """Return the cluster as this broker describes it; nothing if it does not answer."""
+        host, _, port = self.address(broker).rpartition(":")
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=20) as connection:
+            response: MetadataResponse = exchange(connection, MetadataRequest(topics=None), 9)
+            return response
+        return MetadataResponse()
+
+    def wait_alive(self, brokers: Iterable[int], of: Iterable[int] = ALL) -> None:
+        """Wait until each broker of `of` knows exactly these brokers."""
+        wanted = set(brokers)
+        for broker in of:
+            wait_until(partial(self._knows, broker, wanted), f"{broker} knows {wanted}")
+
+    def _knows(self, broker: int, wanted: set[int]) -> bool:
+        return {each.node_id for each in self.metadata(broker).brokers} == wanted
+
+    def partitions(self, topic: str, broker: int = 1) -> dict[int, MetadataResponsePartition]:
+        """Return a topic's partitions as this broker describes them; none if it does not know the topic."""
+        found = [each for each in self.metadata(broker).topics if each.name == topic]
+        return {each.partition_index: each for topic in found for each in topic.partitions}
+
+    def partition(self, topic: str, index: int = 0, broker: int = 1) -> MetadataResponsePartition:
+        return self.partitions(topic, broker).get(index, MetadataResponsePartition())
+
+    def wait_isr(self, topic: str, isr: Iterable[int], index: int = 0, broker: int = 1) -> None:
+        """Wait until the ISR is this one, as a broker describes it."""
+        wanted = set(isr)
+        wait_until(
+            lambda: set(self.partition(topic, index, broker).isr_nodes) == wanted,
+            f"the ISR of {topic} becomes {wanted}",
+        )
+
+    def wait_leader(self, topic: str, leader: int, index: int = 0, broker: int = 1) -> None:
+        wait_until(lambda: self.partition(topic, index, broker).leader_id == leader, f"{leader} leads {topic}")
+
+    # -- what clients do
+
+    def create(
+        self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None, broker: int = 1
+    ) -> None:
+        """Create a topic; return when every broker knows its leaders."""
+        new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
+        self.admin(broker).create_topics([new], operation_timeout=30)[topic].result(60)
+        for number in ALL:
+            wait_until(partial(self._is_led, topic, len(assignment), number), f"{number} knows {topic}")
+
+    def _is_led(self, topic: str, partitions: int, broker: int) -> bool:
+        found = self.partitions(topic, broker)
+        return len(found) == partitions and all(each.leader_id > 0 for each in found.values())
+
+    def writer(self, **settings: str) -> Writer:
+        servers = ",".join(map(self.address, ALL))
+        return Writer(servers, settings)
+
+    def read(self, topic: str, index: int = 0) -> list[bytes]:
+        """Return the values of all records that consumers see."""
+        servers = ",".join(map(self.address, ALL))
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
+        try:
+            place = TopicPartition(topic, index, 0)
+            _, end = consumer.get_watermark_offsets(place, timeout=60)
+            consumer.assign([place])
+            values: list[bytes] = []
+            while consumer.position([place])[0].offset < end:
+                message = consumer.poll(60)
+                assert message is not None, "nothing comes"
+                assert message.error() is None, message.error()
+                values.append(message.value() or b"")
+            return values
+        finally:
+            consumer.close()
+
+    # -- the logs
+
+    def log(self, broker: int, topic: str, index: int = 0) -> bytes:
+        """Return the bytes of a replica's segments, one after the other."""
+        files = sorted((self.log_dir(broker) / f"{topic}-{index}").glob("*.log"))
+        return b"".join(file.read_bytes() for file in files)
+
+    def wait_equal(self, topic: str, index: int = 0, of: Iterable[int] = ALL) -> bytes:
+        """Wait until all replicas have the same bytes; return them."""
+        brokers = list(of)
+        wait_until(
+            lambda: len({self.log(broker, topic, index) for broker in brokers}) == 1, f"the logs of {topic} are equal"
+        )
+        return self.log(brokers[0], topic, index)
+
+
+class Writer:
+    """Produces with acks=all, and remembers what was acknowledged.
+
+    Attributes:
+        acknowledged: the values, in the order of their acknowledgements.
+        failed: the errors of the others.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, str]) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": "all",
+                "log_level": 0,
+                "linger.ms": "1",
+                "message.timeout.ms": "120000",
+                "retry.backoff.ms": "50",
+                "retry.backoff.max.ms": "200",
+                "topic.metadata.refresh.fast.interval.ms": "50",
+                **settings,
+            }
+        )
+        self.acknowledged: list[bytes] = []
+        self.failed: list[str] = []
+
+    def send(self, topic: str, values: Iterable[bytes], index: int = 0) -> None:
+        for value in values:
+            self._producer.produce(topic, value, partition=index, on_delivery=self._delivered)
+            self._producer.poll(0)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(message.value())
+        else:
+            self.failed.append(str(error))
+
+    def poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+
+    def flush(self) -> None:
+        left = self._producer.flush(130)
+        assert not left, f"{left} records are neither acknowledged nor refused"
+        assert not self.failed, self.failed[:3]
+
+
+@contextmanager
+def mixed_cluster(directory: Path, protocol: str) -> Iterator[MixedCluster]:
+    """Run a cluster, whose processes all end with the block."""
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeper(kafka.KAFKA_3, directory / "zookeeper"))
+        zookeeper.wait()
+        cluster = MixedCluster(directory, zookeeper.address, protocol)
+        for broker in cluster.theirs.values():
+            stack.callback(broker.kill_if_running)
+        stack.callback(cluster.ours.kill)
+        cluster.start()
+        yield cluster
