@@ -7,17 +7,21 @@ from collections.abc import Callable
 from broker.api.context import Broker
 from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, release
+from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
 from broker.controller.channel import LoneChannel
+from broker.controller.cluster_topics import ClusterExecution
 from broker.controller.configs import ConfigController, effective_config
-from broker.controller.producer_ids import ProducerIds
+from broker.controller.controller_ids import ControllerIds
+from broker.controller.producer_ids import BLOCK, ProducerIds, blocks_of
 from broker.controller.publisher import ConfigPublisher
 from broker.controller.quotas import QuotaController
-from broker.controller.topics import TopicController
+from broker.controller.topic_execution import DeletionListeners
+from broker.controller.topics import TopicController, lone_topics
 from broker.coordinator.group.classic.classic_groups import ClassicGroups
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.service import GroupCoordinator
-from broker.coordinator.transaction.service import Transactions
+from broker.coordinator.transaction.service import ClusterAccess, Transactions
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.store import MetadataStore
@@ -27,6 +31,10 @@ from broker.quota.measures import Window
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.system.workers import WorkerShare
+from kafkalog.protocol.api_keys import ApiKey
+
+AHEAD = BLOCK // 10
+"""The number of producer ids that are left when the next block is fetched, in a cluster."""
 
 
 def assemble(
@@ -63,8 +71,15 @@ def assemble(
         cache, replicas, lambda state: effective_config(config, state, broker_id), quota_controller
     )
     store.subscribe(publisher.publish)
-    channel = LoneChannel(broker_id, applier)
-    topics, producer_ids = TopicController(store, cache, replicas, channel), ProducerIds(store)
+    if member is None:
+        topics = lone_topics(store, cache, replicas, LoneChannel(broker_id, applier))
+        producer_ids = ProducerIds(blocks_of(store), store)
+        access = None
+    else:
+        topics = _cluster_topics(store, cache, replicas, member)
+        producer_ids = _cluster_producer_ids(config, store, cache, member)
+        version = config.protocol_version.request_version(ApiKey.WRITE_TXN_MARKERS)
+        access = ClusterAccess(cache, member.links.connect, version)
     groups = GroupCoordinator(replicas=replicas, topics=topics)
     transactions = Transactions(
         replicas=replicas,
@@ -73,6 +88,7 @@ def assemble(
         reserve_producer_ids=producer_ids.reserve,
         on_offsets=lambda marker, written: groups.on_marker(marker.producer_id, marker.committed, written),
         now_ms=runtime.now_ms,
+        cluster=access,
     )
     return Broker(
         runtime=runtime,
@@ -80,7 +96,9 @@ def assemble(
         metadata=cache,
         replicas=replicas,
         topics=topics,
-        configs=ConfigController(store, cache, replicas, config, broker_id, publisher.settled),
+        configs=ConfigController(
+            store, cache, replicas, config, broker_id, publisher.settled, has_groups=member is None
+        ),
         producer_ids=producer_ids,
         quotas=quotas,
         connection_rates=rates,
@@ -102,3 +120,20 @@ def assemble(
         member=member,
         log_starts_changed=log_starts_changed,
     )
+
+
+def _cluster_topics(
+    store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, member: ClusterMember
+) -> TopicController:
+    listeners = DeletionListeners()
+    execution = ClusterExecution(store, cache, listeners, member.check_topic)
+    return TopicController(store, cache, replicas, execution, listeners)
+
+
+def _cluster_producer_ids(
+    config: BrokerConfig, store: MetadataStore, cache: MetadataCache, member: ClusterMember
+) -> ProducerIds:
+    if not config.protocol_version.has(Feature.ALLOCATE_PRODUCER_IDS):
+        return ProducerIds(blocks_of(store), ahead=AHEAD)
+    ids = ControllerIds(member.links.connect, lambda: cache.image, member.broker_id, member.epoch)
+    return ProducerIds(ids.take, ahead=AHEAD, close=ids.close)

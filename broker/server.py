@@ -222,6 +222,7 @@ class Server:
         await self.mode.stop()
         await self.broker.groups.log.settle()
         await self.broker.transactions.stop()
+        await self.broker.producer_ids.stop()
         if self.metrics is not None:
             await self._run(self.metrics.close)
         await self._run(self.logs.shutdown)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import islice
 from typing import Any
 
 from broker.api.context import Broker, Request
+from broker.api.errors import error_code
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import NO_LEADER, TopicState
-from kafkalog.protocol.errors import ErrorCode, InvalidTopicError, KafkaError
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    InvalidTopicError,
+    KafkaError,
+    KafkaStorageError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+)
 from kafkalog.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -56,6 +64,7 @@ async def handle_metadata(request: Request) -> None:
             ALL_CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NO_AUTHORIZED_OPERATIONS
         ),
     )
+    created: Mapping[str, ErrorCode] = {}
     # An empty list means every topic in version 0, where a list cannot be null.
     if message.topics is None or (request.version == 0 and not message.topics):
         wanted = [MetadataRequestTopic(name=name) for name in broker.metadata.topic_names()]
@@ -71,18 +80,20 @@ async def handle_metadata(request: Request) -> None:
             await request.answer(MetadataResponse(topics=for_all))
             return
         if wanted and message.allow_auto_topic_creation and broker.config["auto.create.topics.enable"]:
-            await _auto_create(request, wanted)
+            created = await _auto_create(request, wanted)
     if len(wanted) <= 1:
         # The usual request takes one turn in any case.
-        response.topics = [_answered(request, asked) for asked in wanted]
+        response.topics = [_answered(request, asked, created) for asked in wanted]
     else:
         async for asked in request.each(wanted):
-            response.topics.append(_answered(request, asked))
+            response.topics.append(_answered(request, asked, created))
     await request.answer(response)
 
 
-def _answered(request: Request, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _answered(request: Request, asked: MetadataRequestTopic, created: Mapping[str, ErrorCode]) -> MetadataResponseTopic:
     topic = _topic(request.broker, asked.name, asked.topic_id)
+    if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name is not None:
+        topic.error_code = created.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if request.message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
         topic.topic_authorized_operations = ALL_TOPIC_OPERATIONS
     return topic
@@ -106,7 +117,11 @@ def _brokers(request: Request, kind: Any) -> list[Any]:
     ]
 
 
-async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> None:
+async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> dict[str, ErrorCode]:
+    """Create the topics that do not exist; return what to answer for those that do not exist afterwards.
+
+    In a cluster a new topic has no leaders yet, and the client asks again.
+    """
     broker = request.broker
     missing: dict[str, NewTopic] = {}
     async for asked in request.each(wanted):
@@ -115,10 +130,18 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
             missing[name] = NewTopic(name)
             if len(missing) == MAX_PARTITIONS_PER_REQUEST:
                 break
-    if missing:
-        # Created topics count for the quota, but metadata is never refused for it.
-        mutations = request.mutations(strict_since=request.version + 1)
-        await broker.topics.create(missing.values(), admit=mutations.record)
+    if not missing:
+        return {}
+    # Created topics count for the quota, but metadata is never refused for it.
+    mutations = request.mutations(strict_since=request.version + 1)
+    made = await broker.topics.create(missing.values(), admit=mutations.record, wait_ms=0)
+    return {name: _code_of(result) for name, result in made.items()}
+
+
+def _code_of(result: TopicState | KafkaError) -> ErrorCode:
+    if isinstance(result, TopicState | RequestTimedOutError | TopicAlreadyExistsError):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if isinstance(result, KafkaStorageError) else error_code(result)
 
 
 def _is_legal(name: str) -> bool:

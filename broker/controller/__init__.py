@@ -5,10 +5,14 @@
 Services that commit decisions and carry them out:
 
 - `topics`         creates and deletes topics, and adds partitions
+- `topic_execution`  what follows such a commit on a lone broker, and the interface for a cluster
+- `cluster_topics`  what follows it in a cluster
 - `configs`        alters and describes configurations
 - `quotas`         alters and describes client quotas
 - `channel`        sends brokers the requests that follow from a decision
 - `publisher`      puts committed configurations and quotas in force, whichever broker committed them
 - `producer_ids`   allocates producer ids
+- `controller_ids`  blocks of producer ids from the controller of a cluster
+- `broker_links`   links to the other brokers of a cluster, for one purpose
 - `loggers`        alters and describes the levels of the broker's loggers
 """

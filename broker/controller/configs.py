@@ -118,6 +118,7 @@ class ConfigController:
         static: the configuration of the broker's file.
         broker_id: the id of this broker.
         in_force: waits until what was committed is in force here (`ConfigPublisher.settled`).
+        has_groups: whether groups have configurations. In a cluster over ZooKeeper they do not, as in Kafka 3.9.
     """
 
     def __init__(
@@ -128,6 +129,8 @@ class ConfigController:
         static: BrokerConfig,
         broker_id: int,
         in_force: Callable[[], Awaitable[None]],
+        *,
+        has_groups: bool = True,
     ) -> None:
         self._store = store
         self._cache = cache
@@ -135,6 +138,7 @@ class ConfigController:
         self._replicas = replicas
         self._static = static
         self._broker_id = broker_id
+        self._has_groups = has_groups
 
     def effective(self, state: ClusterState) -> BrokerConfig:
         """Return the broker's configuration, overridden by the dynamic values in `state`."""
@@ -326,6 +330,11 @@ class ConfigController:
                 config = change.make(state.broker_config.get(name, {}))
                 self._check_dynamic(state, name, config)
             else:
+                if not self._has_groups:
+                    raise InvalidRequestError(
+                        "Only topics and brokers have configurations in a cluster over ZooKeeper; set the "
+                        "group.consumer.* keys of the brokers"
+                    )
                 _check_group(name)
                 config = change.make(state.group_config.get(name, {}))
                 parse_group_config(config, self.effective(state).__getitem__)

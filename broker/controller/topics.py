@@ -1,7 +1,8 @@
-"""Creates and deletes topics and adds partitions: commits the change to the registry, then applies it to the logs.
+"""Creates and deletes topics and adds partitions: commits the change to the registry, then has it carried out.
 
-A change is planned with the known state, decided with the newest one, committed, and only then applied to the logs.
-After a crash in between, the next start creates the missing logs and removes those that are marked as being deleted.
+A change is planned with the known state, decided with the newest one, committed, and only then carried out
+(`topic_execution`). On a lone broker that means its logs: after a crash in between, the next start creates the missing
+ones and removes those that are marked as being deleted. In a cluster the controller finds the change in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.controller.channel import ControlChannel
 from broker.controller.decisions.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
-from broker.controller.decisions.requests import requests_for
+from broker.controller.topic_execution import DeletionListeners, LoneExecution, TopicExecution
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState, TopicState
-from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic, ForgetDeleted
+from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic
 from broker.metadata.store import Decision, MetadataStore
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import (
-    ErrorCode,
     KafkaError,
     KafkaStorageError,
+    ReassignmentInProgressError,
     ThrottlingQuotaExceededError,
     TopicDeletionDisabledError,
     UnknownTopicIdError,
@@ -34,8 +35,8 @@ logger = logging.getLogger(__name__)
 PLANNED_AT_ONCE = 250
 """The number of topics that are checked, or logged, before other requests get their turn."""
 
-FROZEN_AT_ONCE = 250
-"""After so many new partitions, of some 50 objects each, all objects are exempted from full garbage collections."""
+WAIT_MS = 30_000
+"""How long a change of topics waits for the controller unless the request says, as Kafka's `request.timeout.ms`."""
 
 Admit = Callable[[int], None]
 """Called with the number of partitions to be created or deleted; raises ThrottlingQuotaExceededError to refuse."""
@@ -53,8 +54,24 @@ def _refusal(admit: Admit, partitions: int) -> KafkaError | None:
     return None
 
 
+def lone_topics(
+    store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, channel: ControlChannel
+) -> TopicController:
+    """Make the topics of a lone broker, whose `channel` reaches itself."""
+    listeners = DeletionListeners()
+    execution = LoneExecution(store, cache, replicas, channel, listeners)
+    return TopicController(store, cache, replicas, execution, listeners)
+
+
 class TopicController:
     """See the module.
+
+    Args:
+        store: gets the changes.
+        cache: the broker's view of the cluster.
+        replicas: has the configuration of the broker.
+        execution: what follows a commit.
+        listeners: are told of deletions.
 
     Attributes:
         on_deleting: functions that are called with the names of topics that are deleted together, as soon as that is
@@ -64,21 +81,29 @@ class TopicController:
     """
 
     def __init__(
-        self, store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, channel: ControlChannel
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        replicas: ReplicaManager,
+        execution: TopicExecution,
+        listeners: DeletionListeners,
     ) -> None:
         self._store = store
         self._cache = cache
         self._replicas = replicas
-        self._channel = channel
-        self._unfrozen = 0
-        """Partitions that were made since the garbage collector was last told."""
-        self.on_deleting: list[Callable[[frozenset[str]], None]] = []
-        self.on_deleted: list[Callable[[frozenset[str]], None]] = []
+        self._execution = execution
+        self.on_deleting = listeners.on_deleting
+        self.on_deleted = listeners.on_deleted
 
     @property
     def brokers(self) -> tuple[int, ...]:
         """The brokers that replicas can be assigned to."""
         return self._cache.alive_ids()
+
+    @property
+    def replica_limit(self) -> int | None:
+        """The most replicas that topics of the broker's own have, whatever is configured; None for no limit."""
+        return self._execution.replica_limit
 
     def state(self, name: str) -> TopicState | None:
         """Return the topic as this broker knows it, or None."""
@@ -92,16 +117,23 @@ class TopicController:
             config["default.replication.factor"],
             image.controller_epoch,
             self._replicas.runtime.random,
+            {broker.broker_id: broker.rack for broker in self._cache.alive_brokers()},
         )
 
     # -- creating
 
     async def create(
-        self, topics: Iterable[NewTopic], *, validate_only: bool = False, admit: Admit = _admit_all
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        admit: Admit = _admit_all,
+        wait_ms: int = WAIT_MS,
     ) -> dict[str, TopicState | KafkaError]:
         """Create topics in one commit; return for each its state, or the error that prevented its creation.
 
-        The error is KafkaStorageError if the commit could not be stored.
+        The error is KafkaStorageError if the commit could not be stored, and RequestTimedOutError for a topic that is
+        created but has no leaders after `wait_ms`.
         """
         placement = self._placement()
         plan = TopicPlan(self._cache.image, placement)
@@ -109,6 +141,7 @@ class TopicController:
         for number, topic in enumerate(topics, 1):
             try:
                 planned = plan.plan(topic)
+                self._execution.check(planned)
                 if not validate_only:
                     admit(len(planned.partitions))
             except KafkaError as error:
@@ -136,27 +169,8 @@ class TopicController:
         for operation in made:
             created = operation.topic
             logger.info("created topic %s with %d partitions", created.name, len(created.partitions))
-            await self._host(created.name, created.topic_id, state, operation)
+        results.update(await self._execution.created(state, made, wait_ms))
         return results
-
-    async def _host(
-        self, name: str, topic_id: uuid.UUID, state: ClusterState, operation: CreateTopic | AddPartitions
-    ) -> None:
-        """Tell the brokers of their roles in new partitions, unless their topic has been deleted since.
-
-        Called for one topic at a time, so that other requests get their turn in between.
-        """
-        registered = self._cache.topic(name)
-        if registered is None or registered.topic_id != topic_id:
-            return
-        requests = requests_for(state, [operation])
-        await self._channel.send(state.controller_epoch, requests)
-        own = requests.get(self._replicas.broker_id)
-        if own is not None:
-            self._unfrozen += len(own.leader_and_isr)
-            if self._unfrozen >= FROZEN_AT_ONCE:
-                self._unfrozen = 0
-                self._replicas.runtime.collector.freeze()
 
     async def grow(
         self,
@@ -166,6 +180,7 @@ class TopicController:
         *,
         validate_only: bool = False,
         admit: Admit = _admit_all,
+        wait_ms: int = WAIT_MS,
     ) -> None:
         """Raise the number of partitions of `name` to `count`.
 
@@ -176,6 +191,8 @@ class TopicController:
             InvalidReplicaAssignmentError: `assignments` is invalid.
             ThrottlingQuotaExceededError: `admit` raised it.
             KafkaStorageError: the commit could not be stored.
+            ReassignmentInProgressError: partitions of the topic are being moved.
+            RequestTimedOutError: they are created, but have no leaders after `wait_ms`.
         """
         placement = self._placement()
 
@@ -183,6 +200,8 @@ class TopicController:
             topic = state.topics.get(name)
             if topic is None:
                 raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+            if any(partition.adding or partition.removing for partition in topic.partitions):
+                raise ReassignmentInProgressError(f"A partition reassignment is in progress for the topic '{name}'.")
             return [growth(topic, count, assignments, placement)]
 
         (planned,) = decide(self._cache.image)
@@ -196,14 +215,24 @@ class TopicController:
             return made
 
         state = await self._commit(decide_anew)
-        await self._host(name, state.topics[name].topic_id, state, made[0])
+        errors = await self._execution.created(state, made, wait_ms)
+        if name in errors:
+            raise errors[name]
 
     # -- deleting
 
     async def delete(
-        self, names: Sequence[str], ids: Mapping[str, uuid.UUID] | None = None, *, admit: Admit = _admit_all
+        self,
+        names: Sequence[str],
+        ids: Mapping[str, uuid.UUID] | None = None,
+        *,
+        admit: Admit = _admit_all,
+        wait_ms: int = WAIT_MS,
     ) -> dict[str, KafkaError | None]:
-        """Delete topics in one commit; return None or the error for each (KafkaStorageError if it cannot be stored).
+        """Delete topics in one commit; return None or the error for each.
+
+        The error is KafkaStorageError if the commit cannot be stored, and RequestTimedOutError for a topic that is not
+        gone after `wait_ms`.
 
         Args:
             ids: the ids by which topics are meant. A topic that has another id was created anew: it stays.
@@ -241,38 +270,8 @@ class TopicController:
             # Another request has deleted the topic meanwhile.
             results[name] = UnknownTopicOrPartitionError()
         if gone:
-            await self._remove(before, gone)
+            results.update(await self._execution.deleted(before, gone, wait_ms))
         return results
-
-    async def _remove(self, before: ClusterState, gone: Sequence[DeleteTopic]) -> None:
-        """Take the logs of deleted topics out of service, in one request to each broker.
-
-        If a topic of the same name is created meanwhile, its request is applied after this one.
-        """
-        names = frozenset(operation.name for operation in gone)
-        for listener in self.on_deleting:
-            listener(names)
-        answers = await self._channel.send(before.controller_epoch, requests_for(before, gone))
-        for listener in self.on_deleted:
-            listener(names)
-        for number, operation in enumerate(gone, 1):
-            logger.info("deleted topic %s", operation.name)
-            if number % PLANNED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        # An offline log directory may hold some of their logs. The next start with that directory removes them.
-        failed = {
-            topic for results in answers.values() for (topic, _), code in results.items() if code is not ErrorCode.NONE
-        }
-        removed = frozenset(operation.topic_id for operation in gone if operation.name not in failed)
-        if removed and not self._replicas.logs.offline_dirs:
-            await self._forget(removed)
-
-    async def _forget(self, removed: frozenset[uuid.UUID]) -> None:
-        try:
-            await self._commit(lambda state: [ForgetDeleted(removed)] if removed & state.deleting else [])
-        except KafkaStorageError:
-            # The topics are deleted anyway, and the next start will forget them.
-            return
 
     async def _commit(self, decide: Decision) -> ClusterState:
         try:

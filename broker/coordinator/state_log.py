@@ -34,6 +34,7 @@ from kafkalog.protocol.errors import (
     NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -49,6 +50,8 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS = 5_000
 """How long an append waits for the high watermark unless its caller says, as `offsets.commit.timeout.ms`."""
+CREATION_MS = 2_000
+"""How long the creation of a topic waits for its leaders, in a cluster. Then clients have to ask again."""
 LOADS_AT_ONCE = 4
 """The most partitions of a topic that a coordinator reads at the same time."""
 RETRY_LOAD_MS = 10_000
@@ -168,11 +171,13 @@ class StateLog:
     async def _make(self) -> int:
         settings = self._settings()
         new = NewTopic(self._name, settings.partitions, settings.replication_factor, config=settings.config)
-        result = (await self._topics.create([new]))[self._name]
-        if isinstance(result, TopicState | TopicAlreadyExistsError):
+        result = (await self._topics.create([new], wait_ms=CREATION_MS))[self._name]
+        if isinstance(result, TopicState | TopicAlreadyExistsError | RequestTimedOutError):
             count = self.partitions
             if count is not None:
                 return count
+            # In a cluster the controller has not told of it yet. The client asks again.
+            raise CoordinatorNotAvailableError
         logger.error("the topic %s cannot be made: %s", self._name, result)
         raise CoordinatorNotAvailableError
 

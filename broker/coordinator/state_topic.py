@@ -35,12 +35,17 @@ class StateTopic:
     """The topic's configuration."""
 
 
-def consumer_offsets_topic(config: BrokerConfig, brokers: int) -> StateTopic:
-    """Return `__consumer_offsets` by the `offsets.topic.*` settings, for a cluster of so many brokers."""
+def consumer_offsets_topic(config: BrokerConfig, replica_limit: int | None) -> StateTopic:
+    """Return `__consumer_offsets` by the `offsets.topic.*` settings.
+
+    Args:
+        config: the broker's configuration.
+        replica_limit: the most replicas that it has, if the settings ask for more; None for no limit.
+    """
     return StateTopic(
         CONSUMER_OFFSETS,
         config["offsets.topic.num.partitions"],
-        min(config["offsets.topic.replication.factor"], brokers),
+        _limited(config["offsets.topic.replication.factor"], replica_limit),
         config["offsets.topic.compression.codec"],
         config["offsets.load.buffer.size"],
         {
@@ -51,9 +56,13 @@ def consumer_offsets_topic(config: BrokerConfig, brokers: int) -> StateTopic:
     )
 
 
-def transaction_state_topic(config: BrokerConfig, brokers: int) -> StateTopic:
-    """Return `__transaction_state` by the `transaction.state.log.*` settings, for a cluster of so many brokers."""
-    replication_factor = min(config["transaction.state.log.replication.factor"], brokers)
+def _limited(replication_factor: int, limit: int | None) -> int:
+    return replication_factor if limit is None else min(replication_factor, limit)
+
+
+def transaction_state_topic(config: BrokerConfig, replica_limit: int | None) -> StateTopic:
+    """Return `__transaction_state` by the `transaction.state.log.*` settings; see `consumer_offsets_topic`."""
+    replication_factor = _limited(config["transaction.state.log.replication.factor"], replica_limit)
     return StateTopic(
         TRANSACTION_STATE,
         config["transaction.state.log.num.partitions"],

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from broker.member.orders import roles, roles_answered, stops, stops_answered
 from broker.member.update import merged
-from broker.metadata.model import ClusterState
+from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import Operation
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
@@ -37,6 +37,9 @@ class PublishedStore(Protocol):
 
     def publish(self, change: Merge) -> None:
         """Merge what the controller has told into the state, and tell the listeners."""
+
+    def check_topic(self, topic: TopicState) -> None:
+        """Refuse a new topic that the store would not take."""
 
     async def read_topic_configs(self, names: Iterable[str]) -> None:
         """Read the configurations of topics that are new, before their logs are created."""

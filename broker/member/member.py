@@ -20,7 +20,7 @@ from broker.member.control import Control, PublishedStore
 from broker.member.isr_nodes import IsrNodes
 from broker.member.leaving import leave
 from broker.member.registration import Registration
-from broker.metadata.model import BrokerRegistration
+from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.znodes import brokers
 from broker.replica.applier import ReplicaApplier
 from broker.replica.fetching.fetchers import FollowerFetchers
@@ -90,6 +90,23 @@ class ClusterMember:
                 self._runtime, self._broker_id, self._epoch, self.controller, self.links.connect, self.zookeeper
             )
         return IsrNodes(self._runtime, self._broker_id, self.zookeeper)
+
+    @property
+    def broker_id(self) -> int:
+        """The id of this broker."""
+        return self._broker_id
+
+    def epoch(self) -> int:
+        """Return the epoch of this broker, or -1 while it is not registered."""
+        return self._epoch()
+
+    def check_topic(self, topic: TopicState) -> None:
+        """Refuse a new topic that ZooKeeper would not take.
+
+        Raises:
+            PolicyViolationError: one of its nodes would be too large.
+        """
+        self._store.check_topic(topic)
 
     @property
     def broker(self) -> BrokerRegistration:

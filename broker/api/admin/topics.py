@@ -41,7 +41,9 @@ async def handle_create_topics(request: Request) -> None:
     counts = await _counted(request, message.topics)
     wanted = [await _wanted(request, topic) async for topic in request.each(message.topics) if counts[topic.name] == 1]
     mutations = request.mutations(CREATE_REFUSED_SINCE)
-    made = await broker.topics.create(wanted, validate_only=message.validate_only, admit=mutations.record)
+    made = await broker.topics.create(
+        wanted, validate_only=message.validate_only, admit=mutations.record, wait_ms=message.timeout_ms
+    )
     results = []
     async for name in request.each(counts):
         result = CreatableTopicResult(name=name, error_message=None)
@@ -124,7 +126,7 @@ async def handle_delete_topics(request: Request) -> None:
         async for name in request.each(message.topic_names):
             want(name)
     mutations = request.mutations(DELETE_REFUSED_SINCE)
-    outcomes = await broker.topics.delete(list(names), ids, admit=mutations.record)
+    outcomes = await broker.topics.delete(list(names), ids, admit=mutations.record, wait_ms=message.timeout_ms)
     async for name, error in request.each(outcomes.items()):
         result = DeletableTopicResult(name=name)
         if name in ids:
@@ -141,6 +143,7 @@ async def handle_create_partitions(request: Request) -> None:
     message: CreatePartitionsRequest = request.message
     counts = await _counted(request, message.topics)
     mutations = request.mutations(GROW_REFUSED_SINCE)
+    end_ms = request.broker.runtime.monotonic_ms() + message.timeout_ms
     results = []
     async for topic in request.each(message.topics):
         result = CreatePartitionsTopicResult(name=topic.name)
@@ -160,6 +163,7 @@ async def handle_create_partitions(request: Request) -> None:
                     assignments,
                     validate_only=message.validate_only,
                     admit=mutations.record,
+                    wait_ms=end_ms - request.broker.runtime.monotonic_ms(),
                 )
         results.append(result)
     wait_ms = request.quota_wait_ms(mutations=mutations)

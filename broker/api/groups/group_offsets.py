@@ -141,8 +141,9 @@ async def handle_txn_offset_commit(request: Request) -> None:
         )
         producer = (message.producer_id, message.producer_epoch)
         try:
-            admit = _admission(request)
-            codes |= await broker.groups.commit(message.group_id, committing, offsets, producer, admit)
+            async with broker.transactions.verified(message.transactional_id, _unverified(request)):
+                admit = _admission(request)
+                codes |= await broker.groups.commit(message.group_id, committing, offsets, producer, admit)
         except Exception as error:
             codes = dict.fromkeys(offsets, _txn_code(request, error_code(error)))
         turn.begin()
@@ -165,6 +166,16 @@ def _admission(request: Request) -> Admit:
         )
 
     return admit
+
+
+def _unverified(request: Request) -> list[tuple[int, int, Partition]]:
+    """Return producer and partition, if the coordinator of the transaction is another broker and has to be asked."""
+    message: txn_offset_commit.TxnOffsetCommitRequest = request.message
+    broker, producer = request.broker, (message.producer_id, message.producer_epoch)
+    partition = broker.groups.partition_groups_for(message.group_id).partition
+    return (
+        [(*producer, partition)] if broker.transactions.must_ask(message.transactional_id, *producer, partition) else []
+    )
 
 
 def _txn_code(request: Request, code: ErrorCode) -> ErrorCode:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from broker.api.context import Request
@@ -80,11 +80,19 @@ EXPECTED_ERRORS = TOO_LARGE | {
 """Errors that correct producers meet now and then. As in Kafka, they do not count as failures."""
 
 
+Unverified = tuple[int, int, Partition]
+"""Producer id, producer epoch, and the partition of a batch."""
+
+
 def handle_produce(request: Request) -> Awaitable[None] | None:
     """Serve a Produce request; the returned coroutine does the work that needs a worker or turns."""
     produce = Produce(request)
     if request.owns_records:
         return _serve_in_turns(produce)
+    if request.message.transactional_id is not None and request.broker.transactions.asks_others:
+        unverified = [found for batch in _batches(request.message) if (found := produce.unverified(*batch)) is not None]
+        if unverified:
+            return _verify_and_serve(produce, unverified)
     deferred = produce.append_all()
     if not deferred and not produce.rejected:
         produce.respond()
@@ -96,6 +104,24 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     if produce.rejected is not None:
         produce.rejected.keep()
     return _work_and_respond(produce, deferred)
+
+
+async def _verify_and_serve(produce: Produce, unverified: list[Unverified]) -> None:
+    """Serve a request for which the coordinator of the transaction, another broker, has to be asked first."""
+    request = produce.request
+    message: ProduceRequest = request.message
+    request.connection.keep_memory()
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            if data.records is not None:
+                data.records = memoryview(bytearray(data.records))
+    try:
+        assert message.transactional_id is not None
+        async with request.broker.transactions.verified(message.transactional_id, unverified):
+            deferred = produce.append_all()
+            await _work_and_respond(produce, deferred)
+    finally:
+        request.connection.free_memory()
 
 
 async def _work_and_respond(produce: Produce, deferred: list[DeferredAppend]) -> None:
@@ -112,16 +138,27 @@ async def _work_and_respond(produce: Produce, deferred: list[DeferredAppend]) ->
 async def _serve_in_turns(produce: Produce) -> None:
     """Serve a request with so many partitions, or other entries, that a worker has decoded it."""
     request = produce.request
+    transactions, transactional_id = request.broker.transactions, request.message.transactional_id
+    asks = transactional_id is not None and transactions.asks_others
     async for topic in request.each(request.message.topic_data):
         results: list[PartitionProduceResponse] = []
         async for data in request.each(topic.partition_data):
-            work = produce.append(topic.name, data, results)
-            if work is not None:
-                await produce.append_later(work)
+            unverified = produce.unverified(topic.name, data) if asks else None
+            if unverified is None:
+                await produce.append_in_turns(topic.name, data, results)
+                continue
+            async with transactions.verified(transactional_id, [unverified]):
+                await produce.append_in_turns(topic.name, data, results)
         produce.answered(topic.name, results)
     if produce.rejected is not None:
         await produce.rejected.name_rest(request.broker)
     await produce.respond_in_turns()
+
+
+def _batches(message: ProduceRequest) -> Iterator[tuple[str, PartitionProduceData]]:
+    for topic in message.topic_data:
+        for data in topic.partition_data:
+            yield topic.name, data
 
 
 class DeferredAppend:
@@ -176,6 +213,24 @@ class Produce:
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
 
+    def unverified(self, topic: str, data: PartitionProduceData) -> Unverified | None:
+        """Return what another broker has to be asked about a batch; None if nothing."""
+        broker, records = self.request.broker, data.records
+        partition = broker.replicas.get(topic, data.index)
+        if partition is None or records is None or len(records) < HEADER_SIZE:
+            return None
+        view = RecordsView(records)
+        if view.magic != MAGIC or not view.is_transactional:
+            return None
+        try:
+            header = read_header(records)
+        except RecordsError:
+            # It is refused when it is appended.
+            return None
+        producer = header.producer_id, header.producer_epoch
+        needed = broker.transactions.must_ask(self.request.message.transactional_id, *producer, partition)
+        return (*producer, partition) if needed else None
+
     def append_all(self) -> list[DeferredAppend]:
         """Append the batches that need no worker.
 
@@ -223,6 +278,14 @@ class Produce:
         except Exception as error:
             self._fail(topic, result, error, data.records)
         return None
+
+    async def append_in_turns(
+        self, topic: str, data: PartitionProduceData, results: list[PartitionProduceResponse]
+    ) -> None:
+        """Append records, with a worker's help where that is needed."""
+        work = self.append(topic, data, results)
+        if work is not None:
+            await self.append_later(work)
 
     def _takes_long(self, view: RecordsView, records: memoryview) -> bool:
         """Return whether checking this batch and those before it would keep others waiting for too long."""

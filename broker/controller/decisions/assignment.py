@@ -2,12 +2,16 @@
 
 Replicas are placed round robin. Leaders go round the brokers from a start index. The followers of a partition are
 placed after its leader, at a distance that grows by one with each round, so that the load of a lost broker is spread
-evenly over the others (Kafka's rule for brokers without racks).
+evenly over the others.
+
+Brokers with racks are taken from one rack after the other, and a partition has no second replica in a rack before it
+has one in each (KIP-36).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, zip_longest
 
 from kafkalog.protocol.errors import (
     InvalidPartitionsError,
@@ -17,9 +21,22 @@ from kafkalog.protocol.errors import (
 
 
 def assign_replicas(
-    brokers: Sequence[int], partitions: int, replication_factor: int, start: int, first_partition: int = 0
+    brokers: Sequence[int],
+    partitions: int,
+    replication_factor: int,
+    start: int,
+    first_partition: int = 0,
+    racks: Mapping[int, str | None] | None = None,
 ) -> list[tuple[int, ...]]:
     """Assign the replicas of `partitions` new partitions, preferred leader first.
+
+    Args:
+        brokers: the live brokers.
+        partitions: how many partitions are new.
+        replication_factor: the number of replicas of each.
+        start: where in the round of the brokers the leaders begin.
+        first_partition: the index of the first new partition.
+        racks: the racks of the brokers. If one of them has none, racks are disregarded.
 
     Raises:
         InvalidPartitionsError: `partitions` is not positive.
@@ -33,6 +50,9 @@ def assign_replicas(
         raise InvalidReplicationFactorError(
             f"Replication factor: {replication_factor} larger than available brokers: {len(brokers)}."
         )
+    known = {broker: rack for broker in brokers if (rack := (racks or {}).get(broker)) is not None}
+    if len(known) == len(brokers) and len(set(known.values())) > 1:
+        return _over_racks(known, partitions, replication_factor, start, first_partition)
     ordered = sorted(brokers)
     count = len(ordered)
     result = []
@@ -44,6 +64,35 @@ def assign_replicas(
             for position in range(replication_factor - 1)
         ]
         result.append((ordered[leader], *followers))
+    return result
+
+
+def _over_racks(
+    racks: Mapping[int, str], partitions: int, replication_factor: int, start: int, first_partition: int
+) -> list[tuple[int, ...]]:
+    in_rack: dict[str, list[int]] = {}
+    for broker in sorted(racks):
+        in_rack.setdefault(racks[broker], []).append(broker)
+    turns = zip_longest(*(in_rack[rack] for rack in sorted(in_rack)))
+    arranged = [broker for broker in chain.from_iterable(turns) if broker is not None]
+    count = len(arranged)
+    result = []
+    shift = start
+    for partition in range(first_partition, first_partition + partitions):
+        if partition and partition % count == 0:
+            shift += 1
+        leader = (partition + start) % count
+        replicas = [arranged[leader]]
+        used = {racks[arranged[leader]]}
+        step = 0
+        while len(replicas) < replication_factor:
+            distance = 1 + (shift * len(in_rack) + step) % (count - 1)
+            candidate = arranged[(leader + distance) % count]
+            step += 1
+            if candidate not in replicas and (racks[candidate] not in used or len(used) == len(in_rack)):
+                replicas.append(candidate)
+                used.add(racks[candidate])
+        result.append(tuple(replicas))
     return result
 
 

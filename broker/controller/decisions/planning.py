@@ -57,6 +57,8 @@ class Placement:
     """The epoch of the controller that decides."""
     random: random.Random
     """Chooses the broker that leads a topic's first partition, and the topic's id."""
+    racks: Mapping[int, str | None] = field(default_factory=dict)
+    """The racks of the brokers; an absent one has none."""
 
     def lead_by_first(self, replicas: tuple[int, ...]) -> PartitionState:
         """Make the state of a new partition: all replicas are in sync, and the preferred one leads."""
@@ -151,7 +153,8 @@ class TopicPlan:
         count = placement.partitions if topic.partitions == UNSET else topic.partitions
         unset = topic.replication_factor == UNSET
         factor = placement.replication_factor if unset else topic.replication_factor
-        return assign_replicas(placement.brokers, count, factor, placement.random.randrange(len(placement.brokers)))
+        start = placement.random.randrange(max(1, len(placement.brokers)))
+        return assign_replicas(placement.brokers, count, factor, start, racks=placement.racks)
 
 
 def creations(
@@ -209,7 +212,7 @@ def growth(
         # Continue round robin from the preferred leader of the first partition, or from the next live broker.
         first = topic.partitions[0].replicas
         start = next((at for at, broker in enumerate(sorted(placement.brokers)) if broker >= first[0]), 0)
-        replicas = assign_replicas(placement.brokers, added, len(first), start, present)
+        replicas = assign_replicas(placement.brokers, added, len(first), start, present, placement.racks)
     return AddPartitions(topic.name, present, tuple(map(placement.lead_by_first, replicas)))
 
 

@@ -73,7 +73,7 @@ class GroupCoordinator:
         self.counters = GroupCounters()
         self.kinds: list[GroupKind] = []
         self.log = StateLog(
-            lambda: consumer_offsets_topic(self.config, len(topics.brokers)),
+            lambda: consumer_offsets_topic(self.config, topics.replica_limit),
             replicas=replicas,
             topics=topics,
             now_ms=now_ms,

@@ -3,6 +3,8 @@
 - `records`                 the records of `__transaction_state`, in Kafka's bytes
 - `machine`                 one transactional id: its states and transitions, and refused requests (pure)
 - `partition_transactions`  the transactional ids of one partition of `__transaction_state` (pure)
+- `marker_router`           carries markers to the leaders of the partitions, here or on other brokers
+- `verification`            asks a coordinator on another broker whether a transaction covers partitions
 - `markers`                 control batches that end a transaction in the partitions it wrote to
 - `completion`              writes the markers of a decided transaction, and stores that they are written
 - `coordinator`             loads partitions, stores their changes, aborts transactions that time out

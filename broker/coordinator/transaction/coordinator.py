@@ -339,6 +339,13 @@ class TransactionCoordinator:
         if change is not None:
             await self._decide(transactions, machine, change)
 
+    def is_here(self, transactional_id: str) -> bool:
+        """Return whether this broker coordinates a transactional id, or is about to."""
+        try:
+            return self._log.leads(self._log.partition_for(transactional_id)) is not None
+        except CoordinatorNotAvailableError:
+            return False
+
     def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
         """Check that the producer's transaction covers a partition; see `TransactionMachine.verify`.
 

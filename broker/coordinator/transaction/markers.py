@@ -40,6 +40,9 @@ class MarkerWriter:
     Args:
         on_offsets: called with the position of a marker that was appended to a partition of `__consumer_offsets`,
             before anything else is appended; the marker need not be replicated yet.
+
+    Attributes:
+        on_marker: called with topic, partition and producer id of each marker that is appended, in the same turn.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class MarkerWriter:
         self._replicas = replicas
         self._now_ms = now_ms
         self._on_offsets = on_offsets
+        self.on_marker: Callable[[str, int, int], None] = lambda topic, index, producer_id: None
 
     def write(self, topic: str, index: int, marker: Marker) -> asyncio.Future[int]:
         """Append `marker` to a partition led here, now.
@@ -79,6 +83,7 @@ class MarkerWriter:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_exception(error)
             return future
+        self.on_marker(topic, index, marker.producer_id)
         replicas.stabilized(partition)
         if topic == CONSUMER_OFFSETS:
             self._on_offsets(marker, written)

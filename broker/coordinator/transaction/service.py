@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
 
+from broker.cluster_links import Connect
 from broker.controller.topics import TopicController
 from broker.coordinator.state_log import StateLog
 from broker.coordinator.state_topic import transaction_state_topic
 from broker.coordinator.transaction.admission import Admission
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer
+from broker.coordinator.transaction.marker_router import MarkerRouter
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.coordinator.transaction.settings import TransactionSettings
+from broker.coordinator.transaction.verification import Verifier
+from broker.metadata.cache import MetadataCache
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Appended, Partition
 from kafkalog.storage.topics import TRANSACTION_STATE
 
 
+class ClusterAccess(NamedTuple):
+    """How the transactions of a member of a cluster reach other brokers."""
+
+    cache: MetadataCache
+    """Finds leaders and coordinators."""
+    connect: Connect
+    """Makes a link to a broker."""
+    markers_version: int
+    """The newest version of WriteTxnMarkers to send (by `inter.broker.protocol.version`)."""
+
+
 class Transactions:
     """See the module. `start` once partitions are hosted, `stop` before their logs are closed.
+
+    Args:
+        replicas: the broker's partitions.
+        topics: creates the topic of the state.
+        allocate_producer_id: returns a fresh producer id.
+        reserve_producer_ids: see to it that neither an id nor a smaller one is given again.
+        on_offsets: is told of markers in partitions of `__consumer_offsets`.
+        now_ms: the wall clock.
+        cluster: how other brokers are reached; None for a lone broker.
 
     Attributes:
         coordinator: for the requests of producers.
@@ -35,6 +61,7 @@ class Transactions:
         reserve_producer_ids: Callable[[int], Awaitable[None]],
         on_offsets: Callable[[Marker, Appended], None],
         now_ms: Callable[[], int],
+        cluster: ClusterAccess | None = None,
     ) -> None:
         def exists(topic: str, index: int) -> bool:
             state = topics.state(topic)
@@ -42,14 +69,26 @@ class Transactions:
 
         self.markers = MarkerWriter(replicas, now_ms, on_offsets)
         self._log = StateLog(
-            lambda: transaction_state_topic(replicas.config, len(topics.brokers)),
+            lambda: transaction_state_topic(replicas.config, topics.replica_limit),
             replicas=replicas,
             topics=topics,
             now_ms=now_ms,
         )
+        self._router: MarkerRouter | None = None
+        self._verifier: Verifier | None = None
+        if cluster is not None:
+
+            def leads(topic: str, index: int) -> bool:
+                partition = replicas.get(topic, index)
+                return partition is not None and partition.is_leader
+
+            self._router = MarkerRouter(
+                self.markers.write, leads, cluster.cache, cluster.connect, cluster.markers_version
+            )
+            self._verifier = Verifier(self._log.partition_for, cluster.cache, cluster.connect)
         self.coordinator = TransactionCoordinator(
             log=self._log,
-            write_marker=self.markers.write,
+            write_marker=self.markers.write if self._router is None else self._router.write,
             exists=exists,
             allocate_producer_id=allocate_producer_id,
             reserve_producer_ids=reserve_producer_ids,
@@ -57,8 +96,11 @@ class Transactions:
             now_ms=now_ms,
         )
         self.admission = Admission(
-            self.coordinator, lambda: bool(replicas.config["transaction.partition.verification.enable"])
+            self.coordinator,
+            lambda: bool(replicas.config["transaction.partition.verification.enable"]),
+            self._verifier,
         )
+        self.markers.on_marker = self.admission.marked
         replicas.on_role_changed.append(self._role_changed)
 
     def _role_changed(self, partition: Partition) -> None:
@@ -72,6 +114,10 @@ class Transactions:
     async def stop(self) -> None:
         """Cancel the work that is under way; the next start takes it up again."""
         await self.coordinator.stop()
+        if self._router is not None:
+            await self._router.close()
+        if self._verifier is not None:
+            await self._verifier.close()
         await self._log.settle()
 
     async def ready(self) -> int:
@@ -89,6 +135,34 @@ class Transactions:
             CoordinatorNotAvailableError: there is no such topic yet; see `ready`.
         """
         return self.coordinator.partition_for(transactional_id)
+
+    @asynccontextmanager
+    async def verified(
+        self, transactional_id: str | None, batches: Iterable[tuple[int, int, Partition]]
+    ) -> AsyncIterator[None]:
+        """Ask other brokers what `admit` will have to know; the answers hold in the body.
+
+        Args:
+            transactional_id: the transactional id of the request.
+            batches: producer id, producer epoch and partition of each batch for which `must_ask` is true.
+        """
+        asked: dict[Producer, list[Partition]] = {}
+        for producer_id, producer_epoch, partition in batches:
+            asked.setdefault(Producer(producer_id, producer_epoch), []).append(partition)
+        async with AsyncExitStack() as stack:
+            for producer, partitions in asked.items():
+                assert transactional_id is not None
+                await stack.enter_async_context(self.admission.ahead(transactional_id, producer, partitions))
+            yield
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether there are other brokers that coordinate transactions."""
+        return self._verifier is not None
+
+    def must_ask(self, transactional_id: str, producer_id: int, producer_epoch: int, partition: Partition) -> bool:
+        """Return whether another broker has to be asked before `admit` (`verified`)."""
+        return self.admission.must_ask(transactional_id, Producer(producer_id, producer_epoch), partition)
 
     def admit(
         self,

@@ -165,6 +165,15 @@ class ZooKeeperStore:
         config = self.topic_config(topic.name)
         return topic if topic.config == config else replace(topic, config=config)
 
+    def check_topic(self, topic: TopicState) -> None:
+        """Refuse a new topic that ZooKeeper would not take.
+
+        Raises:
+            PolicyViolationError: one of its nodes would be too large.
+        """
+        self._topics.topic_data(topic)
+        self._topics.config_data(topic)
+
     # -- committing
 
     async def commit(self, decide: Decision) -> ClusterState:

@@ -93,11 +93,16 @@ class TopicWriter:
         self._session.check_size(paths.topic(topic.name), data)
         return data
 
+    def config_data(self, topic: TopicState) -> bytes:
+        """Return the data of the node of a new topic's configuration; see `topic_data`."""
+        data = configs.encode(topic.config)
+        self._session.check_size(paths.config(TOPICS, topic.name), data)
+        return data
+
     async def _create(self, view: View, topic: TopicState) -> bool:
         """Write the configuration and the assignment at once, so that no controller finds one without the other."""
         path, config_path = paths.topic(topic.name), paths.config(TOPICS, topic.name)
-        data, config = self.topic_data(topic), configs.encode(topic.config)
-        self._session.check_size(config_path, config)
+        data, config = self.topic_data(topic), self.config_data(topic)
         first: Operation = Create(config_path, config)
         while True:
             try:
@@ -150,7 +155,7 @@ class TopicWriter:
     async def _delete(self, view: View, operation: DeleteTopic) -> bool:
         node = await self._get(paths.topic(operation.name))
         present = None if node is None else _topic(operation.name, node.data)
-        if present is None or (present.topic_id != operation.topic_id and present.topic_id != NO_ID):
+        if present is None or not _is_same(present.topic_id, operation.topic_id):
             view.topics[operation.name] = present
             return False
         while True:
@@ -184,12 +189,17 @@ def _topic(name: str, data: bytes) -> TopicState:
     return TopicState(name, node.topic_id or NO_ID, partitions)
 
 
+def _is_same(one: uuid.UUID, other: uuid.UUID) -> bool:
+    """Return whether two ids may be those of one topic. Before 2.8, brokers do not tell of ids that topics have."""
+    return one == other or NO_ID in (one, other)
+
+
 def _agree(present: TopicState, known: TopicState) -> bool:
     """Return whether a decision on `known` fits the topic as it is: its id, and the replicas of its partitions.
 
     UpdateMetadata does not tell which replicas are being added or removed; a decision is made again with them.
     """
-    if len(present.partitions) != len(known.partitions) or present.topic_id not in (known.topic_id, NO_ID):
+    if len(present.partitions) != len(known.partitions) or not _is_same(present.topic_id, known.topic_id):
         return False
     pairs = zip(present.partitions, known.partitions, strict=True)
     return all(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.producer_ids import ProducerIds
+from broker.controller.producer_ids import ProducerIds, blocks_of
 from broker.metadata.local import LocalStore
 from broker.metadata.model import ClusterState
 from broker.metadata.store import Decision
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> SlowStore:
 
 def test_the_rest_of_a_block_is_not_given(store: SlowStore) -> None:
     async def work() -> None:
-        ids = ProducerIds(store)
+        ids = ProducerIds(blocks_of(store), store)
         assert [await ids.allocate(), await ids.allocate()] == [0, 1]
         await ids.reserve(0)
         assert await ids.allocate() == 2
@@ -56,7 +56,7 @@ def test_the_rest_of_a_block_is_not_given(store: SlowStore) -> None:
 @pytest.mark.parametrize("largest", [3, 5_000])
 def test_a_block_that_is_being_taken_is_not_given(store: SlowStore, largest: int) -> None:
     async def work() -> None:
-        ids = ProducerIds(store)
+        ids = ProducerIds(blocks_of(store), store)
         store.told.clear()
         allocating = asyncio.ensure_future(ids.allocate())
         while store.state.next_producer_id == 0:
@@ -73,7 +73,7 @@ def test_a_block_that_is_being_taken_is_not_given(store: SlowStore, largest: int
 
 def test_what_cannot_be_stored_holds_all_the_same(store: SlowStore) -> None:
     async def work() -> None:
-        ids = ProducerIds(store)
+        ids = ProducerIds(blocks_of(store), store)
         store.error = OSError("full")
         with pytest.raises(KafkaStorageError):
             await ids.reserve(5_000)

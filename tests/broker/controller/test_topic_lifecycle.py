@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from broker.config.server import BrokerConfig
-from broker.controller import topics
+from broker.controller import topic_execution
 from broker.controller.channel import LoneChannel
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.decisions.requests import ControlRequests, requests_for
-from broker.controller.topics import TopicController
+from broker.controller.topics import lone_topics
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
@@ -143,7 +143,7 @@ class _Cluster:
         self.cache = MetadataCache(self.store.state)
         self.store.subscribe(self.cache.update)
         self.lone = LoneChannel(0, ReplicaApplier(self.replicas, self.cache.topic_config))
-        self.topics = TopicController(self.store, self.cache, self.replicas, self.lone)
+        self.topics = lone_topics(self.store, self.cache, self.replicas, self.lone)
 
     async def make(self, *names: str) -> dict[str, TopicState]:
         made = await self.topics.create([NewTopic(name, 1, 1) for name in names])
@@ -207,7 +207,7 @@ def test_others_have_their_turn_while_many_topics_are_created(tmp_path: Path, mo
 
 
 def test_the_garbage_collector_is_told_of_many_new_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "FROZEN_AT_ONCE", 4)
+    monkeypatch.setattr(topic_execution, "FROZEN_AT_ONCE", 4)
 
     async def scenario(cluster: _Cluster) -> None:
         hosted = []
@@ -284,7 +284,7 @@ def test_every_broker_is_told_of_what_concerns_it(tmp_path: Path) -> None:
     async def scenario(cluster: _Cluster) -> None:
         await cluster.store.commit(lambda state: [RegisterBroker(BrokerRegistration(1, ()))])
         channel = _Reaching(cluster.lone)
-        controller = TopicController(cluster.store, cluster.cache, cluster.replicas, channel)
+        controller = lone_topics(cluster.store, cluster.cache, cluster.replicas, channel)
         await controller.create([NewTopic("both", 2, 2), NewTopic("here", assignments={0: [0]})])
         await controller.grow("both", 3, [[1, 0]])
         assert [[each.key for each in told.leader_and_isr] for told in channel.told] == [

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from broker.config.server import BrokerConfig
 from broker.controller.channel import LoneChannel
-from broker.controller.topics import TopicController
+from broker.controller.topics import lone_topics
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.log_manager import LogManager
@@ -44,7 +44,7 @@ class Stored:
         self.cache = MetadataCache(state)
         self.store.subscribe(self.cache.update)
         self.run(self.store.commit(lambda state: [RegisterBroker(BrokerRegistration(0, ()))]))
-        self.topics = TopicController(
+        self.topics = lone_topics(
             self.store,
             self.cache,
             self.replicas,
@@ -79,7 +79,7 @@ class Stored:
     def state_log(self) -> StateLog:
         """Return the log of `__consumer_offsets`."""
         return StateLog(
-            lambda: consumer_offsets_topic(self.config, len(self.topics.brokers)),
+            lambda: consumer_offsets_topic(self.config, self.topics.replica_limit),
             replicas=self.replicas,
             topics=self.topics,
             now_ms=lambda: self.now,

@@ -68,3 +68,26 @@ def test_of_a_list_of_100_000_replicas_only_the_beginning_is_looked_at(replicas:
 
 def test_a_manual_assignment_is_taken_as_it_is() -> None:
     assert check_manual({1: [1, 0], 0: [0, 1]}, [0, 1]) == [(0, 1), (1, 0)]
+
+
+def test_brokers_with_racks_are_assigned_as_by_kafka() -> None:
+    """The example of Kafka's `AdminUtils`."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert assign_replicas(range(6), 7, 3, 0, racks=racks) == [
+        (0, 3, 1), (3, 1, 5), (1, 5, 4), (5, 4, 2), (4, 2, 0), (2, 0, 3), (0, 4, 2),
+    ]  # fmt: skip
+    without = assign_replicas(range(6), 7, 3, 0)
+    assert assign_replicas(range(6), 7, 3, 0, racks={**racks, 3: None}) == without
+    assert assign_replicas(range(6), 7, 3, 0, racks=dict.fromkeys(range(6), "rack1")) == without
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=2, max_size=9), st.integers(1, 30), st.integers(0, 20), st.data())
+def test_no_rack_has_a_second_replica_before_each_has_one(
+    names: list[str], partitions: int, start: int, data: st.DataObject
+) -> None:
+    racks = dict(enumerate(names))
+    factor = data.draw(st.integers(1, len(racks)))
+    for replicas in assign_replicas(list(racks), partitions, factor, start, racks=racks):
+        assert len(set(replicas)) == factor
+        if len(set(names)) > 1:
+            assert len({racks[replica] for replica in replicas}) == min(factor, len(set(names)))

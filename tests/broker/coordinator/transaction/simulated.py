@@ -100,6 +100,7 @@ class SimulatedPartition:
 
     key: tuple[str, int]
     entries: list[Data | Marker] = field(default_factory=list)
+    leader_epoch: int = 0
 
     def __post_init__(self) -> None:
         self.producers = ProducerStateManager("-".join(map(str, self.key)), 1 << 60)

@@ -1,0 +1,129 @@
+"""What follows a creation or deletion of topics in a cluster: the controller carries it out, and the request waits.
+
+A topic exists for clients once this broker's metadata has a leader for each of its partitions. A request whose time is
+over before that is answered REQUEST_TIMED_OUT, although the topic is made, as in Kafka (`DelayedCreatePartitions`,
+`DelayedDeleteTopics`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from broker.controller.topic_execution import Creation, DeletionListeners, Errors
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import NO_LEADER, ClusterState, TopicState
+from broker.metadata.operations import CreateTopic, DeleteTopic, Operation
+from broker.metadata.store import MetadataStore
+from kafkalog.protocol.errors import RequestTimedOutError
+
+logger = logging.getLogger(__name__)
+
+Holds = Callable[[], bool]
+
+
+class _Waiting:
+    """A request that waits for what it has changed."""
+
+    __slots__ = ("done", "missing")
+
+    def __init__(self, missing: dict[str, Holds], done: asyncio.Future[None]) -> None:
+        self.missing = missing
+        self.done = done
+
+    def look(self) -> None:
+        self.missing = {name: holds for name, holds in self.missing.items() if not holds()}
+        if not self.missing and not self.done.done():
+            self.done.set_result(None)
+
+
+class ClusterExecution:
+    """The execution of a member of a cluster; see the module.
+
+    Args:
+        store: the cluster's metadata.
+        cache: the broker's view of it, which has subscribed to `store` before.
+        listeners: are told of deletions, whichever broker asked for them.
+        check: refuses a topic that the store would not take.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        listeners: DeletionListeners,
+        check: Callable[[TopicState], object],
+    ) -> None:
+        self._cache = cache
+        self._listeners = listeners
+        self._check = check
+        self._topics: Mapping[str, TopicState] = cache.image.topics
+        self._waiting: set[_Waiting] = set()
+        store.subscribe(self._changed)
+
+    @property
+    def replica_limit(self) -> int | None:
+        """See `TopicExecution.replica_limit`."""
+        return None
+
+    def check(self, topic: TopicState) -> None:
+        """See `TopicExecution.check`."""
+        self._check(topic)
+
+    async def created(self, state: ClusterState, operations: Sequence[Creation], wait_ms: int) -> Errors:
+        """Wait for leaders of all partitions; see `TopicExecution.created`."""
+        wanted: dict[str, Holds] = {}
+        for operation in operations:
+            if isinstance(operation, CreateTopic):
+                name, count = operation.topic.name, len(operation.topic.partitions)
+            else:
+                name, count = operation.topic, operation.first + len(operation.partitions)
+            wanted[name] = lambda name=name, count=count: self._has_leaders(name, count)  # type: ignore[misc]
+        return await self._wait(wanted, wait_ms)
+
+    async def deleted(self, before: ClusterState, operations: Sequence[DeleteTopic], wait_ms: int) -> Errors:
+        """Wait until the topics are gone; see `TopicExecution.deleted`."""
+        wanted: dict[str, Holds] = {
+            each.name: lambda each=each: self._is_gone(each)  # type: ignore[misc]
+            for each in operations
+        }
+        return await self._wait(wanted, wait_ms)
+
+    def _has_leaders(self, name: str, count: int) -> bool:
+        topic = self._cache.topic(name)
+        if topic is None or len(topic.partitions) < count:
+            return False
+        return all(partition.leader != NO_LEADER for partition in topic.partitions)
+
+    def _is_gone(self, operation: DeleteTopic) -> bool:
+        topic = self._cache.topic(operation.name)
+        return topic is None or topic.topic_id != operation.topic_id
+
+    async def _wait(self, wanted: dict[str, Holds], wait_ms: int) -> Errors:
+        waiting = _Waiting(wanted, asyncio.get_running_loop().create_future())
+        waiting.look()
+        self._waiting.add(waiting)
+        try:
+            if not waiting.done.done() and wait_ms > 0:
+                await asyncio.wait([waiting.done], timeout=wait_ms / 1000)
+        finally:
+            self._waiting.discard(waiting)
+        return dict.fromkeys(waiting.missing, RequestTimedOutError())
+
+    def _changed(self, state: ClusterState, operations: Sequence[Operation]) -> None:
+        """Look at what requests wait for, and tell of topics that are gone: a listener of the store."""
+        before, self._topics = self._topics, state.topics
+        if before is state.topics:
+            return
+        for waiting in list(self._waiting):
+            waiting.look()
+        gone = frozenset(name for name, topic in before.items() if _is_another(topic, state.topics.get(name)))
+        if gone:
+            self._listeners.deleting(gone)
+            self._listeners.deleted(gone)
+            logger.info("%d topics were deleted: %s", len(gone), ", ".join(sorted(gone)[:10]))
+
+
+def _is_another(before: TopicState, now: TopicState | None) -> bool:
+    return now is not before and (now is None or now.topic_id != before.topic_id)

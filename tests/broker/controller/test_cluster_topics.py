@@ -1,0 +1,183 @@
+"""Test that changes of topics in a cluster wait for the controller, over a simulated ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from broker.config.listeners import Endpoint
+from broker.config.server import BrokerConfig
+from broker.controller.cluster_topics import ClusterExecution
+from broker.controller.decisions.planning import NewTopic
+from broker.controller.topic_execution import DeletionListeners
+from broker.controller.topics import TopicController
+from broker.log.log_manager import LogManager
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
+from broker.metadata.operations import Operation
+from broker.metadata.tree.store import ZooKeeperStore
+from broker.metadata.znodes import paths
+from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
+from broker.replica.manager import ReplicaManager
+from broker.runtime import Runtime
+from broker.zookeeper.interface import ZooKeeper
+from kafkalog.protocol.errors import (
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    PolicyViolationError,
+    ReassignmentInProgressError,
+    RequestTimedOutError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+from tests.broker.metadata.tree.support import World, new_topic, run
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.workers import SimulatedWorkers
+
+RACKS = {1: "a", 2: "a", 3: "b"}
+
+
+class Member:
+    """A broker's topics over a store; `zookeeper` is the controller's session."""
+
+    def __init__(self, world: World, store: ZooKeeperStore, zookeeper: ZooKeeper, directory: Path) -> None:
+        chance = random.Random(5)
+        runtime = Runtime(
+            world.loop,
+            SimulatedWorkers(world.loop, chance),
+            SimulatedNetwork(world.loop, chance).host("one"),
+            random=chance,
+        )
+        directory.mkdir()
+        config = BrokerConfig({"log.dirs": str(directory)})
+        logs = LogManager([directory], config.log_config({}), clock=lambda: 0)
+        self.store, self.zookeeper, self.world = store, zookeeper, world
+        self.cache = MetadataCache(store.state)
+        store.subscribe(self.cache.update)
+        listeners = DeletionListeners()
+        execution = ClusterExecution(store, self.cache, listeners, store.check_topic)
+        replicas = ReplicaManager(runtime, 1, config, logs)
+        self.topics = TopicController(store, self.cache, replicas, execution, listeners)
+        self.gone: list[frozenset[str]] = []
+        self.topics.on_deleted.append(self.gone.append)
+
+    async def tell(self) -> None:
+        await self.world.tell(self.store, self.zookeeper)
+
+    def tell_brokers(self) -> None:
+        brokers = {
+            broker: BrokerRegistration(broker, (Endpoint("PLAINTEXT", "h", 1),), rack) for broker, rack in RACKS.items()
+        }
+
+        def merge(state: ClusterState) -> tuple[ClusterState, list[Operation]]:
+            return replace(state, brokers=brokers), []
+
+        self.store.publish(merge)
+
+    async def delete(self, name: str) -> None:
+        """Do what a controller does to delete a topic."""
+        for path in (paths.topic(name), paths.config("topics", name), paths.delete_topic(name)):
+            await self.zookeeper.delete(path)
+        await self.tell()
+
+
+def in_cluster(tmp_path: Path, scenario: Callable[[Member], Coroutine[Any, Any, None]], **options: Any) -> None:
+    async def main(world: World) -> None:
+        member = Member(world, await world.store(1, **options), world.session(), tmp_path / "log")
+        member.tell_brokers()
+        await scenario(member)
+
+    run(main)
+
+
+def test_a_creation_returns_when_all_partitions_have_leaders(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        creating = asyncio.ensure_future(member.topics.create([NewTopic("words", 4, 2)], wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not creating.done()
+        await member.tell()
+        made = (await creating)["words"]
+        assert isinstance(made, TopicState)
+        for partition in made.partitions:
+            assert {RACKS[replica] for replica in partition.replicas} == {"a", "b"}, "a replica in each rack"
+        assert member.world.loop.time() < 10
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_the_time_of_a_request_is_over_before_the_controller_has_acted(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        wanted = [NewTopic("words", 1, 1), NewTopic("many", 1, 9), NewTopic("no good", 1, 1)]
+        made = await member.topics.create(wanted, wait_ms=500)
+        assert {name: type(result) for name, result in made.items()} == {
+            "words": RequestTimedOutError, "many": InvalidReplicationFactorError, "no good": InvalidTopicError,
+        }  # fmt: skip
+        assert await member.zookeeper.children(paths.TOPICS) == ["words"], "the topic is made all the same"
+        # The controller has not told yet; another request for it finds the node.
+        again = await member.topics.create([NewTopic("words", 1, 1)], wait_ms=0)
+        assert isinstance(again["words"], TopicAlreadyExistsError)
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_a_deletion_returns_when_the_topic_is_gone_and_everybody_is_told(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("words", 1, 1), NewTopic("kept", 1, 1)], wait_ms=0)
+        await member.tell()
+        late = await member.topics.delete(["words", "unknown"], wait_ms=100)
+        assert {name: type(result) for name, result in late.items()} == {
+            "words": RequestTimedOutError, "unknown": UnknownTopicOrPartitionError,
+        }  # fmt: skip
+        deleting = asyncio.ensure_future(member.topics.delete(["words"], wait_ms=60_000))
+        await asyncio.sleep(1)
+        assert not deleting.done()
+        assert member.gone == []
+        await member.delete("words")
+        assert await deleting == {"words": None}
+        assert member.gone == [frozenset({"words"})]
+
+        # Another broker deletes a topic, and creates it anew before this one is told.
+        await member.zookeeper.delete(paths.topic("kept"))
+        node = encode_topic(TopicNode(new_topic("kept", 3).topic_id, {0: Assignment((1,))}))
+        await member.zookeeper.create(paths.topic("kept"), node)
+        await member.tell()
+        assert member.gone[1:] == [frozenset({"kept"})]
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_partitions_are_added_but_not_while_a_reassignment_is_going_on(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("words", 1, 2)], wait_ms=0)
+        await member.tell()
+        growing = asyncio.ensure_future(member.topics.grow("words", 3, None, wait_ms=60_000))
+        await asyncio.sleep(1)
+        await member.tell()
+        await growing
+        node = await member.zookeeper.get(paths.topic("words"))
+        assert node is not None
+        found = decode_topic("words", node.data)
+        assert [len(found.partitions[index].replicas) for index in range(3)] == [2, 2, 2]
+        moving = {**found.partitions, 0: Assignment((1, 2, 3), adding=(3,))}
+        await member.zookeeper.set(paths.topic("words"), encode_topic(TopicNode(found.topic_id, moving)))
+        for count, error in ((4, ReassignmentInProgressError), (5, ReassignmentInProgressError)):
+            try:
+                await member.topics.grow("words", count, None, wait_ms=0)
+            except error:
+                continue
+            raise AssertionError("it was refused")
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_a_topic_that_zookeeper_would_not_take_is_refused_alone(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        made = await member.topics.create([NewTopic("wide", 900, 3), NewTopic("small", 1, 1)], wait_ms=0)
+        assert isinstance(made["wide"], PolicyViolationError)
+        assert await member.zookeeper.children(paths.TOPICS) == ["small"]
+
+    in_cluster(tmp_path, scenario, max_bytes=8_000)

@@ -1,0 +1,326 @@
+"""Test markers to, and verification by, other brokers: real brokers and links on a simulated network."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config.listeners import Endpoint
+from broker.coordinator.transaction.admission import Admission
+from broker.coordinator.transaction.machine import Producer, TopicPartition
+from broker.coordinator.transaction.marker_router import MarkerRouter
+from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.verification import Unverified, Verifier
+from broker.metadata.cache import MetadataCache
+from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
+from broker.net.links.link import Link, LinkSettings
+from broker.net.links.link_errors import LinkError
+from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    LeaderNotAvailableError,
+    NotCoordinatorError,
+    TransactionAbortableError,
+    TransactionCoordinatorFencedError,
+    UnknownTopicOrPartitionError,
+)
+from kafkalog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
+from kafkalog.storage.topics import TRANSACTION_STATE
+from tests.simulation.host import PORT, SimulatedHost
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.virtual_time import VirtualLoop, run
+from tests.simulation.workers import SimulatedWorkers
+from tests.support.amount import mostly_exhaustive
+
+NAMES = {1: "one", 2: "two"}
+PARTITIONS = 40
+TXN = "txn"
+
+
+class Cluster:
+    """Two brokers, each a cluster of its own, and the metadata that would join them.
+
+    Attributes:
+        connected: the purposes of the links that were made.
+    """
+
+    def __init__(self, loop: VirtualLoop, directory: Path, seed: int) -> None:
+        self.loop = loop
+        self.chance = random.Random(seed)
+        self.network = SimulatedNetwork(loop, self.chance)
+        settings = {"transaction.state.log.num.partitions": "2"}
+        self.hosts = {
+            number: SimulatedHost(
+                self.network,
+                name,
+                directory / name,
+                {"broker.id": str(number), **settings},
+                random.Random(seed + number),
+            )
+            for number, name in NAMES.items()
+        }
+        brokers = {
+            number: BrokerRegistration(number, (Endpoint("PLAINTEXT", name, PORT),)) for number, name in NAMES.items()
+        }
+        self.cache = MetadataCache(ClusterState("c", brokers=brokers))
+        self.connected: list[str] = []
+        self.requests = 0
+
+    def lead(self, topic: str, leaders: list[int]) -> None:
+        state = self.cache.image
+        partitions = tuple(PartitionState((leader,), (leader,), leader) for leader in leaders)
+        made = TopicState(topic, next(iter(self.cache.names_by_id()), random_id(self.chance)), partitions)
+        self.cache.update(replace(state, topics={**state.topics, topic: made}))
+
+    def connect(self, broker: BrokerRegistration, purpose: str) -> Link:
+        self.connected.append(purpose)
+        link = Link(
+            NAMES[broker.broker_id],
+            PORT,
+            LinkSettings("test", request_timeout=5.0),
+            loop=self.loop,
+            workers=SimulatedWorkers(self.loop, self.chance),
+            chance=self.chance,
+            network=self.network.host("client"),
+        )
+        send = link.request
+
+        async def counted(*arguments: Any, **named: Any) -> Any:
+            self.requests += 1
+            return await send(*arguments, **named)
+
+        link.request = counted  # type: ignore[method-assign]
+        return link
+
+    def router(self) -> MarkerRouter:
+        here = self.hosts[1].server
+
+        def leads(topic: str, index: int) -> bool:
+            state = self.cache.image.partition(topic, index)
+            return state is not None and state.leader == 1
+
+        return MarkerRouter(here.broker.transactions.markers.write, leads, self.cache, self.connect, version=1)
+
+    async def create(self, topic: str, partitions: int) -> None:
+        for host in self.hosts.values():
+            wanted = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+            response = await host.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+            assert response.topics[0].error_code == ErrorCode.NONE
+
+    def ends(self, broker: int, topic: str) -> list[int]:
+        found = [self.hosts[broker].server.replicas.get(topic, index) for index in range(PARTITIONS)]
+        return [-1 if partition is None else partition.log.log_end_offset for partition in found]
+
+
+def random_id(chance: random.Random) -> uuid.UUID:
+    return uuid.UUID(int=chance.getrandbits(128))
+
+
+def in_cluster(tmp_path: Path, scenario: Callable[[Cluster], Coroutine[Any, Any, None]], seed: int = 0) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        cluster = Cluster(loop, tmp_path, seed)
+        for host in cluster.hosts.values():
+            await host.start()
+        try:
+            await asyncio.wait_for(scenario(cluster), 600)
+        finally:
+            for host in cluster.hosts.values():
+                await host.stop()
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", mostly_exhaustive(range(20), 2))
+def test_markers_reach_each_leader_in_few_requests(tmp_path: Path, seed: int) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", PARTITIONS)
+        leaders = [cluster.chance.choice([1, 2]) for _ in range(PARTITIONS)]
+        cluster.lead("t", leaders)
+        router = cluster.router()
+        producers = range(100, 110)
+        writes = [
+            router.write("t", index, Marker(producer, 0, producer % 2 == 0, 3))
+            for producer in producers
+            for index in range(PARTITIONS)
+        ]
+        await asyncio.gather(*writes)
+        for broker in (1, 2):
+            expected = [len(producers) if leader == broker else 0 for leader in leaders]
+            assert cluster.ends(broker, "t") == expected
+        assert cluster.connected == ["txn-markers"]
+        assert cluster.requests == 1, "what is written in one turn goes together"
+        await router.close()
+
+    in_cluster(tmp_path, scenario, seed)
+
+
+def test_errors_of_markers_are_those_of_the_leader(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 1)
+        cluster.lead("t", [2, 2])
+        router = cluster.router()
+        await router.write("t", 0, Marker(7, 2, True, 5))
+        with pytest.raises(TransactionCoordinatorFencedError):
+            await router.write("t", 0, Marker(7, 2, True, 4))
+        with pytest.raises(InvalidProducerEpochError):
+            await router.write("t", 0, Marker(7, 1, True, 6))
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await router.write("t", 1, Marker(7, 2, True, 5))
+        # Two transactions of one producer: the answer names only the producer, so they go one after the other.
+        both = [router.write("t", 0, Marker(7, 3, True, 5)), router.write("t", 0, Marker(7, 2, False, 5))]
+        first, second = await asyncio.gather(*both, return_exceptions=True)
+        assert isinstance(first, int)
+        assert isinstance(second, InvalidProducerEpochError)
+        cluster.lead("t", [NO_LEADER])
+        with pytest.raises(LeaderNotAvailableError):
+            await router.write("t", 0, Marker(8, 0, True, 5))
+        with pytest.raises(LeaderNotAvailableError):
+            await router.write("gone", 0, Marker(8, 0, True, 5))
+        await router.close()
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_markers_fail_while_the_leader_is_away_and_are_written_when_it_is_back(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 1)
+        cluster.lead("t", [2])
+        router = cluster.router()
+        await router.write("t", 0, Marker(7, 0, True, 5))
+        await cluster.hosts[2].stop()
+        with pytest.raises(LinkError):
+            await router.write("t", 0, Marker(8, 0, True, 5))
+        await cluster.hosts[2].start()
+        for _ in range(100):
+            try:
+                await router.write("t", 0, Marker(8, 0, True, 5))
+                break
+            except LinkError:
+                await asyncio.sleep(0.1)
+        assert cluster.ends(2, "t")[0] == 2
+        await router.close()
+        assert (await asyncio.gather(router.write("t", 0, Marker(9, 0, True, 5)), return_exceptions=True))[
+            0
+        ] is not None
+
+    in_cluster(tmp_path, scenario)
+
+
+async def begin(host: SimulatedHost, *partitions: int) -> Producer:
+    await host.ask(FindCoordinatorRequest(key=TXN, key_type=1), 3)
+    while True:
+        begun = await host.ask(InitProducerIdRequest(transactional_id=TXN, transaction_timeout_ms=60_000), 4)
+        if begun.error_code == ErrorCode.NONE:
+            break
+    producer = Producer(begun.producer_id, begun.producer_epoch)
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=list(partitions))]
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=TXN,
+        v3_and_below_producer_id=producer.id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=topics,
+    )
+    added = await host.ask(request, 3)
+    results = added.results_by_topic_v3_and_below[0].results_by_partition
+    assert {result.partition_error_code for result in results} == {ErrorCode.NONE}
+    return producer
+
+
+def test_a_transaction_is_verified_by_its_coordinator(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 4)
+        producer = await begin(cluster.hosts[2], 0, 1)
+        cluster.lead(TRANSACTION_STATE, [2, 2])
+        coordinator = cluster.hosts[2].server.broker.transactions
+        verifier = Verifier(coordinator.partition_for, cluster.cache, cluster.connect)
+
+        async def kinds(producer: Producer, *partitions: int) -> dict[int, type[Exception]]:
+            found = await verifier.verify(TXN, producer, [("t", index) for index in partitions])
+            return {index: type(error) for (_, index), error in found.items()}
+
+        assert await kinds(producer, 0, 1) == {}
+        assert await kinds(producer, 0, 2) == {2: TransactionAbortableError}
+        assert await kinds(producer._replace(epoch=9), 0) == {0: InvalidProducerEpochError}
+        assert await kinds(producer._replace(id=9), 0) == {0: InvalidProducerIdMappingError}
+        # The other broker is no coordinator of it.
+        cluster.lead(TRANSACTION_STATE, [1, 1])
+        assert await kinds(producer, 0) == {0: NotCoordinatorError}
+        cluster.lead(TRANSACTION_STATE, [NO_LEADER, NO_LEADER])
+        assert await kinds(producer, 0) == {0: CoordinatorNotAvailableError}
+        cluster.lead(TRANSACTION_STATE, [2, 2])
+        await cluster.hosts[2].stop()
+        assert await kinds(producer, 0) == {0: CoordinatorNotAvailableError}
+        await cluster.hosts[2].start()
+        await verifier.close()
+
+    in_cluster(tmp_path, scenario)
+
+
+class SlowVerifier:
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Unverified] = asyncio.get_running_loop().create_future()
+        self.asked: list[TopicPartition] = []
+
+    async def verify(self, transactional_id: str, producer: Producer, partitions: Any) -> Unverified:
+        self.asked += partitions
+        return await self.answer
+
+
+@pytest.mark.parametrize("what", ["covered", "not covered", "a marker comes", "another leader epoch"])
+def test_an_answer_holds_for_the_append_that_follows_unless_a_marker_came(tmp_path: Path, what: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 1)
+        # It coordinates nothing: it has no `__transaction_state`.
+        server = cluster.hosts[1].server
+        partition = server.replicas.get("t", 0)
+        assert partition is not None
+        verifier, producer = SlowVerifier(), Producer(70, 0)
+        admission = Admission(server.broker.transactions.coordinator, lambda: True, verifier)
+        markers = server.broker.transactions.markers
+        markers.on_marker = admission.marked
+        assert admission.must_ask(TXN, producer, partition)
+        outcome: list[Exception | None] = []
+
+        async def append() -> None:
+            async with admission.ahead(TXN, producer, [partition]):
+                try:
+                    admission.check(TXN, producer, partition, abortable=True)
+                    outcome.append(None)
+                except Exception as error:
+                    outcome.append(error)
+
+        appending = asyncio.ensure_future(append())
+        await asyncio.sleep(0.1)
+        assert verifier.asked == [("t", 0)]
+        if what == "a marker comes":
+            await markers.write("t", 0, Marker(70, 0, False, 1))
+        if what == "another leader epoch":
+            state = server.store.state.topics["t"].partitions[0]
+            partition.become(
+                replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
+            )
+        verifier.answer.set_result({("t", 0): TransactionAbortableError()} if what == "not covered" else {})
+        await appending
+        expected: dict[str, type[Exception] | None] = {
+            "covered": None, "not covered": TransactionAbortableError,
+            "a marker comes": NotCoordinatorError, "another leader epoch": NotCoordinatorError,
+        }  # fmt: skip
+        assert [error and type(error) for error in outcome] == [expected[what]]
+        with pytest.raises(NotCoordinatorError):
+            admission.check(TXN, producer, partition, abortable=True)
+
+    in_cluster(tmp_path, scenario)
