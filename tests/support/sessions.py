@@ -53,6 +53,7 @@ def ask(name: str) -> MetadataRequest:
 
 def make_due(connection: Connection, *, ended: bool = False) -> None:
     """Let the session be near its end, or at its end, and let it have lasted for some time."""
-    connection._reauthenticate_at = connection._authenticated_at = float("-inf")
+    session = connection._authentication
+    session._reauthenticate_at = session._authenticated_at = float("-inf")
     if ended:
-        connection._session_ends = float("-inf")
+        session._session_ends = float("-inf")

@@ -1,6 +1,6 @@
 """What carries a client's requests.
 
-- `connection`   one socket to one broker
+- `connection`   requests to one broker and their responses; `transport` is its socket, `authentication` its handshakes
 - `waker`        ends a wait on sockets
 - `outage`       logs once that no broker answers
 - `diagnosis`    why a listener does not take a connection; `refusals` are the texts, `probe` asks the listener

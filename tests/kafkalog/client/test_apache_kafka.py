@@ -115,7 +115,7 @@ def test_the_session_is_told_when_to_end(server: SecuredKafka, certificates: Cer
     [(host, port)] = settings.bootstrap_servers
     with Connection(host, port, settings) as connection:
         assert not connection.authentication_due
-        assert connection._session_ends < float("inf")
+        assert connection._authentication._session_ends < float("inf")
 
 
 def test_a_listener_that_wants_sasl(server: SecuredKafka, certificates: Certificates) -> None:

@@ -304,7 +304,8 @@ def test_a_session_is_renewed_before_it_ends() -> None:
             long, short, endless = connections
             wait_until(lambda: short.authentication_due, "the session of a millisecond is about to end")
             assert [each.authentication_due for each in (long, endless)] == [False, False]
-            assert long._reauthenticate_at - long._authenticated_at == pytest.approx(3600 * 0.9, rel=0.06)
+            session = long._authentication
+            assert session._reauthenticate_at - session._authenticated_at == pytest.approx(3600 * 0.9, rel=0.06)
             assert short.request(ask("a")).cluster_id == "a"
             assert not short.authentication_due
         finally:

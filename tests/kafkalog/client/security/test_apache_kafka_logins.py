@@ -17,7 +17,8 @@ from kafkalog.client.admin import Admin, NewTopic, Principal
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError
-from kafkalog.client.network.connection import Connection
+from kafkalog.client.network.authentication import Authentication
+from kafkalog.client.network.transport import Transport
 from kafkalog.protocol.errors import DelegationTokenNotFoundError, DelegationTokenRequestNotAllowedError
 from peers.secured_kafka import ALICE, BOB, LISTENERS, PASSWORD_MECHANISMS, SCRAM, SecuredKafka, password_of
 from tests.kafkalog.client.security.oauth.token_server import Reply, TokenServer
@@ -112,18 +113,18 @@ class Renewals:
 @pytest.fixture
 def renewals(monkeypatch: pytest.MonkeyPatch) -> Renewals:
     counted = Renewals()
-    opened, renewed = Connection._open, Connection._reauthenticate
+    opened, renewed = Transport.open, Authentication.renew
 
-    def open_(self: Connection, *args: Any) -> Any:
+    def open_(self: Transport, *args: Any) -> None:
         counted.opened += 1
-        return opened(self, *args)
+        opened(self, *args)
 
-    def renew(self: Connection, *args: Any) -> None:
+    def renew(self: Authentication, *args: Any) -> None:
         renewed(self, *args)
         counted.renew(8)
 
-    monkeypatch.setattr(Connection, "_open", open_)
-    monkeypatch.setattr(Connection, "_reauthenticate", renew)
+    monkeypatch.setattr(Transport, "open", open_)
+    monkeypatch.setattr(Authentication, "renew", renew)
     return counted
 
 
@@ -159,8 +160,8 @@ def test_sessions_of_passwords_are_renewed(secured: SecuredKafka, mechanism: str
         connection = slot.connection
         assert connection is not None
         assert connection.address == f"{host}:{port}"
-        assert connection._session_ends < float("inf")
-        connection._reauthenticate_at = 0.0
+        assert connection._authentication._session_ends < float("inf")
+        connection._authentication._reauthenticate_at = 0.0
         assert cluster.metadata([], refresh=True).brokers
         assert slot.connection is connection
     assert (renewals.opened, renewals.renewed) == (1, 1)
