@@ -8,17 +8,10 @@ The machinery:
 
 The clients' commands and their parts:
 
-- `commands`      the table of them, which pyproject.toml announces as an entry point
-- `topics`        `kafkalog topics`
-- `configs`       `kafkalog configs`; `quotas` is its part for users, client ids and addresses
-- `groups`        `kafkalog groups`: a module for each of its commands
-- `transactions`  `kafkalog transactions`
-- `delete_records` `kafkalog delete-records`
-- `delegation_tokens`  `kafkalog delegation-tokens`
-- `produce`       `kafkalog produce`
-- `consume`       `kafkalog consume`; `sources` reads its records
-- `perf`          `kafkalog perf`
-- `shared`        parts of all packages' commands: options, messages, signals, records as text
+- `commands`  the table of them, which pyproject.toml announces as an entry point
+- `admin`     those that administer a cluster: topics, configurations, groups, transactions and more
+- `transfer`  those that send and receive records: produce, consume and perf
+- `shared`    parts of all packages' commands: options, messages, signals, records as text
 """
 
 from __future__ import annotations

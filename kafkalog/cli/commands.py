@@ -5,24 +5,35 @@ from __future__ import annotations
 from kafkalog.cli.command import Command
 
 COMMANDS = (
-    Command("topics", "create, list, describe, alter and delete topics", "kafkalog.cli.topics", 20),
+    Command("topics", "create, list, describe, alter and delete topics", "kafkalog.cli.admin.topics", 20),
     Command(
-        "configs", "describe and alter the configurations of topics, brokers and groups", "kafkalog.cli.configs", 30
+        "configs",
+        "describe and alter the configurations of topics, brokers and groups",
+        "kafkalog.cli.admin.configs",
+        30,
     ),
-    Command("groups", "list, describe and delete consumer groups, reset their offsets", "kafkalog.cli.groups", 40),
     Command(
-        "transactions", "list, describe and abort transactions, find hanging ones", "kafkalog.cli.transactions", 50
+        "groups", "list, describe and delete consumer groups, reset their offsets", "kafkalog.cli.admin.groups", 40
     ),
     Command(
-        "delete-records", "delete the records of partitions before given offsets", "kafkalog.cli.delete_records", 55
+        "transactions",
+        "list, describe and abort transactions, find hanging ones",
+        "kafkalog.cli.admin.transactions",
+        50,
+    ),
+    Command(
+        "delete-records",
+        "delete the records of partitions before given offsets",
+        "kafkalog.cli.admin.delete_records",
+        55,
     ),
     Command(
         "delegation-tokens",
         "create, describe, renew and expire delegation tokens",
-        "kafkalog.cli.delegation_tokens",
+        "kafkalog.cli.admin.delegation_tokens",
         57,
     ),
-    Command("produce", "write lines of standard input to a topic", "kafkalog.cli.produce", 60),
-    Command("consume", "print the records of a topic", "kafkalog.cli.consume", 70),
-    Command("perf", "measure producing and consuming", "kafkalog.cli.perf", 110),
+    Command("produce", "write lines of standard input to a topic", "kafkalog.cli.transfer.produce", 60),
+    Command("consume", "print the records of a topic", "kafkalog.cli.transfer.consume", 70),
+    Command("perf", "measure producing and consuming", "kafkalog.cli.transfer.perf", 110),
 )

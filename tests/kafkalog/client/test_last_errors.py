@@ -116,7 +116,7 @@ UNANSWERED = ("consume", "--topic", "t", "--timeout-ms", "300", "--bootstrap-ser
 
 def test_consume_keeps_its_timeout_where_no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own timeouts are a minute and more."""
-    monkeypatch.setattr("kafkalog.cli.consume.LEAST_PATIENCE_MS", 400)
+    monkeypatch.setattr("kafkalog.cli.transfer.consume.LEAST_PATIENCE_MS", 400)
     ended = call(*UNANSWERED, closed_port(), check=1)
     assert "no broker answers" in ended.err
     assert "Processed a total of 0 messages" in ended.err

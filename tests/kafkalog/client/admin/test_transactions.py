@@ -1,4 +1,4 @@
-"""Tests of transaction administration; `tests/kafkalog/cli/test_transactions.py` has those with open transactions."""
+"""Tests of transaction administration; those with open transactions are in `tests/kafkalog/cli/admin`."""
 
 from __future__ import annotations
 

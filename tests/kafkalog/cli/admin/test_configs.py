@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.configs import parse_configs
+from kafkalog.cli.admin.configs import parse_configs
 from kafkalog.cli.shared.client_options import UsageError
 from tests.support.command import call
 from tests.support.kafkalog_broker import KafkalogBroker

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.cli import quotas
+from kafkalog.cli.admin import quotas
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,

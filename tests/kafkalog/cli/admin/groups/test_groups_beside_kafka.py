@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kafkalog.cli.groups.plan_files import read_plans
+from kafkalog.cli.admin.groups.plan_files import read_plans
 from peers import kafka, require
 from peers.kafka import KAFKA_3, KAFKA_4, ApacheKafka
 from peers.kafka_tools import CONFIGS, GROUPS, KafkaTools

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkalog.cli.groups.common import (
+from kafkalog.cli.admin.groups.common import (
     Column,
     add_groups,
     add_json,

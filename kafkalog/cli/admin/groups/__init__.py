@@ -40,4 +40,4 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name in COMMANDS:
-        import_module(f"kafkalog.cli.groups.{name}").add_parser(commands)
+        import_module(f"kafkalog.cli.admin.groups.{name}").add_parser(commands)

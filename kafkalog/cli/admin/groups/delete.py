@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.groups.common import add_groups, open_admin, selected
+from kafkalog.cli.admin.groups.common import add_groups, open_admin, selected
 from kafkalog.cli.shared.client_options import add_action, complain, reporting
 
 EXAMPLES = """\

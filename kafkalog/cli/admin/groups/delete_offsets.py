@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.groups.common import Column, add_json, open_admin, partitions_of, show
+from kafkalog.cli.admin.groups.common import Column, add_json, open_admin, partitions_of, show
 from kafkalog.cli.shared.client_options import add_action, reporting
 
 EXAMPLES = """\

@@ -25,7 +25,7 @@ from kafkalog.cli.shared.client_options import (
 )
 from kafkalog.cli.shared.formatter import Formatter
 from kafkalog.cli.shared.interruptible import InterruptedCommand, Interruption
-from kafkalog.cli.sources import Source, member, reader
+from kafkalog.cli.transfer.sources import Source, member, reader
 
 if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.groups.common import (
+from kafkalog.cli.admin.groups.common import (
     Column,
     add_groups,
     add_json,
@@ -18,7 +18,7 @@ from kafkalog.cli.groups.common import (
     selected,
     show,
 )
-from kafkalog.cli.groups.times import duration_ms, timestamp_of
+from kafkalog.cli.admin.groups.times import duration_ms, timestamp_of
 from kafkalog.cli.shared.client_options import UsageError, add_action, complain, natural, reporting
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
     Raises:
         UsageError: The file cannot be read or is invalid, or the text is no point in time or no duration.
     """
-    from kafkalog.cli.groups.plan_files import read_plans
+    from kafkalog.cli.admin.groups.plan_files import read_plans
     from kafkalog.client.offset_reset import ShiftBy, To, ToOffset, ToPlan, ToTimestamp
 
     try:
@@ -172,7 +172,7 @@ def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], argument
 
 
 def _print(plans: Mapping[str, Mapping[TopicPartition, int]], arguments: argparse.Namespace) -> None:
-    from kafkalog.cli.groups.plan_files import write_plans
+    from kafkalog.cli.admin.groups.plan_files import write_plans
 
     if not (arguments.execute or arguments.dry_run):
         complain("nothing is changed without --execute")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.cli.delete_records import parse_offsets
+from kafkalog.cli.admin.delete_records import parse_offsets
 from kafkalog.cli.shared.client_options import UsageError
 from kafkalog.client.types import TopicPartition
 from tests.support.command import lines, run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.groups.common import open_admin
+from kafkalog.cli.admin.groups.common import open_admin
 from kafkalog.cli.shared.client_options import UsageError, add_action, complain, reporting
 
 EXAMPLES = """\

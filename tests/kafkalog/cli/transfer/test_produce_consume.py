@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.cli.shared.interruptible import InterruptedCommand
-from kafkalog.cli.sources import Source, member
+from kafkalog.cli.transfer.sources import Source, member
 from kafkalog.client.admin.groups import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import ConsumerConfig

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog.cli.groups.common import Column, parse_topic, table
-from kafkalog.cli.groups.plan_files import read_plans, write_plans
-from kafkalog.cli.groups.times import duration_ms, timestamp_of
+from kafkalog.cli.admin.groups.common import Column, parse_topic, table
+from kafkalog.cli.admin.groups.plan_files import read_plans, write_plans
+from kafkalog.cli.admin.groups.times import duration_ms, timestamp_of
 from kafkalog.cli.shared.client_options import UsageError
 from kafkalog.client.types import TopicPartition
 

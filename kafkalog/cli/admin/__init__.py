@@ -1,0 +1,9 @@
+"""The commands that administer a cluster. They parse, call `kafkalog.client.admin` and print.
+
+- `topics`             `kafkalog topics`
+- `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses
+- `groups`             `kafkalog groups`: a module for each of its commands
+- `transactions`       `kafkalog transactions`
+- `delete_records`     `kafkalog delete-records`
+- `delegation_tokens`  `kafkalog delegation-tokens`
+"""
