@@ -75,6 +75,15 @@ def fetch(what: str, command: Sequence[str], directory: Path) -> None:
     )
 
 
+def why_missing(fetch: Callable[[], object]) -> str | None:
+    """Return why `fetch` cannot bring a program here, or None where it can."""
+    try:
+        fetch()
+    except MissingPeerError as error:
+        return str(error)
+    return None
+
+
 def cached(name: str, build: Callable[[Path], None]) -> Path:
     """Return the directory `name` of the cache; fill it with `build(directory)` if it is absent.
 

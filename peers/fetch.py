@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from peers import cache, hdfs, kafka, yarn
+from peers import cache, hadoop, hdfs, kafka, yarn
 from peers.clients import old_java
 from peers.clients.registry import PROGRAMS
 
@@ -21,8 +21,8 @@ def main() -> int:
     }
     wanted |= {f"Kafka's client {version}": partial(old_java.missing, version) for version in old_java.VERSIONS}
     wanted["Kafka Streams"] = kafka.streams_missing
-    wanted[f"HDFS {hdfs.HADOOP}"] = hdfs.missing
-    wanted[f"YARN {hdfs.HADOOP}"] = yarn.missing
+    wanted[f"HDFS {hadoop.HADOOP}"] = hdfs.missing
+    wanted[f"YARN {hadoop.HADOOP}"] = yarn.missing
     wanted |= {name: client.missing for name, client in PROGRAMS.items()}
     reasons = {name: missing() for name, missing in wanted.items()}
     for name, reason in reasons.items():

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from peers.cache import MissingPeerError, cached, fetch
+from peers.cache import MissingPeerError, cached, fetch, why_missing
 
 _MODULES = ("github.com/twmb/franz-go@v1.22.2", "github.com/twmb/franz-go/pkg/kadm@v1.19.0")
 
@@ -35,8 +35,4 @@ def build(source: Path) -> Path:
 
 def missing(source: Path) -> str | None:
     """Return why the program of `source` cannot run here, or None. The first call builds it."""
-    try:
-        build(source)
-    except MissingPeerError as error:
-        return str(error)
-    return None
+    return why_missing(lambda: build(source))

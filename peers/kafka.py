@@ -7,20 +7,17 @@ The broker runs as the distribution's scripts run it, with the flags of `kafka-r
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from peers import java, maven, probe
-from peers.cache import MissingPeerError, cached
+from peers.cache import cached, why_missing
 from peers.process import PeerFailedError, Process, free_port
+from peers.server import Server
 
 # The newest release of each line that is complete on Maven Central (4.4.0 lacks kafka-tools there).
 KAFKA_4 = "4.3.1"
@@ -115,13 +112,7 @@ def kafka_classpath(version: str) -> list[Path]:
 
 def missing(version: str = KAFKA_4) -> str | None:
     """Return why Apache Kafka `version` cannot run here, or None. The first call fetches it."""
-    if reason := java.missing():
-        return reason
-    try:
-        kafka_classpath(version)
-    except MissingPeerError as error:
-        return str(error)
-    return None
+    return java.missing() or why_missing(lambda: kafka_classpath(version))
 
 
 def streams_classpath() -> list[Path]:
@@ -135,13 +126,7 @@ def streams_classpath() -> list[Path]:
 
 def streams_missing() -> str | None:
     """Return why Kafka Streams cannot run here, or None. The first call fetches it."""
-    if reason := java.missing():
-        return reason
-    try:
-        streams_classpath()
-    except MissingPeerError as error:
-        return str(error)
-    return None
+    return java.missing() or why_missing(streams_classpath)
 
 
 def logging_options(version: str, directory: Path) -> list[str]:
@@ -187,7 +172,7 @@ def run_java_tool(
     return java.run_java(jars, main, args, jvm=command[1:at], stdin=stdin, timeout_s=timeout_s)
 
 
-class ApacheKafka:
+class ApacheKafka(Server):
     """One Apache Kafka broker, as a context manager.
 
     Args:
@@ -218,6 +203,7 @@ class ApacheKafka:
         format_options: Sequence[str] = (),
         jvm: Sequence[str] = (),
     ) -> None:
+        super().__init__(directory, "apache-kafka-")
         self.version = version
         self.config = dict(config or {})
         self.defaults = dict(defaults)
@@ -227,8 +213,6 @@ class ApacheKafka:
         self._listeners = dict(listeners or {})
         self._format_options = tuple(format_options)
         self._jvm = tuple(jvm)
-        self._own_directory = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self.log_dir = self.directory / "data"
         self._process: Process | None = None
 
@@ -332,23 +316,6 @@ class ApacheKafka:
         """Send SIGKILL, unless it was stopped or never started."""
         if self._process is not None:
             self.kill()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self.stop()
-        finally:
-            if self._own_directory:
-                shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class ZooKeeperKafka(ApacheKafka):

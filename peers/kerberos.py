@@ -8,10 +8,9 @@ import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from peers.process import Process, free_port
+from peers.server import Server
 
 REALM = "PEERS.EXAMPLE"
 START_DEADLINE_S = 30.0
@@ -58,7 +57,7 @@ def missing() -> str | None:
     return f"missing because there is no program {', '.join(absent)} ({_INSTALL})" if absent else None
 
 
-class Kdc:
+class Kdc(Server):
     """A KDC with its own realm, as a context manager.
 
     Args:
@@ -70,8 +69,8 @@ class Kdc:
     """
 
     def __init__(self, directory: Path, config: Path) -> None:
+        super().__init__(directory)
         self.config = config
-        self._directory = directory
         self._profile = directory / "kdc.conf"
         self._port = free_port()
         self._process: Process | None = None
@@ -84,7 +83,7 @@ class Kdc:
 
     def keytab(self, name: str, *principals: str) -> Path:
         """Add the principals that are new, with random keys; return a keytab with the keys of all."""
-        keytab = self._directory / f"{name}.keytab"
+        keytab = self.directory / f"{name}.keytab"
         queries = [f"addprinc -randkey {principal}" for principal in principals if principal not in self._added]
         self._added.update(principals)
         self._administer([*queries, *(f"ktadd -norandkey -k {keytab} {principal}" for principal in principals)])
@@ -101,20 +100,20 @@ class Kdc:
 
     def ticket_cache(self, name: str, principal: str, keytab: Path, *options: str) -> Path:
         """Obtain a ticket as `kinit` does with these options; return the file with it."""
-        cache = self._directory / f"{name}.cache"
+        cache = self.directory / f"{name}.cache"
         self._run("kinit", "-c", str(cache), "-k", "-t", str(keytab), *options, principal)
         return cache
 
     def start(self) -> None:
         """Make the database if it is new, and start the KDC; return when it listens."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        names = {"realm": REALM, "port": self._port, "directory": self._directory}
+        self.directory.mkdir(parents=True, exist_ok=True)
+        names = {"realm": REALM, "port": self._port, "directory": self.directory}
         self.config.write_text(_CLIENT.format(**names))
         self._profile.write_text(_KDC.format(**names))
-        if not (self._directory / "principal").exists():
+        if not (self.directory / "principal").exists():
             self._run("kdb5_util", "create", "-s", "-r", REALM, "-P", "of-the-database")
-        command = [_needed("krb5kdc"), "-n", "-P", str(self._directory / "kdc.pid")]
-        self._process = Process(command, self._directory / "out.log", env=self.environment)
+        command = [_needed("krb5kdc"), "-n", "-P", str(self.directory / "kdc.pid")]
+        self._process = Process(command, self.directory / "out.log", env=self.environment)
         self._process.wait_until(self._listens, START_DEADLINE_S)
 
     def stop(self) -> None:
@@ -122,15 +121,6 @@ class Kdc:
         if self._process is not None:
             self._process.stop()
             self._process = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _listens(self) -> bool:
         try:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from peers.cache import MissingPeerError, cached, fetch
+from peers.cache import MissingPeerError, cached, fetch, why_missing
 
 KAFKAJS = "2.2.4"
 
@@ -25,11 +25,7 @@ def missing() -> str | None:
     """Return why kafkajs cannot run here, or None. The first call fetches it."""
     if shutil.which("node") is None:
         return "missing because node (Node.js) is not installed"
-    try:
-        _install()
-    except MissingPeerError as error:
-        return str(error)
-    return None
+    return why_missing(_install)
 
 
 def environment() -> dict[str, str]:

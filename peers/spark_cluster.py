@@ -6,14 +6,12 @@ import os
 import re
 import shutil
 import socket
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from peers.process import Process, tail
+from peers.server import Server
 
 START_DEADLINE_S = 120.0
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -62,7 +60,7 @@ def _local_addresses(count: int) -> list[str]:
     return found
 
 
-class StandaloneCluster:
+class StandaloneCluster(Server):
     """A master and workers with one core each, as a context manager.
 
     Args:
@@ -77,8 +75,7 @@ class StandaloneCluster:
         environments: Sequence[Mapping[str, str]] | None = None,
         memory: str = "1g",
     ) -> None:
-        self._own_directory = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="spark-cluster-"))
+        super().__init__(directory, "spark-cluster-")
         self._environments = list(environments if environments is not None else [{}, {}])
         self._memory = memory
         self._stack = ExitStack()
@@ -126,18 +123,3 @@ class StandaloneCluster:
         """Remove what the executors of ended applications have left, such as archives that they unpacked."""
         for path in self.directory.glob("work*/*"):
             shutil.rmtree(path, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        if self._own_directory:
-            shutil.rmtree(self.directory, ignore_errors=True)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from peers import java, maven
-from peers.cache import MissingPeerError, cached
-from peers.hdfs import HADOOP
+from peers import hadoop, java, maven
+from peers.hadoop import HADOOP, START_DEADLINE_S
 from peers.process import Process, tail
+from peers.server import Server
 
 SOURCE = Path(__file__).with_name("MiniYarn.java")
 COORDINATES = (
@@ -22,38 +17,21 @@ COORDINATES = (
     # The minicluster is made of Hadoop's tests, which find their directories by JUnit's assertions.
     "org.junit.jupiter:junit-jupiter-api:5.11.4",
 )
-START_DEADLINE_S = 120.0
-_LOG4J = """log4j.rootLogger=WARN, out
-log4j.appender.out=org.apache.log4j.ConsoleAppender
-log4j.appender.out.layout=org.apache.log4j.PatternLayout
-log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
-"""
 # Hadoop's own JVM looks into classes of Java that are closed since Java 17.
 _OPENS = ("java.base/java.lang", "java.base/java.util", "java.base/java.net", "java.base/java.io")
 
 
 def missing() -> str | None:
     """Return why YARN cannot run here, or None. The first call fetches it."""
-    if reason := java.missing() or java.compiler_missing():
-        return reason
-    try:
-        _classes()
-    except MissingPeerError as error:
-        return str(error)
-    return None
+    return hadoop.missing(_classes)
 
 
 def _classes() -> Path:
     """Compile the starter; return its directory."""
-
-    def compile_into(directory: Path) -> None:
-        java.compile_java(maven.classpath(COORDINATES), SOURCE, directory)
-        (directory / "log4j.properties").write_text(_LOG4J)
-
-    return cached(f"yarn/{HADOOP}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]}", compile_into)
+    return hadoop.compiled("yarn", SOURCE, COORDINATES)
 
 
-class Yarn:
+class Yarn(Server):
     """One YARN cluster, as a context manager.
 
     Args:
@@ -65,8 +43,7 @@ class Yarn:
     def __init__(
         self, directory: Path | None = None, nodes: int = 1, settings: Mapping[str, str] | None = None
     ) -> None:
-        self._own_directory = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="yarn-"))
+        super().__init__(directory, "yarn-")
         self._nodes = nodes
         self._settings = dict(settings or {})
         self.log = self.directory / "yarn.log"
@@ -86,7 +63,7 @@ class Yarn:
             *(f"{key}={value}" for key, value in self._settings.items()),
         ]
         opens = [word for each in _OPENS for word in ("--add-opens", f"{each}=ALL-UNNAMED")]
-        options = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *opens]
+        options = ["-Xmx512m", *hadoop.JVM, *opens]
         command = java.java_line(classpath, "MiniYarn", arguments, options)
         # Containers find Java by this variable.
         home = Path(command[0]).resolve().parents[1]
@@ -108,18 +85,3 @@ class Yarn:
             # NodeManagers end their containers when they shut down in good order.
             self._process.stop()
             self._process = None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        if self._own_directory:
-            shutil.rmtree(self.directory, ignore_errors=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from peers import java, kafka
 from peers.process import Process, free_port
+from peers.server import Server
 
 START_DEADLINE_S = 60.0
 _CREATE = 1
@@ -18,12 +17,12 @@ _NODE_EXISTS = -110
 _ALL_PERMISSIONS = 31
 
 
-class ZooKeeper:
+class ZooKeeper(Server):
     """One server with its data in `directory`, as a context manager. `address` is "127.0.0.1:port"."""
 
     def __init__(self, version: str, directory: Path) -> None:
+        super().__init__(directory)
         self.version = version
-        self.directory = directory
         self.address = ""
         self._process: Process | None = None
 
@@ -70,19 +69,10 @@ class ZooKeeper:
             session.close()
 
     def stop(self) -> None:
+        """Send SIGKILL: the data is not needed afterwards."""
         if self._process is not None:
-            # Its data is not needed afterwards.
             self._process.kill()
             self._process = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def _buffer(data: bytes) -> bytes:

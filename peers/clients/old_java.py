@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from peers import java, maven
-from peers.cache import MissingPeerError
+from peers.cache import why_missing
 
 VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
 _SOURCE = Path(__file__).with_name("OldClient.java")
@@ -17,13 +17,7 @@ def _jars(version: str) -> list[Path]:
 
 def missing(version: str) -> str | None:
     """Why the client of `version` cannot run here, or None. Fetches it the first time."""
-    if reason := java.missing():
-        return reason
-    try:
-        _jars(version)
-    except MissingPeerError as error:
-        return str(error)
-    return None
+    return java.missing() or why_missing(lambda: _jars(version))
 
 
 def run(version: str, bootstrap: str, mode: str, lines: list[str]) -> str:
