@@ -16,7 +16,7 @@ from broker.log.log_manager import LogManager
 from broker.log.recovery.loading import DuplicateLogError
 from kafkalog.protocol.errors import InconsistentTopicIdError, KafkaStorageError
 from kafkalog.storage import names
-from tests.broker.log.managers import CONFIG, Clock, fill, start
+from tests.broker.log.managers import CONFIG, Clock, fill, log_of, start
 from tests.broker.log.support import NOW, FaultyOps, batch, descriptors_left, stored
 
 
@@ -24,8 +24,7 @@ def test_everything_comes_back_after_a_clean_stop(tmp_path: Path, managers: list
     manager = start(managers, tmp_path)
     fill(manager, "a")
     fill(manager, "with-dash", 12)
-    log = manager.get("a", 0)
-    assert log is not None
+    log = log_of(manager, "a")
     log.high_watermark = 15
     log.delete_records(3)
     expected = {(log.topic, log.partition): stored(log) for log in manager}
@@ -34,8 +33,7 @@ def test_everything_comes_back_after_a_clean_stop(tmp_path: Path, managers: list
     again = start(managers, tmp_path)
     assert not (tmp_path / ".kafka_cleanshutdown").exists(), "a crash from now on is seen"
     assert {(log.topic, log.partition): stored(log) for log in again} == expected
-    log = again.get("a", 0)
-    assert log is not None
+    log = log_of(again, "a")
     assert (log.log_start_offset, log.high_watermark, log.recovery_point) == (3, 15, 20)
 
 
@@ -173,8 +171,7 @@ def test_a_log_that_cannot_be_closed_leaves_no_marker(tmp_path: Path, managers: 
     manager = start(managers, tmp_path, ops=ops)
     fill(manager, "t")
     ops.fail["fsync"] = 1
-    log = manager.get("t", 0)
-    assert log is not None
+    log = log_of(manager, "t")
     with pytest.raises(KafkaStorageError):
         log.flush()
     ops.heal()

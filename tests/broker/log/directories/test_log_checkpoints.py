@@ -12,15 +12,14 @@ from broker.log.directories.checkpoints import read_offsets, write_offsets
 from broker.log.log_manager import LogManager
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
-from tests.broker.log.managers import fill, start
+from tests.broker.log.managers import fill, log_of, start
 
 
 def test_checkpoint_files_have_kafkas_names_and_rows(tmp_path: Path, managers: list[LogManager]) -> None:
     manager = start(managers, tmp_path)
     fill(manager, "a")
     fill(manager, "b", 1, count=2)
-    log = manager.get("a", 0)
-    assert log is not None
+    log = log_of(manager, "a")
     log.flush()
     log.delete_records(1)
     manager.checkpoints.write_recovery_points()
@@ -39,8 +38,7 @@ def test_without_a_marker_logs_are_checked_from_their_recovery_points(
     manager.unlock()
     path = next(iter(sorted((tmp_path / "a-0").glob("*.log"), reverse=True)))
     path.write_bytes(path.read_bytes()[:-3])
-    log = start(managers, tmp_path).get("a", 0)
-    assert log is not None
+    log = log_of(start(managers, tmp_path), "a")
     assert log.log_end_offset == 18
 
 
@@ -50,8 +48,7 @@ def test_a_checkpoint_that_does_not_read_means_check_everything(tmp_path: Path, 
     assert manager.shutdown()
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
         (tmp_path / name).write_text("1\n1\na 0 9\n")
-    log = start(managers, tmp_path).get("a", 0)
-    assert log is not None
+    log = log_of(start(managers, tmp_path), "a")
     assert (log.log_end_offset, log.high_watermark) == (20, 0)
 
 
@@ -60,9 +57,7 @@ def test_a_row_that_does_not_read_is_no_reason_to_forget_the_others(
 ) -> None:
     """Records that clients deleted from the other topics would be back."""
     manager = start(managers, tmp_path)
-    fill(manager, "a")
-    log = manager.get("a", 0)
-    assert log is not None
+    log = fill(manager, "a")
     log.delete_records(13)
     assert manager.shutdown()
     for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
@@ -70,8 +65,7 @@ def test_a_row_that_does_not_read_is_no_reason_to_forget_the_others(
         rows = path.read_text().splitlines()[2:]
         path.write_text("\n".join(["0", "2", "x", " 0 5", *rows]) + "\n")
     caplog.clear()
-    log = start(managers, tmp_path).get("a", 0)
-    assert log is not None
+    log = log_of(start(managers, tmp_path), "a")
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (13, 20, 20)
     warnings = [entry.message for entry in caplog.records if entry.levelname == "WARNING"]
     assert len(warnings) == 3
@@ -85,17 +79,14 @@ def test_a_topic_whose_name_would_break_rows_spoils_no_checkpoint(
     manager = start(managers, tmp_path)
     fill(manager, "a")
     fill(manager, "x\n")
-    log = manager.get("a", 0)
-    assert log is not None
+    log = log_of(manager, "a")
     log.delete_records(13)
     manager.checkpoints.write_all()
     manager.checkpoints.write_all()
     assert len([entry for entry in caplog.records if "'x\\n'" in entry.message]) == 1
     manager.unlock()
     again = start(managers, tmp_path)
-    log, spoiler = again.get("a", 0), again.get("x\n", 0)
-    assert log is not None
-    assert spoiler is not None
+    log, spoiler = log_of(again, "a"), log_of(again, "x\n")
     assert (log.log_start_offset, log.log_end_offset, spoiler.log_end_offset) == (13, 20, 20)
     assert "read" not in caplog.text
 
@@ -110,21 +101,17 @@ def test_a_log_that_was_cut_is_not_clean_beyond_its_end(tmp_path: Path, managers
     os.truncate(last, last.stat().st_size - 1)
     manager.unlock()
     manager = start(managers, tmp_path)
-    log = manager.get("t", 0)
-    assert log is not None
+    log = log_of(manager, "t")
     assert (log.cleaned_offset, log.log_end_offset) == (0, 18)
     fill(manager, "t", count=later)
     manager.unlock()
-    log = start(managers, tmp_path).get("t", 0)
-    assert log is not None
+    log = log_of(start(managers, tmp_path), "t")
     assert log.cleaned_offset == 0
 
 
 def test_truncation_lowers_the_checkpoint_of_the_recovery_point(tmp_path: Path, managers: list[LogManager]) -> None:
     manager = start(managers, tmp_path)
-    fill(manager, "t")
-    log = manager.get("t", 0)
-    assert log is not None
+    log = fill(manager, "t")
     log.flush()
     manager.checkpoints.write_recovery_points()
     manager.truncate_to("t", 0, 6)
@@ -136,9 +123,7 @@ def test_a_topic_of_a_deleted_ones_name_is_not_read_by_the_old_ones_checkpoints(
 ) -> None:
     """Its rows in the checkpoints would hide the new topic's records, or vouch for them, after a crash."""
     manager = start(managers, tmp_path)
-    fill(manager, "t")
-    old = manager.get("t", 0)
-    assert old is not None
+    old = fill(manager, "t")
     old.flush()
     old.delete_records(18)
     manager.checkpoints.write_recovery_points()
@@ -149,8 +134,7 @@ def test_a_topic_of_a_deleted_ones_name_is_not_read_by_the_old_ones_checkpoints(
     for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
         assert ("t", 0) not in read_offsets(str(tmp_path / name))
     manager.unlock()
-    after_crash = start(managers, tmp_path).get("t", 0)
-    assert after_crash is not None
+    after_crash = log_of(start(managers, tmp_path), "t")
     assert (after_crash.log_start_offset, after_crash.log_end_offset) == (0, 10)
 
 
@@ -158,9 +142,7 @@ def test_the_checkpoints_of_a_topic_deleted_before_a_restart_are_forgotten_too(
     tmp_path: Path, managers: list[LogManager]
 ) -> None:
     manager = start(managers, tmp_path)
-    fill(manager, "t")
-    log = manager.get("t", 0)
-    assert log is not None
+    log = fill(manager, "t")
     log.delete_records(18)
     manager.checkpoints.write_log_start_offsets()
     manager.delete("t", 0)
@@ -168,8 +150,7 @@ def test_the_checkpoints_of_a_topic_deleted_before_a_restart_are_forgotten_too(
     again = start(managers, tmp_path)
     fill(again, "t", count=5)
     again.unlock()
-    after_crash = start(managers, tmp_path).get("t", 0)
-    assert after_crash is not None
+    after_crash = log_of(start(managers, tmp_path), "t")
     assert (after_crash.log_start_offset, after_crash.log_end_offset) == (0, 10)
 
 

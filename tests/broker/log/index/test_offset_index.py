@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,26 @@ def test_entries_survive_a_full_disk_in_memory(tmp_path: Path) -> None:
     assert index.items()[-1] == (BASE + 1999, 199_900)
 
 
+def filled_index(
+    path: Path, steps: Sequence[tuple[int, int]], written: int
+) -> tuple[OffsetIndex, list[tuple[int, int]]]:
+    """Append an entry for each pair of steps of offset and position; write out the first `written` of them.
+
+    Returns:
+        The index, and its entries.
+    """
+    index = new_index(path)
+    model: list[tuple[int, int]] = []
+    offset, position = BASE, 0
+    for number, (step, size) in enumerate(steps):
+        if number == written:
+            index.write_pending()
+        offset, position = offset + step, position + size
+        index.append(offset, position)
+        model.append((offset, position))
+    return index, model
+
+
 entry_steps = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 100_000)), max_size=60)
 
 
@@ -93,15 +114,7 @@ def test_lookup_finds_the_last_entry_at_or_before(
     steps: list[tuple[int, int]], written: int, probes: list[int]
 ) -> None:
     with temporary_directory() as directory:
-        index = new_index(directory / "a.index")
-        model: list[tuple[int, int]] = []
-        offset, position = BASE, 0
-        for i, (step, size) in enumerate(steps):
-            if i == written:
-                index.write_pending()
-            offset, position = offset + step, position + size
-            index.append(offset, position)
-            model.append((offset, position))
+        index, model = filled_index(directory / "a.index", steps, written)
         for probe in [*probes, *(o - BASE for o, _ in model)]:
             expected = max((row for row in model if row[0] <= BASE + probe), default=(BASE, 0))
             assert index.lookup(BASE + probe) == expected
@@ -115,19 +128,12 @@ def test_truncation_keeps_what_lies_before(
     steps: list[tuple[int, int]], written: int, cut: int, more: list[tuple[int, int]]
 ) -> None:
     with temporary_directory() as directory:
-        index = new_index(directory / "a.index")
-        model: list[tuple[int, int]] = []
-        offset, position = BASE, 0
-        for i, (step, size) in enumerate(steps):
-            if i == written:
-                index.write_pending()
-            offset, position = offset + step, position + size
-            index.append(offset, position)
-            model.append((offset, position))
+        index, model = filled_index(directory / "a.index", steps, written)
+        offset, position = model[-1] if model else (BASE, 0)
         index.truncate_to(BASE + cut)
         model = [row for row in model if row[0] < BASE + cut]
         assert index.items() == model
-        offset, position = max(offset, BASE + cut), position
+        offset = max(offset, BASE + cut)
         for step, size in more:
             offset, position = offset + step, position + size
             index.append(offset, position)
