@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ DOCS = ROOT / "docs"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+EXTRAS = re.compile(r"kafkalog\[([a-z0-9,]+)\]")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -90,3 +92,11 @@ def test_the_chart_leaves_out_a_case_without_a_result(tmp_path: Path, capsys: py
     [bar] = performance.bars(list(load_all()), chosen)
     assert bar.label == first["label"]
     assert "'no such case' of startup" in capsys.readouterr().err
+
+
+def test_the_extras_that_messages_and_pages_tell_to_install_exist() -> None:
+    existing = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    sources = [path for package in ("broker", "kafkalog", "spark_kafkalog") for path in (ROOT / package).rglob("*.py")]
+    named = [(path, name) for path in (*PAGES, *sources) for name in EXTRAS.findall(path.read_text())]
+    assert len(named) > 20
+    assert [(str(path), names) for path, names in named if not existing.issuperset(names.split(","))] == []

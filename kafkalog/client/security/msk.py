@@ -56,7 +56,9 @@ class _Credentials:
             from botocore.exceptions import BotoCoreError, ProfileNotFound
             from botocore.session import Session
         except ImportError:
-            raise ConfigError("sasl.mechanism=AWS_MSK_IAM needs the package botocore; install kafkalog[msk]") from None
+            raise ConfigError(
+                "sasl.mechanism=AWS_MSK_IAM needs the package botocore: pip install 'kafkalog[msk]'"
+            ) from None
         self._options = dict(options)
         self._lock = threading.Lock()
         self._error: type[Exception] = BotoCoreError

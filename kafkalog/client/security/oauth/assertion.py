@@ -34,7 +34,7 @@ def make_assertion(options: OAuthOptions) -> Callable[[], str]:
     try:
         import cryptography  # noqa: F401 - an optional package
     except ImportError:
-        raise ConfigError(f"{_KEY_FILE} needs the package cryptography; install kafkalog[oauth]") from None
+        raise ConfigError(f"{_KEY_FILE} needs the package cryptography: pip install 'kafkalog[oauth]'") from None
     return lambda: sign(options, time.time())
 
 

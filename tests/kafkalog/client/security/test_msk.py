@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,9 @@ def test_a_broker_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
             Connection("127.0.0.1", broker.port, config())
     assert "tell-nobody" not in str(caught.value)
     assert sent[0]["host"] == "127.0.0.1"
+
+
+def test_without_the_package_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    with pytest.raises(ConfigError, match=r"needs the package botocore: pip install 'kafkalog\[msk\]'"):
+        make_mechanisms(config())

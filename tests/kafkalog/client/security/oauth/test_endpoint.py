@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import sys
 import threading
 from base64 import b64decode
 from pathlib import Path
@@ -177,6 +178,16 @@ def test_keys_that_cannot_sign(tmp_path: Path, pem: bytes, properties: dict[str,
     with pytest.raises(AuthenticationError, match=words) as caught:
         endpoint.fetch()
     assert "tell-nobody" not in str(caught.value)
+
+
+def test_without_the_package_that_signs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(ConfigError, match=r"needs the package cryptography: pip install 'kafkalog\[oauth\]'"):
+        source(
+            "http://127.0.0.1:1/",
+            sasl_oauthbearer_jwt_retriever_class=BEARER_RETRIEVER,
+            sasl_oauthbearer_assertion_private_key_file=tmp_path / "key.pem",
+        )
 
 
 REFUSALS = [
