@@ -3,38 +3,18 @@
     python -m benchmarks.spark_job DIRECTORY JARS
 
 Each line of standard input is a job as JSON: job, source, topic, bootstrap, count, and for the source "ceiling"
-records, partitions and size. The answer is a line with its
-seconds, or with the number of rows where `count` is set.
+records, partitions and size. The answer is a line with its seconds, or with the number of rows where `count` is set.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.spark_kafkalog.session import start_session
-
-DRIVER_MEMORY = "2g"
-
-
-def serve(directory: str, jars: str) -> None:
-    """Run the jobs that come as lines of JSON; answer each with its seconds (or rows)."""
-    own = Path(tempfile.mkdtemp(dir=directory))
-    options = {"spark.driver.memory": DRIVER_MEMORY}
-    if jars:
-        options["spark.jars"] = jars
-    spark = start_session(own, options, measured=True)
-    if not jars:
-        from benchmarks.peers.ceiling import Ceiling
-
-        spark.dataSource.register(Ceiling)
-    for line in sys.stdin:
-        print(json.dumps(_run(spark, json.loads(line), own)), flush=True)
-    spark.stop()
+from benchmarks.peers.spark_jobs import serve
 
 
 def _run(spark: Any, order: dict[str, Any], directory: Path) -> float:
@@ -63,5 +43,16 @@ def _run(spark: Any, order: dict[str, Any], directory: Path) -> float:
     return time.perf_counter() - began
 
 
+def _register(spark: Any) -> None:
+    from benchmarks.peers.ceiling import Ceiling
+
+    spark.dataSource.register(Ceiling)
+
+
+def main(directory: str, jars: str) -> None:
+    """Serve; the source "ceiling" is only there without jars."""
+    serve(_run, directory, jars, prepare=None if jars else _register)
+
+
 if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    main(*sys.argv[1:])

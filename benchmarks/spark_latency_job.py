@@ -8,25 +8,13 @@ line with the milliseconds from each record's making to its row's arrival, and t
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark_job import DRIVER_MEMORY
-from tests.spark_kafkalog.session import start_session
-
-
-def serve(directory: str, jars: str) -> None:
-    """Run the queries that come as lines of JSON."""
-    own = Path(tempfile.mkdtemp(dir=directory))
-    options = {"spark.driver.memory": DRIVER_MEMORY} | ({"spark.jars": jars} if jars else {})
-    spark = start_session(own, options, measured=True)
-    for line in sys.stdin:
-        print(json.dumps(_run(spark, json.loads(line), own)), flush=True)
-    spark.stop()
+from benchmarks.peers.spark_jobs import serve
 
 
 def _run(spark: Any, order: dict[str, Any], directory: Path) -> dict[str, Any]:
@@ -52,4 +40,4 @@ def _run(spark: Any, order: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    serve(_run, *sys.argv[1:])

@@ -8,31 +8,15 @@ and conf of the session. The answer is a line with its seconds.
 
 from __future__ import annotations
 
-import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.spark_kafkalog.session import start_session
-
-DRIVER_MEMORY = "2g"
+from benchmarks.peers.spark_jobs import serve
 
 
-def serve(directory: str, jars: str) -> None:
-    """Run the jobs that come as lines of JSON; answer each with its seconds."""
-    own = Path(tempfile.mkdtemp(dir=directory))
-    options = {"spark.driver.memory": DRIVER_MEMORY}
-    if jars:
-        options["spark.jars"] = jars
-    spark = start_session(own, options, measured=True)
-    for line in sys.stdin:
-        print(json.dumps(_run(spark, json.loads(line))), flush=True)
-    spark.stop()
-
-
-def _run(spark: Any, order: dict[str, Any]) -> float:
+def _run(spark: Any, order: dict[str, Any], _: Path) -> float:
     for key, value in order["conf"].items():
         spark.conf.set(key, value)
     began = time.perf_counter()
@@ -45,4 +29,4 @@ def _run(spark: Any, order: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[1:])
+    serve(_run, *sys.argv[1:])
