@@ -65,7 +65,7 @@ class LoneChannel:
 
 
 def _refused(broker_id: int, own: int, requests: ControlRequests) -> Results:
-    """Return the answers for a broker that cannot be reached, and write to the broker's log that it is not told."""
+    """Return the answers for a broker that cannot be reached, and log that it does not get its requests."""
     keys = [each.key for each in requests.leader_and_isr] + [each.key for each in requests.stop_replica]
     logger.error(
         "Broker %d is not told of a decision about %d of its partitions (%s%s), because this broker, %d, reaches no "

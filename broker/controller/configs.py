@@ -109,7 +109,7 @@ def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) 
 
 
 class ConfigController:
-    """See the module.
+    """Alters and describes configurations.
 
     Args:
         store: gets the changes.

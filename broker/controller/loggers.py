@@ -1,8 +1,8 @@
 """Levels of the broker's loggers (KIP-412). They can be read and set while it runs, and are not stored.
 
-Loggers have the names of modules. A folder is a logger, too: its level holds for the modules in it that have none of
-their own, and `root`'s for what has none above it. Levels have Kafka's names. Python has no TRACE; here it stands for
-every level below DEBUG.
+Loggers have the names of modules. A folder is a logger, too: its level holds for the modules in it that have no level
+of their own. The level of `root` holds for loggers that neither have a level nor are in a folder with one. Levels have
+Kafka's names. Python has no TRACE; here it stands for every level below DEBUG.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Puts committed configurations and quotas in force on this broker, whichever broker committed them.
 
 Kafka's counterparts are the DynamicConfigPublisher and the DynamicClientQuotaPublisher. A request that commits a change
-does nothing of its own about it but to wait until it is in force.
+does not apply it. It only waits until the change is in force.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ TOPICS_A_TURN = 100
 
 
 class ConfigPublisher:
-    """See the module. Used on the event loop's thread only.
+    """Puts committed changes in force. Used on the event loop's thread only.
 
     Args:
-        cache: the cluster's metadata. Its store tells it of a change before it tells this.
+        cache: the cluster's metadata. Its store notifies it of a change before this object.
         replicas: the partitions that configurations are for.
         effective: returns the configuration of this broker in a state of the cluster.
         quotas: puts quotas in force.

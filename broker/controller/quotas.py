@@ -39,7 +39,7 @@ class QuotaAlteration:
 
 
 class QuotaController:
-    """See the module. Also puts the registered quotas into force, when `ConfigPublisher` says that they changed.
+    """Alters and describes quotas, and puts them into force when `ConfigPublisher` says that they changed.
 
     Args:
         network: looks up the addresses of hosts.

@@ -64,7 +64,7 @@ def lone_topics(
 
 
 class TopicController:
-    """See the module.
+    """Creates, extends and deletes topics.
 
     Args:
         store: gets the changes.

@@ -83,7 +83,7 @@ class StateBatch(NamedTuple):
     marker: ControlRecordType | None
     """COMMIT or ABORT if the batch ends `producer_id`'s transaction; such a batch has no `records`."""
     records: list[Record]
-    """With absolute offsets; compaction may have removed some or all of them."""
+    """The records, with absolute offsets; compaction may have removed some or all of them."""
 
 
 def as_coordinator_error(error: Exception) -> Exception:
@@ -98,7 +98,7 @@ def as_coordinator_error(error: Exception) -> Exception:
 
 
 class StateLog:
-    """See the module. Used on the event loop's thread only.
+    """The log of one coordinator's state. Used on the event loop's thread only.
 
     Args:
         settings: returns the settings with which the topic is created.
@@ -267,7 +267,7 @@ class StateLog:
             codec = self._settings().codec
             kept = [Record(offset, now_ms, record.key, record.value) for offset, record in enumerate(records)]
             if codec == Codec.NONE and _size(kept) > self.most_bytes(index):
-                # Otherwise 100 MB would be copied to find that out.
+                # Check this first: encoding a batch of 100 MB copies it.
                 raise MessageTooLargeError
             batch = encode_batch(
                 kept,

@@ -14,23 +14,23 @@ from kafkalog.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition, of so many, that holds the state of a group or transactional id."""
+    """Return which of `partitions` partitions holds the state of a group or transactional id."""
     return positive(java_hash(key)) % partitions
 
 
 @dataclass(frozen=True, slots=True)
 class StateTopic:
-    """The properties with which such a topic is created."""
+    """The properties with which an internal topic of a coordinator is created."""
 
     name: str
     partitions: int
-    """How many, unless it exists already."""
+    """The number of its partitions; a topic that exists keeps its own."""
     replication_factor: int
-    """Replicas of each."""
+    """The number of replicas of each partition."""
     codec: int
     """The compression of a coordinator's batches (`kafkalog.records.compression.Codec`)."""
     load_buffer_bytes: int
-    """How much of a partition is read at once when its state is loaded."""
+    """The number of bytes of a partition that are read at once when its state is loaded."""
     config: dict[str, str]
     """The topic's configuration."""
 

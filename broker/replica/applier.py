@@ -75,7 +75,7 @@ class StopReplica:
 
 
 class ReplicaApplier:
-    """See the module. Used on the event loop's thread only.
+    """Carries out the requests of a controller. Used on the event loop's thread only.
 
     Args:
         topic_config: returns the overrides of a topic's configuration, given its name.

@@ -19,7 +19,7 @@ Key = tuple[str, int]
 
 
 class HostingRetries:
-    """See the module. Used on the event loop's thread only.
+    """Retries offline partitions. Used on the event loop's thread only.
 
     Args:
         retry: tries to host a partition, and returns whether the retries can end.

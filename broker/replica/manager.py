@@ -59,14 +59,14 @@ class _Unhosted(NamedTuple):
 
 
 class ReplicaManager:
-    """See the module. Used on the event loop's thread only.
+    """Hosts the partitions of this broker. Used on the event loop's thread only.
 
     Attributes:
-        on_role_changed: called with a partition that has begun to lead, or to follow, or a new leader epoch; that is
-            hosted no more; or whose log directory has failed. Coordinators let go of its state, or load it.
+        on_role_changed: called with a partition after its role or its leader epoch has changed, after this broker has
+            stopped hosting it, or after its log directory has failed. Coordinators then load or forget its state.
         on_follower_fetched: called with a partition led here and a follower that has fetched from it.
         alive: the live brokers, which may be in an ISR; None where the cluster's members are not known.
-        leader_quota, follower_quota: what throttled replicas use together.
+        leader_quota, follower_quota: the quotas that all throttled replicas share.
         conversions: the workers that convert records to another message format, which takes long.
     """
 
@@ -384,14 +384,14 @@ class ReplicaManager:
     def follower_fetched(
         self, partition: Partition, replica: int, offset: int, log_start_offset: int, log_end: int
     ) -> None:
-        """Note a follower's fetch (`Partition.follower_fetched`); wake what waits for the high watermark."""
+        """Note a follower's fetch, and wake the operations that wait for the high watermark if it advances."""
         if partition.follower_fetched(replica, offset, log_start_offset, log_end):
             self.high_watermark_advanced(partition)
         self.deletion_purgatory.notify(partition.key)
         self.on_follower_fetched(partition, replica)
 
     def high_watermark_advanced(self, partition: Partition) -> None:
-        """Wake what waits for the high watermark of a partition, or for its ISR."""
+        """Wake the operations that wait for the high watermark of a partition, or for its ISR."""
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
         self.produce_purgatory.notify(partition.key)
 
@@ -420,7 +420,7 @@ class ReplicaManager:
                 self._role_changed(partition)
 
     def _role_changed(self, partition: Partition) -> None:
-        """Wake all that waits for `partition`, because a new role may change the answer."""
+        """Wake all operations that wait for `partition`, because a new role may change the answer."""
         for changed in self.on_role_changed:
             changed(partition)
         self.deletion_purgatory.notify(partition.key)

@@ -80,7 +80,7 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """See the module. Used on the event loop's thread only.
+    """One partition on this broker. Used on the event loop's thread only.
 
     Attributes:
         throttled_leader, throttled_follower: whether its replication is throttled while this broker leads, or follows.

@@ -58,7 +58,7 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """See the module. Used on the event loop's thread only."""
+    """Holds the waiting operations of one kind. Used on the event loop's thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

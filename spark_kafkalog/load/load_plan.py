@@ -78,7 +78,7 @@ class Plan:
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
     fixes_starts: bool = False
-    """Whether it records where a partition begins. The next load could not find that out, because `latest` moves."""
+    """Whether it records where a partition begins. The next load could not look that offset up: `latest` moves on."""
 
     @property
     def ranges(self) -> list[OffsetRange]:

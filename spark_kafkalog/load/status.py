@@ -21,7 +21,7 @@ Table = Callable[[list[str], list[list[str]]], str]
 
 
 class Ends(NamedTuple):
-    """Where the partitions of a topic end now, and the mark of its id (empty if brokers have none)."""
+    """The present end offsets of a topic's partitions, and the mark of its id (empty if brokers have none)."""
 
     latest: Mapping[int, int]
     topic_id: str = ""

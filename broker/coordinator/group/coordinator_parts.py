@@ -16,7 +16,7 @@ from broker.coordinator.state_log import StateLog
 
 
 class LoadState(Enum):
-    """Whether the groups of a partition can serve requests."""
+    """The stages of a partition's groups. Only ACTIVE groups serve requests."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -64,16 +64,16 @@ class GroupCounters:
 
 @dataclass(frozen=True, slots=True)
 class GroupKind:
-    """How to load groups of a kind other than the classic one."""
+    """A kind of group besides the classic one: its types of records, and how its groups are loaded from them."""
 
     types: frozenset[int]
     """The types of its records in `__consumer_offsets`."""
     value: type
     """The class of the objects that `read` stores in `Replay.others`."""
     read: Reader
-    """Reads such a record while a partition is loaded."""
+    """Reads a record of one of these types into a `Replay`, while a partition is loaded."""
     load: Callable[[str, object, Moment], Membership]
-    """Makes a membership of such an object."""
+    """Makes the membership of a group from its id, the object that `read` stored for it, and the time."""
 
 
 @dataclass(frozen=True, slots=True)

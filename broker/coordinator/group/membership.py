@@ -20,9 +20,9 @@ class Moment(NamedTuple):
     """A moment on two clocks, both in ms."""
 
     ms: int
-    """Of a monotonic clock, for deadlines."""
+    """The time of a monotonic clock, for deadlines."""
     wall_ms: int
-    """Since the epoch, for timestamps of records."""
+    """The time since the epoch, for timestamps of records."""
 
 
 Token: TypeAlias = object
@@ -93,7 +93,7 @@ class GroupSummary(NamedTuple):
 
 
 class Membership(Protocol):
-    """See the module. Errors are Kafka's, typed."""
+    """What the coordinator needs of a group. Errors are classes of `kafkalog.protocol.errors`."""
 
     out: list[Answer | Store]
     """Effects in order. `PartitionGroups.settle` carries them out after each call, and empties the list."""
@@ -119,7 +119,7 @@ class Membership(Protocol):
         """The time to call `wake`, on the clock of `Moment.ms`; it may be too early, but never too late."""
 
     def wake(self, now: Moment) -> None:
-        """Do everything that is due by now, such as ending sessions."""
+        """Act on all deadlines that have passed by now, such as those of sessions."""
 
     def check_commit(self, request: CommitRequest, now: Moment) -> None:
         """Check that a member (or, if the group is empty, any client) may commit; this renews the member's session.
@@ -150,7 +150,7 @@ class Membership(Protocol):
         """
 
     def retention(self) -> Retention | None:
-        """Return from when on its offsets expire, or None if they do not expire now."""
+        """Return the time from which the retention of its offsets counts, or None if they do not expire at present."""
 
     def tombstones(self, group_id: str) -> list[StateRecord]:
         """Return the tombstones of the group, without those of its offsets."""

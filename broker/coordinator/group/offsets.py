@@ -29,7 +29,7 @@ class Committed:
 
     offset: int
     leader_epoch: int
-    """Of the last record read, -1 if unknown."""
+    """The leader epoch of the last record that was read, -1 if unknown."""
     metadata: str
     timestamp: int
     """When it was committed, ms since the epoch."""
@@ -70,7 +70,7 @@ Offsets = dict[TopicPartition, Committed]
 
 
 class GroupOffsets:
-    """See the module.
+    """The committed and pending offsets of one group.
 
     Attributes:
         committed: the committed offsets.

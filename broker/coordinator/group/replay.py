@@ -23,7 +23,7 @@ _OFFSET_PREFIXES = frozenset(kind.to_bytes(2, "big") for kind in records.OFFSET_
 
 
 class Replay:
-    """See the module. Used on one thread at a time, which may be a worker's.
+    """Collects the groups of one partition. Used on one thread at a time, which may be a worker's.
 
     Attributes:
         classic: classic groups by id, by their latest records.

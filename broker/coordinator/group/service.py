@@ -58,7 +58,7 @@ OFFSETS_AT_ONCE = 500
 
 
 class GroupCoordinator:
-    """See the module. Used on the event loop's thread only.
+    """The group coordinator. Used on the event loop's thread only.
 
     Attributes:
         kinds: the kinds of groups other than the classic one; to be added before the first partition is loaded.
@@ -92,7 +92,7 @@ class GroupCoordinator:
         )
         self._partitions: dict[int, PartitionGroups] = {}
         self._deleting: dict[frozenset[str], dict[int, int]] = {}
-        """For topics that are being deleted, the log end offset of each partition when that was committed."""
+        """By the topics of one deletion, the log end offset of each partition at the time when it was committed."""
         self._looked_at: TopicState | None = None
         """The state of the topic when all of its partitions were last checked."""
         self._loading = asyncio.Semaphore(LOADS_AT_ONCE)
@@ -342,8 +342,8 @@ class GroupCoordinator:
             GroupIdNotFoundError: there is no such group.
             NonEmptyGroupError: the group has members that are not consumers.
             InvalidGroupIdError: the id is empty.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: the group is not here, or
-                not now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see
+                `partition_groups_for`.
         """
         errors: dict[TopicPartition, ErrorCode] = {}
         for first in range(0, max(len(partitions), 1), TOMBSTONES_AT_ONCE):

@@ -31,7 +31,7 @@ class AsksOthers(Protocol):
 
 
 class Admission:
-    """See the module.
+    """Checks the transactional batches of clients.
 
     Args:
         enabled: `transaction.partition.verification.enable`.
@@ -96,7 +96,8 @@ class Admission:
             TransactionAbortableError, InvalidTxnStateError: the transaction does not cover the partition.
             InvalidProducerIdMappingError, InvalidProducerEpochError: it is another producer's.
             ConcurrentTransactionsError: it is being ended.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: that is not known now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see
+                `TransactionCoordinator.verify`.
         """
         if _is_open(producer, partition) or not self._enabled():
             return

@@ -29,7 +29,7 @@ MARKERS_AT_ONCE = 64
 
 
 class Completion:
-    """See the module. Used on the event loop's thread only.
+    """Carries out the decisions of a coordinator. Used on the event loop's thread only.
 
     Args:
         append: stores records in a partition of `__transaction_state`.

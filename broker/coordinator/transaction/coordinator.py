@@ -61,13 +61,13 @@ class Log(Protocol):
 
 
 class TransactionCoordinator:
-    """See the module. Used on the event loop's thread only.
+    """The transaction coordinator. Used on the event loop's thread only.
 
     Args:
         write_marker: as `markers.MarkerWriter.write`.
         exists: whether the cluster has a partition.
         allocate_producer_id: a fresh producer id.
-        reserve_producer_ids: see to it that neither an id nor a smaller one is given again.
+        reserve_producer_ids: reserves a producer id and all smaller ones, so that they are not allocated again.
 
     Attributes:
         loads: partitions that were loaded.
@@ -100,7 +100,7 @@ class TransactionCoordinator:
         self.loads, self.load_ms = 0, 0
         self.completion = Completion(log.append, write_marker, exists)
 
-    # -- life
+    # -- starting and stopping
 
     def start(self) -> None:
         """Load the stored transactions in the background, and complete those that were decided."""
@@ -158,7 +158,7 @@ class TransactionCoordinator:
     def role_changed(self, index: int) -> None:
         """Forget a partition that is not led here any more; begin to load one that is led here anew."""
         if self._active:
-            # A request would be told the error.
+            # No request waits here for the result, so the errors concern nobody.
             with contextlib.suppress(KafkaError):
                 self._partition(index)
 
@@ -194,7 +194,7 @@ class TransactionCoordinator:
 
     def _loaded(self, index: int) -> None:
         del self._loading[index]
-        # Its role may have changed meanwhile: then what was loaded was not taken.
+        # The loaded state was not taken over if the role of the partition has changed meanwhile.
         self.role_changed(index)
 
     def _has_failed(self, index: int, owner: Owner) -> bool:
@@ -255,8 +255,7 @@ class TransactionCoordinator:
         Raises:
             InvalidRequestError: there is no transactional id.
             InvalidProducerIdMappingError: there is no such transaction.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: it is not here, or not
-                now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
         """
         if not transactional_id:
             raise InvalidRequestError
@@ -275,9 +274,9 @@ class TransactionCoordinator:
         Raises:
             InvalidRequestError: the transactional id is empty.
             InvalidTransactionTimeoutError: not between 1 and `transaction.max.timeout.ms`.
-            ConcurrentTransactionsError: another transaction is being ended; to be asked again.
+            ConcurrentTransactionsError: the last transaction is still being ended; the producer asks again.
             ProducerFencedError: `expected` is not the present producer.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
             KafkaStorageError: no producer id could be allocated.
         """
         if not transactional_id:
@@ -316,7 +315,7 @@ class TransactionCoordinator:
             InvalidProducerIdMappingError: there is no such transactional id, or the producer id is not its.
             ProducerFencedError: the epoch is not the present one.
             ConcurrentTransactionsError: another change is under way, such as the end of the last transaction.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
         """
         transactions, machine = self._require(transactional_id)
         change = machine.add(producer, partitions, self._now_ms())
@@ -332,7 +331,7 @@ class TransactionCoordinator:
             ProducerFencedError: the epoch is not the present one.
             ConcurrentTransactionsError: another change is under way.
             InvalidTxnStateError: there is no transaction, or it was decided the other way.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
         """
         transactions, machine = self._require(transactional_id)
         change = machine.end(producer, committed=committed, now_ms=self._now_ms())
@@ -355,17 +354,17 @@ class TransactionCoordinator:
             InvalidProducerEpochError: the epoch is not the present one.
             ConcurrentTransactionsError: the transaction is being ended.
             TransactionAbortableError: the partition was not added to it.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
         """
         self._require(transactional_id)[1].verify(producer, partition)
 
     def describe(self, transactional_id: str) -> TransactionMachine:
-        """Return what is known about a transactional id.
+        """Return the state of a transactional id.
 
         Raises:
             InvalidRequestError: it is empty.
-            TransactionalIdNotFoundError: nothing.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: not here, or not now.
+            TransactionalIdNotFoundError: there is no such transactional id.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
         """
         if not transactional_id:
             raise InvalidRequestError

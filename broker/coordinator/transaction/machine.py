@@ -112,7 +112,7 @@ class Transaction:
 
 
 class TransactionMachine:
-    """See the module.
+    """The state machine of one transactional id.
 
     Attributes:
         current: the state in force.

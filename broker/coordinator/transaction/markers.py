@@ -35,7 +35,7 @@ class Marker(NamedTuple):
 
 
 class MarkerWriter:
-    """See the module. Used on the event loop's thread only.
+    """Writes transaction markers. Used on the event loop's thread only.
 
     Args:
         on_offsets: called with the position of a marker that was appended to a partition of `__consumer_offsets`,

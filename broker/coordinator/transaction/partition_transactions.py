@@ -37,7 +37,7 @@ class Owner(Protocol):
 
 
 class PartitionTransactions:
-    """See the module.
+    """The transactional ids of one partition, with their transactions.
 
     Attributes:
         index: of the partition.

@@ -35,7 +35,7 @@ class ClusterAccess(NamedTuple):
 
 
 class Transactions:
-    """See the module. `start` once partitions are hosted, `stop` before their logs are closed.
+    """The transactions of a broker. Call `start` once partitions are hosted, and `stop` before their logs are closed.
 
     Args:
         replicas: the broker's partitions.

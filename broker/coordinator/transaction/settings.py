@@ -9,7 +9,7 @@ from broker.config.server import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionSettings:
-    """Milliseconds, by the keys of the broker's configuration."""
+    """The settings of the transaction coordinator, in ms; `of` names the keys of the broker's configuration."""
 
     max_timeout_ms: int = 900_000
     expiration_ms: int = 604_800_000

@@ -1,4 +1,4 @@
-"""Deserializers: from the bytes of keys and values to what the application gets."""
+"""Deserializers: functions that turn the bytes of keys and values into the objects that the application gets."""
 
 from __future__ import annotations
 

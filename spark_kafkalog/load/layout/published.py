@@ -76,7 +76,8 @@ def publish(files: Files, topic_path: str, prepared: str, document: Offsets) -> 
     try:
         files.rename(prepared, target)
     except OSError as error:
-        # An answer that was lost and asked for again says that the target exists, or the source does not.
+        # The rename may have succeeded, and its response was lost. A client that then tries again gets an error:
+        # the target exists, or the source does not.
         if _is_ours(files, topic_path, document):
             return target
         if isinstance(error, FileExistsError):

@@ -4,7 +4,7 @@ A `ClassicGroup` is made of parts; a part uses only the arguments of its constru
 
 - `group_metadata`  state (its docstring has a table of states), generation, protocol
 - `roster`          the members and their leader
-- `deadlines`       when something becomes due
+- `deadlines`       when sessions, unused ids and phases end
 - `effects`         answers, and records to be stored
 - `rebalance`       the phases between two generations
 - `static_members`  static members that return
@@ -44,14 +44,14 @@ from kafkalog.protocol.errors import ErrorCode, NonEmptyGroupError, error_for
 
 @dataclass(frozen=True, slots=True)
 class ClassicSettings:
-    """`group.initial.rebalance.delay.ms` and `group.max.size`."""
+    """The settings `group.initial.rebalance.delay.ms` and `group.max.size`."""
 
     initial_rebalance_delay_ms: int
     max_size: int
 
 
 class ClassicGroup:
-    """See the module, and `membership.Membership` for the methods of any group.
+    """A group of the classic protocol; `membership.Membership` describes the methods that every group has.
 
     Attributes:
         members: by id; only the group and its parts change them.
@@ -194,7 +194,7 @@ class ClassicGroup:
         return self._deadlines.wake_at
 
     def wake(self, now: Moment) -> None:
-        """Do everything that is due by now, such as ending sessions."""
+        """Act on all deadlines that have passed by now, such as those of sessions."""
         for member_id, deadline in list(self.members.pending.items()):
             if deadline <= now.ms:
                 self._rebalance.remove(member_id)

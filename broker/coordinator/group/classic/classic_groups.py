@@ -22,7 +22,7 @@ LEAVING_AT_ONCE = 500
 
 
 class ClassicGroups:
-    """See the module. Used on the event loop's thread only."""
+    """Serves the requests of the classic protocol. Used on the event loop's thread only."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator

@@ -1,4 +1,4 @@
-"""Deadlines of a classic group: sessions end, member ids stay unused, a rebalance takes too long."""
+"""Deadlines of a classic group: of sessions, of member ids that were given out, and of the phases of a rebalance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.coordinator.group.membership import Moment
 
 
 class Deadlines:
-    """See the module. Members and unused ids have deadlines of their own.
+    """The deadlines of a rebalance's phases. Members and unused ids have deadlines of their own.
 
     Attributes:
         join: when the next generation begins at the latest, on the clock of `Moment.ms`; None is never.

@@ -15,11 +15,11 @@ _STORE_ERRORS: dict[ErrorCode | None, ErrorCode | None] = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The errors that members get when the group could not be stored, if they are not the store's own error."""
+"""The error that members get in place of the store's error. Other errors of the store reach them unchanged."""
 
 
 class Effects:
-    """See the module.
+    """Collects the effects of one group.
 
     Attributes:
         out: effects in order; the caller carries them out and empties the list.

@@ -37,7 +37,7 @@ class ClassicGroupState(Enum):
 
 
 class GroupMetadata:
-    """See the module.
+    """The state, generation and protocol of one group.
 
     Attributes:
         state_since_ms: when the group entered its state, ms since the epoch; None if a release of Apache

@@ -20,11 +20,14 @@ from broker.coordinator.group.membership import Moment, Token
 from kafkalog.protocol.errors import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member that does not know its id yet may wait, in ms: it sends no heartbeats meanwhile."""
+"""The longest time in ms that a new member waits for its first JoinGroup response.
+
+Until then the member does not know its id and sends no heartbeats, so its session timeout does not apply.
+"""
 
 
 class JoinStep(Enum):
-    """The changes of an accepted JoinGroup."""
+    """What an accepted JoinGroup changes in the group."""
 
     GIVE_ID = auto()
     ADD = auto()
@@ -79,7 +82,7 @@ def _supports(request: JoinRequest, metadata: GroupMetadata, members: Roster) ->
 
 
 class Join:
-    """See the module."""
+    """Handles the JoinGroup requests of one group."""
 
     __slots__ = (
         "_deadlines", "_effects", "_max_size", "_members", "_metadata", "_new_member_id", "_rebalance",

@@ -16,11 +16,11 @@ from kafkalog.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 STATIC_RETRY_MS = 1000
-"""The least time in ms after which a rebalance that no static member has joined is checked again."""
+"""The shortest pause in ms before the join phase is checked again, if all members are static and none has joined."""
 
 
 class InitialDelay:
-    """How long the first rebalance of an empty group waits for more members (KIP-134)."""
+    """The delay of an empty group's first rebalance, during which more members may come (KIP-134)."""
 
     __slots__ = ("_delay_ms", "_left_ms", "_member_came")
 
@@ -30,11 +30,11 @@ class InitialDelay:
         self._member_came = False
 
     def member_came(self) -> None:
-        """Record that a member came, since more may follow."""
+        """Record that a member has come, so that the delay is extended."""
         self._member_came = True
 
     def extend(self) -> int | None:
-        """Return how much longer to wait now that the delay is over, or None if it is enough.
+        """Return for how many more ms to wait after the delay has passed, or None to wait no longer.
 
         The wait is extended while members come, at most up to the rebalance timeout.
         """
@@ -47,7 +47,7 @@ class InitialDelay:
 
 
 class Rebalance:
-    """See the module."""
+    """Carries out the rebalances of one group."""
 
     __slots__ = ("_deadlines", "_effects", "_initial_delay", "_initial_delay_ms", "_members", "_metadata")
 
@@ -65,12 +65,12 @@ class Rebalance:
         self._effects = effects
         self._initial_delay_ms = initial_delay_ms
         self._initial_delay: InitialDelay | None = None
-        """Of a group that was empty, until its members have joined."""
+        """The delay of the first rebalance of a group that was empty; None in all later rebalances."""
 
     # -- the join phase
 
     def maybe_prepare(self, now: Moment, reason: str) -> None:
-        """Begin a rebalance, unless the group awaits its members already."""
+        """Begin a rebalance, unless the join phase of one is under way already."""
         if self._metadata.state is not ClassicGroupState.PREPARING_REBALANCE:
             self.prepare(now, reason)
 
@@ -150,7 +150,7 @@ class Rebalance:
 
     def _stored_empty(self, error: ErrorCode | None, now: Moment) -> None:
         if error is not None:
-            # After a crash the earlier record is valid again, and its members' sessions end then.
+            # After a crash the group is loaded from its earlier record. The sessions of the members in it end then.
             logger.warning("the empty group %s could not be stored: %s", self._metadata.group_id, error.name)
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinResult:
@@ -213,10 +213,10 @@ class Rebalance:
         self._members.awaiting_sync.clear()
         self._deadlines.sync = None
 
-    # -- members that go
+    # -- members that leave or are removed
 
     def wake(self, now: Moment) -> None:
-        """End a phase that has taken too long."""
+        """End the join phase or the sync phase if its deadline has passed."""
         deadlines = self._deadlines
         if deadlines.join is not None and deadlines.join <= now.ms:
             self._join_is_due(now)
@@ -239,7 +239,7 @@ class Rebalance:
             self.try_complete_join(now)
 
     def release(self, member: Member, error: ErrorCode, member_id: str) -> None:
-        """Answer `error` if a member waits, and `member_id` if it waits for the next generation."""
+        """Answer the waiting requests of a member with `error`; the response to JoinGroup names `member_id`."""
         if member.awaiting_join is not None:
             token = member.awaiting_join
             if member.member_id in self._members:

@@ -55,12 +55,12 @@ class Roster:
 
     @property
     def joining(self) -> int:
-        """Members that wait for the next generation."""
+        """The number of members that wait for the next generation."""
         return self._awaiting_join
 
     @property
     def all_joined(self) -> bool:
-        """Whether all members wait for the next generation, and no id that was given out is unused."""
+        """Whether every member has sent JoinGroup, and so has every client that was given a member id."""
         return self._awaiting_join == len(self._members) and not self.pending
 
     @property
@@ -119,7 +119,7 @@ class Roster:
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
     def await_join(self, member: Member, token: object) -> object:
-        """Let a member wait for the next generation, or stop (None); return the request that waited before."""
+        """Set the JoinGroup request with which a member waits, None for no request; return the earlier one."""
         before = member.awaiting_join
         member.awaiting_join = token
         self._awaiting_join += (token is not None) - (before is not None)
@@ -142,7 +142,10 @@ class Roster:
         return any(self._supporters[name] == len(self._members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the most preferred protocol that all members support; of equals the first that got a vote."""
+        """Return the protocol that most members prefer, among those that all members support.
+
+        If several have the same number of votes, it is the one that got a vote first.
+        """
         candidates = {name for name, count in self._supporters.items() if count == len(self._members)}
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return max(votes, key=votes.__getitem__)

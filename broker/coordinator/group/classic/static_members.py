@@ -45,7 +45,7 @@ class Replacement(NamedTuple):
 
 
 class StaticMembers:
-    """See the module."""
+    """Replaces the static members of one group that return under a new member id."""
 
     __slots__ = ("_deadlines", "_effects", "_members", "_metadata", "_rebalance")
 

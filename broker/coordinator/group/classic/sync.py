@@ -28,7 +28,7 @@ def check_sync(request: SyncRequest, metadata: GroupMetadata, members: Roster) -
 
 
 class Sync:
-    """See the module."""
+    """Handles the SyncGroup requests of one group."""
 
     __slots__ = ("_deadlines", "_effects", "_members", "_metadata", "_rebalance")
 

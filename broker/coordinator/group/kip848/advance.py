@@ -146,12 +146,12 @@ def stale_regexes(regexes: Mapping[str, ResolvedRegex], context: Context) -> lis
 
 
 def matched_anew(regex: str, resolved: ResolvedRegex, context: Context) -> Matched | None:
-    """Return what a stale expression matches since the topics changed, or None while that is unknown."""
+    """Return the newer matches of a stale expression, or None while it has not been matched again."""
     version = context.topics.version
     try:
         known = context.topics.matching(regex)
     except InvalidRegularExpressionError:
-        # The expression worked for fewer topics, or for another release: other members must not suffer.
+        # It was accepted for fewer topics, or by another release. This must not fail other members' requests.
         return Matched(resolved.topics, version)
     for matched in (known, context.matched.get(regex)):
         if matched is not None and (matched.version == version or matched.version > resolved.version):
@@ -180,7 +180,7 @@ def _resolve(
         if regex in regexes:
             matched = matched_anew(regex, regexes[regex], context)
             if matched is None:
-                # A later heartbeat checks it.
+                # A later heartbeat takes its matches over.
                 continue
         else:
             matched = context.topics.matching(regex)
@@ -235,7 +235,7 @@ def preferred_assignor(members: Iterable[Member], context: Context) -> str:
     for member in members:
         if member.server_assignor in votes:
             votes[member.server_assignor] += 1
-    # Of equals the first wins, and the first is the default.
+    # With equally many votes, `max` returns the first of them; the default is the first of all.
     return max(votes, key=lambda name: votes[name])
 
 

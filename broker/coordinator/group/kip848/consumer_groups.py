@@ -77,7 +77,7 @@ def consumer_group_config(config: BrokerConfig) -> ConsumerGroupConfig:
 
 
 class ConsumerGroups:
-    """See the module. Used on the event loop's thread only."""
+    """Serves the requests of the consumer protocol. Used on the event loop's thread only."""
 
     def __init__(self, coordinator: GroupCoordinator, cache: MetadataCache) -> None:
         self._coordinator = coordinator
@@ -150,8 +150,8 @@ class ConsumerGroups:
             UnsupportedVersionError: the protocol is not enabled.
             GroupIdNotFoundError: there is no such group, or it is of another protocol.
             InvalidGroupIdError: the id is empty.
-            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: the group is not here, or
-                not now.
+            NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see
+                `GroupCoordinator.partition_groups_for`.
         """
         self._check_enabled()
         group = self._coordinator.partition_groups_for(group_id).groups.get(group_id)
@@ -232,7 +232,7 @@ class ConsumerGroups:
         made = ConsumerGroup(group.id)
         for record in records:
             made.replay(record)
-        # Whoever joins owns nothing.
+        # A member that joins owns no partitions.
         outcome = heartbeat(made, request, context, NO_PARTITIONS)
         outcome.records[:0] = records
         outcome.timers[:0] = timers

@@ -54,21 +54,22 @@ _STORE_ERRORS = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""The errors that members get when a change could not be stored, if they are not the store's own error."""
+"""The error that members get in place of the store's error. Other errors of the store reach them unchanged."""
 
 MakeContext = Callable[[str, Moment], Context]
 """Makes the context of a request from the group's id and the time."""
 
 
 class ConsumerMembership:
-    """See the module.
+    """The membership of a group of the consumer protocol.
 
     Attributes:
         group: the state by the records of the log.
         out: effects in order. `PartitionGroups.settle` carries them out and empties the list.
         matched: the current matches of its stale regular expressions that are known (`Context.matched`).
         is_matching: whether more of them are being matched.
-        on_fenced: called for members whose time is over, before they are removed; returns True if it has removed them.
+        on_fenced: called for members whose timers have ended, before they are removed; returns True if it has removed
+            them.
     """
 
     kind = "consumer"
@@ -82,7 +83,7 @@ class ConsumerMembership:
         self.on_fenced: Callable[[ConsumerMembership, Collection[Member], Moment], bool] = lambda *fenced: False
         self._context = context
         self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}
-        """By kind and member: the deadline, and the epoch that it is about."""
+        """The running timers by kind and member: the deadline, and the member epoch of `Timer.epoch`."""
         self._changes = 0
         self._storing: dict[int, Token | None] = {}
         """The request that waits for each change being stored, by the change's number."""
@@ -147,7 +148,7 @@ class ConsumerMembership:
         self.out.append(Store([*before, *encoded(outcome.records)], done))
 
     def _fence(self, members: Collection[Member], now: Moment) -> None:
-        """Remove members whose time is over."""
+        """Remove members whose timers have ended."""
         if self.on_fenced(self, members, now):
             return
         records = member_changes.remove(self.group, members, self._context(self.group.group_id, now))

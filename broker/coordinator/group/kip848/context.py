@@ -27,7 +27,7 @@ class Topics(Protocol):
 
     @property
     def version(self) -> int:
-        """Greater after every change of the topics, also after a restart."""
+        """The version of the topics, which every change increases, over restarts as well."""
 
     def get(self, name: str) -> TopicMetadata | None: ...
 
@@ -37,7 +37,7 @@ class Topics(Protocol):
     def name_of(self, topic_id: UUID) -> str | None: ...
 
     def matching(self, regex: str) -> Matched | None:
-        """Return what an expression matches, maybe in an older version of the topics; None if that is unknown yet.
+        """Return the matches of an expression, perhaps in an older version of the topics; None before it was matched.
 
         Raises:
             InvalidRegularExpressionError: the expression is refused.
@@ -57,20 +57,20 @@ class Context:
     client_id: str = ""
     client_host: str = ""
     matched: Mapping[str, Matched] = field(default_factory=dict)
-    """What the group's expressions match since the topics changed, as far as it is known."""
+    """The matches of the group's regular expressions, computed since the topics changed; the others are missing."""
 
 
 class TimerKind(Enum):
-    """Actions that a member must take in time; otherwise it is fenced."""
+    """The timers of a member, each named after the action that stops it. When a timer ends, the member is fenced."""
 
     SESSION = "session"
-    """Send a heartbeat."""
+    """The member has to send a heartbeat."""
     REBALANCE = "rebalance"
-    """Give back the partitions that it was asked for."""
+    """The member has to give back the partitions that it was asked to give back."""
     JOIN = "join"
-    """Join again, as a member of the classic protocol that was notified of a rebalance."""
+    """A member of the classic protocol, notified of a rebalance, has to join again."""
     SYNC = "sync"
-    """Ask for its assignment, as a member of the classic protocol that has joined."""
+    """A member of the classic protocol, which has joined, has to fetch its assignment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class Timer:
     member_id: str
     delay_ms: int | None
     epoch: int = -1
-    """Of a REBALANCE timer: it counts only while the member is in this epoch."""
+    """For a REBALANCE timer: the member epoch in which it was started. In any other epoch it has no effect."""
     keep: bool = False
-    """A timer that runs already goes on."""
+    """Whether a timer that is running already continues instead of starting anew."""
 
 
 @dataclass(slots=True)
@@ -98,4 +98,4 @@ class Outcome(Generic[T]):
     records: list[GroupRecord] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     seen_version: int | None = None
-    """The group was compared with this version of the topics."""
+    """The version of the topics with which the group was compared; None if it was not compared."""

@@ -40,7 +40,7 @@ def subscribed_names(member: Member, regexes: Mapping[str, ResolvedRegex]) -> fr
 
 @dataclass(slots=True)
 class _Owners:
-    """By partition, the epoch of the member that owns it, or has not given it back yet."""
+    """For each partition, the epoch of the member that owns it, or has not given it back yet."""
 
     epochs: dict[UUID, dict[int, int]]
 
@@ -60,7 +60,7 @@ class _Owners:
 
 
 class ConsumerGroup:
-    """See the module. Changed by `replay` only.
+    """The state of one group. Only `replay` changes it.
 
     Attributes:
         members: by member id.

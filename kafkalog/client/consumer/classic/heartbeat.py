@@ -55,7 +55,7 @@ class Heartbeat(HeartbeatThread):
                 self._beat()
 
     def _pause(self) -> float:
-        """Return how many seconds to wait until something is due."""
+        """Return for how many seconds to wait until the next heartbeat or timeout."""
         now = time.monotonic()
         if not self._member.beating:
             return 3600.0

@@ -170,7 +170,7 @@ class Member:
 
 @dataclass
 class HeartbeatTimer:
-    """When the next heartbeat is due, and what has timed out. All times are seconds of one clock."""
+    """The timers of a member: its next heartbeat, its session, and the application's polls. Times are in seconds."""
 
     session_timeout: float
     interval: float

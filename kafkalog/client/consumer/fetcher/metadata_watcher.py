@@ -22,7 +22,11 @@ _MISSING_S = 1.0
 
 
 class MetadataWatcher:
-    """Used by the fetcher's thread, except for `refresh`. `wake` ends its wait; `on_metadata` gets new metadata."""
+    """Keeps the metadata of the topics of interest up to date.
+
+    Only the fetcher's thread uses it, except for `refresh`. `wake` ends that thread's wait, and `on_metadata` is
+    called with new metadata.
+    """
 
     def __init__(
         self,

@@ -76,7 +76,7 @@ class AbstractCoordinator(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """Do what is due.
+        """Do the steps that the membership needs now, without waiting.
 
         Raises:
             Exception: A listener has raised it, or it ends the membership.

@@ -13,22 +13,22 @@ Partition: TypeAlias = tuple[UUID, int]
 
 
 class AssignorError(Exception):
-    """The group cannot be assigned: an assignor's own fault, or topics that do not exist."""
+    """The assignor has failed, or a member is subscribed to a topic that does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """A member as an assignor sees it. `topics` are those of its subscription that exist."""
+    """A member as an assignor sees it. `topics` are the existing topics to which it is subscribed."""
 
     topics: frozenset[UUID]
     instance_id: str | None = None
     assigned: Assignment = field(default_factory=dict)
-    """Its current target."""
+    """Its target assignment before this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """A group as an assignor sees it: members by id, and how many partitions each subscribed topic has."""
+    """A group as an assignor sees it: its members by id, and the number of partitions of each subscribed topic."""
 
     members: Mapping[str, MemberSpec]
     partitions: Mapping[UUID, int]
@@ -51,7 +51,7 @@ class GroupSpec:
 
 
 Assignor = Callable[[GroupSpec], dict[str, Assignment]]
-"""Gives every member of the group its target, which may be empty. The same group gets the same result."""
+"""Computes the target assignment of every member, by member id. It depends on nothing but the group."""
 
 
 def partitions_of(assignment: Assignment) -> Iterator[Partition]:
@@ -62,5 +62,5 @@ def partitions_of(assignment: Assignment) -> Iterator[Partition]:
 
 
 def grouped(partitions: Mapping[UUID, set[int]]) -> Assignment:
-    """Return the assignment of these sets, which must not change any more."""
+    """Return an immutable copy of partitions by topic, without topics that have none."""
     return {topic_id: frozenset(some) for topic_id, some in partitions.items() if some}

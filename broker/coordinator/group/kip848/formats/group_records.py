@@ -14,7 +14,7 @@ def group_epoch(group_id: str, epoch: int) -> GroupRecord:
 
 
 def subscription_metadata(group_id: str, topics: Mapping[str, TopicMetadata]) -> GroupRecord:
-    """Return a record of type 4: the topics to which the group is subscribed, as they are now."""
+    """Return the record of the subscribed topics, as they are now (type 4)."""
     value = log.PartitionMetadata(
         topics=[
             log.SubscribedTopic(
@@ -33,7 +33,7 @@ def subscription_metadata(group_id: str, topics: Mapping[str, TopicMetadata]) ->
 
 
 def member_metadata(group_id: str, member: Member) -> GroupRecord:
-    """Return a record of type 5."""
+    """Return the record of a member (type 5)."""
     classic = None
     if member.classic is not None:
         classic = log.ClassicMember(
@@ -57,19 +57,19 @@ def member_metadata(group_id: str, member: Member) -> GroupRecord:
 
 
 def target_epoch(group_id: str, epoch: int) -> GroupRecord:
-    """Return a record of type 6."""
+    """Return the record of the epoch of the target assignment (type 6)."""
     value = log.TargetAssignmentMetadata(assignment_epoch=epoch)
     return GroupRecord(log.TargetAssignmentMetadata, log.GroupKey(group_id=group_id), value)
 
 
 def target_assignment(group_id: str, member_id: str, assignment: Assignment) -> GroupRecord:
-    """Return a record of type 7."""
+    """Return the record of a member's target assignment (type 7)."""
     value = log.TargetAssignment(topic_partitions=topic_partitions(assignment))
     return GroupRecord(log.TargetAssignment, _member_key(group_id, member_id), value)
 
 
 def current_assignment(group_id: str, member: Member) -> GroupRecord:
-    """Return a record of type 8."""
+    """Return the record of a member's current assignment (type 8)."""
     value = log.CurrentAssignment(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -81,7 +81,7 @@ def current_assignment(group_id: str, member: Member) -> GroupRecord:
 
 
 def resolved_regex(group_id: str, regex: str, resolved: ResolvedRegex) -> GroupRecord:
-    """Return a record of type 16."""
+    """Return the record of a regular expression's matches (type 16)."""
     value = log.RegularExpression(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
