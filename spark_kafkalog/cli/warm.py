@@ -19,7 +19,7 @@ examples:
   kafkalog spark warm --into kernels
 
 Run it with the Python that Spark's workers run, where you install kafkalog or build the image. With --status, exit code
-1 tells that there is something to do.
+1: there is something to do.
 """
 
 

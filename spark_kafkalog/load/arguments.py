@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
-    # Required, but not of the commands below: `run` checks them.
+    # Some are required for a load, but not for the commands below it, so `load_options` checks them.
     _add_common(parser)
     parser.add_argument("--format", default="parquet", metavar="NAME", help="parquet (default), avro or raw")
     where = parser.add_argument_group("what to load")
@@ -90,7 +90,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers to learn the cluster from")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers to connect to first")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME[,…]", help="topics; may be repeated")
     parser.add_argument("--to", metavar="URL", help="hdfs://host:port/directory, file:///directory or /directory")
     parser.add_argument("--json", action="store_true", help="print JSON, for machines")
@@ -108,7 +108,7 @@ def _add_how(group: Any) -> None:
 
 
 def _add_status(commands: Any) -> None:
-    parser = commands.add_parser("status", help="what was loaded, and how far behind the brokers that is")
+    parser = commands.add_parser("status", help="show what was loaded, and how far that is behind the brokers")
     _add_common(parser)
     parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     parser.add_argument("--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="repeatable")

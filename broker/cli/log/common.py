@@ -33,12 +33,14 @@ def add_command(
 
 def add_progress(parser: argparse.ArgumentParser) -> None:
     """Add `--no-progress`."""
-    parser.add_argument("--no-progress", action="store_true", help="no line of progress, even on a terminal")
+    parser.add_argument("--no-progress", action="store_true", help="show no progress, even on a terminal")
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add `--threads`."""
-    parser.add_argument("--threads", type=positive, metavar="N", help="how many read at once; all processors otherwise")
+    parser.add_argument(
+        "--threads", type=positive, metavar="N", help="threads that read (default: one for each processor)"
+    )
 
 
 def find(paths: list[str]) -> Targets:

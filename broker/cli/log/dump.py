@@ -18,7 +18,7 @@ examples:
 
 Knows .log, .index, .timeindex, .txnindex and .snapshot files, leader-epoch-checkpoint and the offset checkpoints; with
 --json partition.metadata and meta.properties too; without it the .kafka files of Kafka 0.7. Indexes are compared with
-the log beside them. Exit code 1 tells that something in a file does not fit; `kafkalog log verify` looks closer.
+the log beside them. Exit code 1: a file contradicts itself or its log; `kafkalog log verify` checks more.
 """
 
 
@@ -29,14 +29,18 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "Print the content of a log's files to standard output.", EXAMPLES,
     )  # fmt: skip
     parser.add_argument("file", nargs="*", metavar="PATH", help=PATHS)
-    parser.add_argument("--files", default="", metavar="FILE[,FILE…]", help="the same, as kafka-dump-log.sh takes them")
-    parser.add_argument("--deep-iteration", action="store_true", help="print every record, not batches alone")
+    parser.add_argument(
+        "--files", default="", metavar="FILE[,FILE…]", help="files to dump, as kafka-dump-log.sh takes them"
+    )
+    parser.add_argument("--deep-iteration", action="store_true", help="print every record, not only batches")
     parser.add_argument("--print-data-log", action="store_true", help="print keys and values; implies --deep-iteration")
     parser.add_argument("--skip-record-metadata", action="store_true", help="leave out offsets, timestamps and sizes")
-    parser.add_argument("--verify-index-only", action="store_true", help="compare an index with its log, print no more")
-    parser.add_argument("--index-sanity-check", action="store_true", help="only say whether an index could be one")
     parser.add_argument(
-        "--max-bytes", type=int, default=(1 << 31) - 1, metavar="N", help="read so much of a .log file at most"
+        "--verify-index-only", action="store_true", help="compare an index with its log, without printing it"
+    )
+    parser.add_argument("--index-sanity-check", action="store_true", help="only check that an index looks valid")
+    parser.add_argument(
+        "--max-bytes", type=int, default=(1 << 31) - 1, metavar="N", help="read at most N bytes of a .log file"
     )
     parser.add_argument("--json", action="store_true", help="one object a line: a batch, or a row of another file")
     parser.set_defaults(run=run_dump, parser=parser)

@@ -25,10 +25,11 @@ examples:
   kafkalog log import-0.7 /tmp/kafka-logs --bootstrap-server localhost:9092
   kafkalog log import-0.7 /tmp/kafka-logs/my_topic-0 --bootstrap-server localhost:9092 --topic words --from-offset 4096
 
-PATH is a partition's directory, my_topic-0 or my_topic_0, or the directory of them. Messages go to the partition of the
-same number, in their order; topics must have that many. They get no key, and the time of the import. Offsets of 0.7 are
-bytes: the last line of each partition tells what became of them. What follows the last whole message of a partition is
-left out, as Kafka 0.7 does; the files are not changed. Run twice, it writes twice: --from-offset goes on.
+PATH is a partition's directory, my_topic-0 or my_topic_0, or the directory of them. Messages are written in their order
+to the partition with the same number, which has to exist. They get no key, and the time of the import. Offsets of 0.7
+count bytes: the last line for each partition shows the range of bytes and the offsets of its messages now. Bytes after
+the last whole message are left out, as in Kafka 0.7. The files are not changed. A second run writes everything again;
+--from-offset continues a run that was interrupted.
 """
 FLUSH_EVERY = 10_000
 """Messages under way at most."""
@@ -42,22 +43,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add `import-0.7`."""
     parser = commands.add_parser(
         "import-0.7",
-        help="produce what directories of Kafka 0.7 hold to topics of today",
-        description="Produce the messages of Kafka 0.7's partition directories to topics of today.",
+        help="write the messages of Kafka 0.7's directories to topics",
+        description="Write the messages of Kafka 0.7's partition directories to topics.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("path", metavar="PATH", type=Path, help="a partition's directory, or the directory of them")
     add_bootstrap(parser)
-    parser.add_argument("--topic", metavar="TOPIC", help="the topic to write to; by default the directory's name tells")
+    parser.add_argument("--topic", metavar="TOPIC", help="the topic to write to (default: from the directory's name)")
     parser.add_argument(
-        "--partition", type=int, metavar="N", help="the partition to write to; by default the directory's name tells"
+        "--partition", type=int, metavar="N", help="the partition to write to (default: from the directory's name)"
     )
     parser.add_argument(
         "--from-offset",
         type=int,
         metavar="BYTES",
-        help="begin at this offset of 0.7, of the one partition that PATH is",
+        help="begin at this offset of 0.7; PATH has to be one partition's directory",
     )
     parser.add_argument(
         "--producer-property", action="append", default=[], metavar="KEY=VALUE", help="a property of the producer"

@@ -20,28 +20,28 @@ examples:
   kafkalog log repair data/words-0
   kafkalog log repair --skip data
 
-For a stopped broker: refused while one holds the directory's lock. What costs nothing is done: a batch that is cut off
-at the end of a log goes, indexes and leader epochs are built anew, snapshots and checkpoint rows that cannot be right
-go. Where sound batches follow damaged ones, say what to lose:
+For a stopped broker: refused while one holds the directory's lock. Repairs that lose no whole batch are always made: a
+batch that is cut off at the end of a log is removed, indexes and leader epochs are rebuilt, and snapshots and rows of
+checkpoints that cannot be right are removed. Where sound batches follow damaged ones, choose what to remove:
   --skip      the damaged batches alone; batches without records keep their offsets, as compaction leaves them
   --truncate  everything from the first damaged batch on, as a broker's own recovery does
-Whatever is taken away is kept in PARTITION/.repair-TIME, checkpoints as FILE.repair-TIME beside them. Exit code 1 tells
-that something is left that is wrong.
+Everything removed is kept in PARTITION/.repair-TIME, checkpoints as FILE.repair-TIME beside them. Exit code 1: some
+damage is left.
 """
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `repair`."""
     parser = add_command(
-        commands, "repair", "put the logs of a stopped broker right", "Repair log directories, offline.", EXAMPLES
+        commands, "repair", "repair the logs of a stopped broker", "Repair log directories, offline.", EXAMPLES
     )
     parser.add_argument("path", nargs="+", metavar="PATH", help=PATHS.replace("a file of one, ", ""))
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, change nothing")
     choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--skip", action="store_true", help="lose damaged batches alone")
-    choice.add_argument("--truncate", action="store_true", help="lose everything from the first damaged batch on")
+    choice.add_argument("--skip", action="store_true", help="remove the damaged batches only")
+    choice.add_argument("--truncate", action="store_true", help="remove everything from the first damaged batch on")
     parser.add_argument(
-        "--json", action="store_true", help="one object a line: each act, and each finding that is left"
+        "--json", action="store_true", help="one object a line: each repair, and each finding that is left"
     )
     add_progress(parser)
     parser.set_defaults(run=run_repair, quiet=True)

@@ -32,19 +32,23 @@ examples:
   kafkalog log stats --deep --top-keys 10 data/words-0 --json
 
 By default batch headers alone are read. --deep decompresses every record: sizes of keys and values, compression ratio.
-density is records to offsets: less than 1 where records were compacted away, or are transactions' markers. Exit code 1
-tells that a segment could not be read to its end (`kafkalog log verify` says more).
+density is the number of records by that of offsets: it is below 1 where compaction has removed records, and where
+transactions have markers. Exit code 1: a segment could not be read to its end (`kafkalog log verify` says more).
 """
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `stats`."""
     parser = add_command(
-        commands, "stats", "what is in partitions, in numbers", "Count what is in log directories.", EXAMPLES
+        commands,
+        "stats",
+        "count records, bytes and keys of partitions",
+        "Count the content of log directories.",
+        EXAMPLES,
     )
     parser.add_argument("path", nargs="+", metavar="PATH", help=PATHS.replace("a file of one, ", ""))
-    parser.add_argument("--segments", action="store_true", help="each segment, not the partition alone")
-    parser.add_argument("--deep", action="store_true", help="look at every record")
+    parser.add_argument("--segments", action="store_true", help="show each segment, not only the partition")
+    parser.add_argument("--deep", action="store_true", help="read every record")
     parser.add_argument(
         "--top-keys", type=natural, default=0, metavar="N", help="the keys with most records; slow, implies --deep"
     )

@@ -29,7 +29,7 @@ properties of the output (--property KEY=VALUE), as those of `kafkalog consume`:
   print.value=true       key.separator=TAB      line.separator=NEWLINE  headers.separator=,  null.literal=null
 
 Reads the files and asks no broker: whatever is in the log is printed, also what is not committed or was aborted.
-Segments that the broker begins are followed; a batch that is not all there yet is waited for.
+With -f it goes on in new segments, and waits for the rest of a batch that is not complete yet.
 """
 PAUSE_S = 0.1
 
@@ -37,11 +37,17 @@ PAUSE_S = 0.1
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `tail`."""
     parser = add_command(
-        commands, "tail", "print the last records, and those that come", "Print the end of a partition's log.", EXAMPLES
+        commands,
+        "tail",
+        "print the last records of a partition, and follow it",
+        "Print the end of a partition's log.",
+        EXAMPLES,
     )
     parser.add_argument("path", metavar="PATH", help="a partition's directory, or a .log file of one")
-    parser.add_argument("-n", "--records", type=natural, default=10, metavar="N", help="begin with the last N (10)")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
+    parser.add_argument(
+        "-n", "--records", type=natural, default=10, metavar="N", help="begin with the last N records (default: 10)"
+    )
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing records as they are written")
     parser.add_argument(
         "--property", action="append", default=[], metavar="KEY=VALUE", help="how records are printed; see below"
     )

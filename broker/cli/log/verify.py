@@ -30,18 +30,16 @@ examples:
 
 Reads every batch: checksum, offsets, and (unless --crc-only) every record within, decompressed. Compares the offset and
 time indexes, transaction indexes, producer snapshots and leader epochs with the log, and checkpoints with its end.
-Changes nothing, and may be run beside a broker: what is being written is then not judged. Exit code 1 tells that
-something is wrong; a note is not. `kafkalog log repair` puts right what can be.
+Changes nothing, and may be run beside a broker: batches that are being written are then left out. Exit code 1: there
+are errors; notes are no errors. `kafkalog log repair` repairs what it can.
 """
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `verify`."""
-    parser = add_command(
-        commands, "verify", "read everything and say what is wrong", "Check log directories.", EXAMPLES
-    )
+    parser = add_command(commands, "verify", "check the files of log directories", "Check log directories.", EXAMPLES)
     parser.add_argument("path", nargs="+", metavar="PATH", help=PATHS)
-    parser.add_argument("--crc-only", action="store_true", help="checksums and headers, but not the records within")
+    parser.add_argument("--crc-only", action="store_true", help="check checksums and headers, not the records within")
     add_threads(parser)
     parser.add_argument("--json", action="store_true", help="one object a line: each finding, a partition, the summary")
     parser.add_argument("--quiet", "-q", action="store_true", help="no notes and no summary")

@@ -42,24 +42,24 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = _add(commands, "create", "create a token, and print it with its secret HMAC", run_create)
-    _add_principals(create, "--owner-principal", "whose token it is; who asks, unless given")
-    _add_principals(create, "--renewer-principal", "who may renew it, besides its owner; may be repeated")
-    _add_period(create, "--max-life-time-period", "how long it may last with all renewals")
+    _add_principals(create, "--owner-principal", "the token's owner (default: the user who creates it)")
+    _add_principals(create, "--renewer-principal", "another user who may renew it; may be repeated")
+    _add_period(create, "--max-life-time-period", "the longest life, with all renewals")
     create.add_argument("--json", action="store_true", help="one object in place of lines")
     describe = _add(commands, "describe", "list the tokens that the user may see, without their HMACs", run_describe)
     _add_principals(describe, "--owner-principal", "only the tokens of this owner; may be repeated")
     describe.add_argument("--json", action="store_true", help="one object a line, in place of the table")
-    renew = _add(commands, "renew", "let a token last longer", run_renew)
+    renew = _add(commands, "renew", "extend the life of a token", run_renew)
     _add_hmac(renew)
-    _add_period(renew, "--renew-time-period", "how long from now on")
-    expire = _add(commands, "expire", "let a token end", run_expire)
+    _add_period(renew, "--renew-time-period", "the new life from now on")
+    expire = _add(commands, "expire", "end a token, now or at another time", run_expire)
     _add_hmac(expire)
     expire.add_argument(
         "--expiry-time-period",
         type=int,
         default=-1,
         metavar="MS",
-        help="how long it lasts from now on; negative to end it at once (default: %(default)s)",
+        help="the rest of its life; negative to end it at once (default: %(default)s)",
     )
 
 

@@ -133,7 +133,7 @@ def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _add_delete(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "delete", "delete topics with all that is in them", topic=True)
+    parser = _add(commands, "delete", "delete topics with all of their records", topic=True)
     parser.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
     parser.set_defaults(run=run_delete)
 

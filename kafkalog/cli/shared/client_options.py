@@ -25,7 +25,7 @@ class UsageError(ValueError):
 def add_bootstrap(parser: argparse.ArgumentParser) -> None:
     """Add `--bootstrap-server`."""
     parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to learn the cluster from"
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to connect to first"
     )
 
 

@@ -39,7 +39,7 @@ examples:
       --property print.key=true --property print.timestamp=true --property key.separator=:
   kafkalog consume --bootstrap-server localhost:9092 --include 'orders-.*' --group audit --from-beginning
 
-With --group partitions are shared with the group's other members, and it goes on where the group has committed.
+With --group the members of the group share the partitions, and reading begins at the offsets that the group committed.
 
 properties of the output (--property KEY=VALUE):
   print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
@@ -69,7 +69,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topic", metavar="TOPIC", help="the topic to read")
     which.add_argument(
-        "--include", "--whitelist", metavar="REGEX", help="read all topics whose names match, later ones too"
+        "--include", "--whitelist", metavar="REGEX", help="read all topics whose names match, also those created later"
     )
     parser.add_argument("--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument("--partition", type=natural, metavar="N", help="read only this partition")
@@ -100,9 +100,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         choices=("read_uncommitted", "read_committed"),
         help="read_committed leaves out records of transactions that are aborted or not finished",
     )
-    parser.add_argument(
-        "--skip-message-on-error", action="store_true", help="go on after a record that cannot be printed"
-    )
+    parser.add_argument("--skip-message-on-error", action="store_true", help="skip records that cannot be printed")
     parser.set_defaults(run=run_consume)
 
 

@@ -76,7 +76,7 @@ def _add(
 
 def _add_produce(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "produce", "measure producing: records and bytes per second, and latencies")
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers to learn the cluster from")
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="brokers to connect to first")
     parser.add_argument("--num-records", type=positive, required=True, metavar="N", help="records to send")
     parser.add_argument(
         "--throughput", type=float, required=True, metavar="N", help="records per second at most; -1 for no limit"

@@ -37,7 +37,7 @@ properties of the line reader (--property KEY=VALUE):
   null.marker=             a key, value or header value that equals it is null; nothing does unless it is set
   ignore.error=false       take a line whose separators are missing as a value, instead of stopping there
 
-Exit code 1 tells that some records were not delivered. SIGINT and SIGTERM end the input: what was read is delivered.
+Exit code 1: some records were not delivered. SIGINT and SIGTERM end the input: what was read is delivered.
 With --producer-property transactional.id=ID all of the input is one transaction, which they abort.
 """
 

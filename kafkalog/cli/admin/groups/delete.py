@@ -11,7 +11,8 @@ EXAMPLES = """\
 examples:
   kafkalog groups delete --bootstrap-server localhost:9092 --group words --group pages
 
-With a group goes all that it has committed. Exit code 1 where a group is not there, has members, or else stays.
+The committed offsets of a group are deleted with it. Exit code 1: a group does not exist, has members, or was not
+deleted for another reason.
 """
 
 

@@ -12,7 +12,7 @@ examples:
   kafkalog groups delete-offsets --bootstrap-server localhost:9092 --group words --topic words
   kafkalog groups delete-offsets --bootstrap-server localhost:9092 --group words --topic words:0,1 --topic pages
 
-A group may have members, but none that subscribes to the topic. Exit code 1 where an offset is not deleted.
+A group may have members, but none that subscribes to the topic. Exit code 1: an offset was not deleted.
 """
 COLUMNS = (Column("TOPIC", 30, "topic"), Column("PARTITION", 15, "partition"), Column("STATUS", 15, "status"))
 

@@ -30,8 +30,8 @@ examples:
   kafkalog groups describe --bootstrap-server localhost:9092 --group words --members --verbose
   kafkalog groups describe --bootstrap-server localhost:9092 --group words --state
 
-The lag of a partition is its high watermark less the committed offset: it counts offsets, which transaction markers
-and compaction leave without records. "-" stands where nothing is committed, or nobody has the partition.
+The lag of a partition is its high watermark less the committed offset. It counts offsets, and some of these may have no
+record, because of compaction or transaction markers. "-" means: no offset is committed, or no member has the partition.
 """
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")

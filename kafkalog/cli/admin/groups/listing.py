@@ -13,7 +13,7 @@ examples:
   kafkalog groups list --bootstrap-server localhost:9092 --state --type
   kafkalog groups list --bootstrap-server localhost:9092 --state Stable,Empty --type consumer
 
-Type classic: members join and are assigned partitions by one of them; consumer: by the coordinator (KIP-848).
+Type classic: one of the members assigns the partitions. Type consumer: the coordinator assigns them (KIP-848).
 """
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")

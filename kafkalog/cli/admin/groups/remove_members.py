@@ -12,14 +12,14 @@ examples:
   kafkalog groups remove-members --bootstrap-server localhost:9092 --group words --instance-id host-7
   kafkalog groups remove-members --bootstrap-server localhost:9092 --group words --all-members
 
-For static members (group.instance.id) that will not come back: their partitions go to the others at once, and not only
-after session.timeout.ms. A member that lives finds out and joins again. Exit code 1 where one is not removed.
+For static members (group.instance.id) that will not come back: the others get their partitions at once, and not only
+after session.timeout.ms. A removed member that still runs joins again. Exit code 1: a member was not removed.
 """
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `remove-members`."""
-    parser = add_action(commands, "remove-members", "have members leave a consumer group", EXAMPLES)
+    parser = add_action(commands, "remove-members", "remove members from a consumer group", EXAMPLES)
     parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group")
     parser.add_argument(
         "--instance-id", action="append", default=[], metavar="ID", help="a static member; may be repeated"
@@ -28,7 +28,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--member", action="append", default=[], metavar="ID", help="a member by its consumer id; may be repeated"
     )
     parser.add_argument("--all-members", action="store_true", help="all members of the group")
-    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the broker's log")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="the reason, for the broker's log")
     parser.set_defaults(run=run_remove_members)
 
 

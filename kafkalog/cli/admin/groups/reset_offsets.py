@@ -35,7 +35,7 @@ examples:
   kafkalog groups reset-offsets … --group words --from-file plan.csv --execute
 
 A group that has members is left alone. Without --execute nothing is changed. An offset outside of a partition's log
-becomes the nearest end of it, with a warning. Exit code 1 where a group was left alone or could not be reset.
+becomes the nearest end of it, with a warning. Exit code 1: a group was left alone or could not be reset.
 """
 COLUMNS = (
     Column("GROUP", 30, "group"),
