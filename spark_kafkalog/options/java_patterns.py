@@ -103,7 +103,7 @@ class _Translation:
         on, _, off = letters.replace("u", "").partition("-")
         if ending == ")" and (off or self._at):
             raise PatternError(
-                f"switches flags by '(?{letters})' within the expression; write '(?{letters}:…)' around what it is for"
+                f"switches flags by '(?{letters})' within the expression; write '(?{letters}:…)' around that part"
             )
         if on or off:
             self._out.append(f"(?{on}{'-' + off if off else ''}{ending}")

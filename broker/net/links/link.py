@@ -267,7 +267,7 @@ class Link:
             response.set_exception(error)
 
     def _time_out(self, request: _Waiting) -> None:
-        """Fail a request whose time is over.
+        """Fail a request whose deadline has passed.
 
         If it is in flight, close its connection, because later responses would have to wait for its response.
         """

@@ -103,14 +103,14 @@ class DelegationTokenAdmin(Closing):
         """Make a token.
 
         Args:
-            owner: Whose token it is; who asks, unless given.
-            renewers: Who may renew it, besides its owner.
-            max_lifetime_ms: How long it may last with all renewals; -1 for what the broker allows.
+            owner: The owner of the token; by default the user of this client.
+            renewers: Other users who may renew it.
+            max_lifetime_ms: The longest life with all renewals; -1 for what the broker allows.
 
         Raises:
             DelegationTokenAuthDisabledError: The broker has no `delegation.token.secret.key`.
             DelegationTokenRequestNotAllowedError: The connection does not allow it.
-            DelegationTokenAuthorizationFailedError: Who asks may make no tokens for `owner`.
+            DelegationTokenAuthorizationFailedError: This user may not make tokens for `owner`.
             InvalidPrincipalTypeError: A principal's type is not `User`.
             UnsupportedVersionError: The broker is too old for tokens, or for tokens of another owner.
         """
@@ -158,7 +158,7 @@ class DelegationTokenAdmin(Closing):
 
         Raises:
             DelegationTokenNotFoundError: There is no such token.
-            DelegationTokenOwnerMismatchError: It is another's, and who asks is none of its renewers.
+            DelegationTokenOwnerMismatchError: This user is neither its owner nor one of its renewers.
             DelegationTokenExpiredError: It has ended.
         """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
@@ -169,7 +169,7 @@ class DelegationTokenAdmin(Closing):
 
         Raises:
             DelegationTokenNotFoundError: There is no such token.
-            DelegationTokenOwnerMismatchError: It is another's, and who asks is none of its renewers.
+            DelegationTokenOwnerMismatchError: This user is neither its owner nor one of its renewers.
             DelegationTokenExpiredError: It has ended.
         """
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)

@@ -3,8 +3,8 @@
 A property holds an object, a class, or the dotted path of a class (`package.module.Class` or
 `package.module:Class`).
 
-Interceptors (KIP-42) see every record before it is serialized, and later what became of it. `on_send(record)`
-returns the record to go on with. `on_acknowledgement(metadata, error)` is called on the sender's thread; one of its
+Interceptors (KIP-42) see every record before it is serialized, and later its outcome. `on_send(record)` returns
+the record to go on with. `on_acknowledgement(metadata, error)` is called on the sender's thread; one of its
 two arguments is None. An interceptor may have either or both, and `close()`. Exceptions that it raises are logged and
 otherwise ignored.
 """

@@ -31,7 +31,7 @@ class CreatableRenewers(Struct):
 
 
 class CreateDelegationTokenRequest(Request, key=38, versions="0-3", flexible="2+"):
-    owner_principal_type: str | None = string("3+", nullable="3+")  # null for who asks
+    owner_principal_type: str | None = string("3+", nullable="3+")  # null for the user that sends the request
     owner_principal_name: str | None = string("3+", nullable="3+")
     renewers: list[CreatableRenewers] = array(CreatableRenewers, "0+")  # the owner may always renew it
     max_lifetime_ms: int = int64("0+")  # -1 for the broker's own limit

@@ -175,7 +175,7 @@ class Wire:
         Raises:
             NegotiationFailedError: The peer does not report its versions.
             AuthenticationFailedError: The peer refuses the credentials, or cannot prove who it is.
-            ConnectionEndedError: The peer lets nobody authenticate again at present; a new connection is due.
+            ConnectionEndedError: The peer does not let connections authenticate again at present; open a new one.
             UnsupportedVersionError: The peer does not speak SaslAuthenticate.
         """
         step, self._step = self._step, None
@@ -328,7 +328,7 @@ class Wire:
     def _accepted(self, response: SaslHandshakeResponse) -> list[Chunk]:
         assert self._mechanism is not None
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE and self._is_again:
-            raise ConnectionEndedError(f"{self.peer} lets nobody authenticate again on a connection at present")
+            raise ConnectionEndedError(f"{self.peer} does not let a connection authenticate again at present")
         if response.error_code == ErrorCode.ILLEGAL_SASL_STATE:
             # A listener without SASL knows the request, too (Apache Kafka).
             raise AuthenticationFailedError(self._no_sasl_here())

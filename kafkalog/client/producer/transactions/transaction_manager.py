@@ -11,7 +11,7 @@ A call that a state does not allow raises TransactionStateError and changes noth
 transaction one that can only be aborted; and since a leader may have the batch all the same, or lack it, the next
 transaction begins with another epoch and with sequences from 0 (KIP-360).
 
-Whoever holds an instance holds a lock around each call.
+The owner of an instance holds a lock during each call.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class LastPartition:
 
 
 class Watcher:
-    """An interceptor that marks records and notes what became of them."""
+    """An interceptor that marks records and notes their outcomes."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[RecordMetadata | None, Exception | None]] = []
