@@ -44,7 +44,9 @@ def test_a_member_leaves_its_group_though_the_signal_comes_twice(broker_address:
             assert consumer.stdout.readline() == b"one\n"
             consumer.send_signal(signal.SIGTERM)
             consumer.send_signal(signal.SIGINT)
-            assert consumer.wait(DEADLINE_S) in (130, 143)
+            code = consumer.wait(DEADLINE_S)
+            assert consumer.stderr is not None
+            assert code in (130, 143), consumer.stderr.read().decode()
         finally:
             consumer.kill()
     done = run("groups", "describe", "--bootstrap-server", broker_address, "--group", group, "--state", "--json")
