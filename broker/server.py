@@ -61,7 +61,7 @@ MIN_OPEN_FILES = 16
 
 
 class Server:
-    """See the module. `start` and `stop` run on one event loop.
+    """A broker. `start` and `stop` run on one event loop.
 
     Attributes:
         failed: set when every log directory has failed. The broker is then useless, and its process should end.

@@ -37,7 +37,7 @@ MIN_CHECK_S = 0.05
 
 
 class ClusterMember:
-    """See the module. Used on the event loop's thread only.
+    """A broker as a member of a cluster. Used on the event loop's thread only.
 
     Args:
         config: the configuration of the broker's file.

@@ -39,7 +39,7 @@ _LOST = (ConnectionLossError, SessionExpiredError)
 
 
 class Registration:
-    """See the module. Used on the event loop's thread only.
+    """The registration of this broker in ZooKeeper. Used on the event loop's thread only.
 
     Args:
         zookeeper: the session.

@@ -37,7 +37,7 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 class ClusterMode:
-    """See the module, and `Mode`.
+    """The mode of a member of a cluster; `Mode` describes the methods.
 
     Args:
         config: the configuration of the broker's file.

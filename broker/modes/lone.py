@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoneMode:
-    """See the module, and `Mode`.
+    """The mode of a lone broker; `Mode` describes the methods.
 
     Args:
         config: the configuration of the broker's file.

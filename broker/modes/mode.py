@@ -16,7 +16,7 @@ from broker.replica.manager import ReplicaManager
 
 
 class Mode(Protocol):
-    """See the module."""
+    """The steps of a broker's start and stop that depend on whether it is alone, in the order of the calls."""
 
     @property
     def broker_id(self) -> int:
