@@ -59,7 +59,7 @@ async def over_kazoo(address: str, *, session_timeout: float, connect_timeout: f
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Everything that a broker uses from outside."""
+    """See the module."""
 
     loop: asyncio.AbstractEventLoop
     """The event loop, whose `time` is the monotonic clock."""

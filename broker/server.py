@@ -61,7 +61,7 @@ MIN_OPEN_FILES = 16
 
 
 class Server:
-    """A broker. `start` and `stop` run on one event loop.
+    """See the module. `start` and `stop` run on one event loop.
 
     Attributes:
         failed: set when every log directory has failed. The broker is then useless, and its process should end.
@@ -201,7 +201,6 @@ class Server:
             self.broker.transactions,
             self.broker.quotas,
             self.broker.quota_clock,
-            self.broker.member,
         )
         self.metrics = MetricsEndpoint(address, sources)
 
@@ -248,7 +247,6 @@ class Server:
     def _settle_failure(self, path: Path) -> None:
         if self.acceptor is not None:
             self.replicas.directory_failed(path)
-            self.mode.directory_failed()
         if not self.logs.online_dirs:
             self.failed.set()
 

@@ -10,7 +10,6 @@ from broker.config.definition import ConfigKey, Type, at_least, one_of
 from broker.config.protocol_version import is_protocol_version
 
 LATEST_PROTOCOL = "3.9"
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 CLUSTER_KEYS = [
     # ZooKeeper
@@ -32,7 +31,6 @@ CLUSTER_KEYS = [
     ConfigKey("replica.fetch.backoff.ms", Type.INT, 1000, "How long a follower waits after an error of a partition or a leader.", at_least(0), member=True),
     ConfigKey("replica.socket.timeout.ms", Type.INT, 30_000, "How long a broker waits for the answer of another one. At least replica.fetch.wait.max.ms.", at_least(1), member=True),
     ConfigKey("replica.socket.receive.buffer.bytes", Type.INT, 65_536, "The receive buffer of a follower's connections.", effect=False),
-    ConfigKey("replica.selector.class", Type.STRING, None, f"Which replica consumers read from: unset, the leader; {RACK_AWARE}, one in the rack that the consumer names in client.rack.", one_of(RACK_AWARE), member=True),
     # Leaving
     ConfigKey("controlled.shutdown.enable", Type.BOOLEAN, True, "Whether a broker that stops has the controller move its leaderships first.", member=True),
     ConfigKey("controlled.shutdown.max.retries", Type.INT, 3, "How often it asks for that.", at_least(1), member=True),

@@ -10,9 +10,7 @@ from broker.net.links.link import Link
 
 
 class BrokerLinks:
-    """Links to the other brokers, one for each. Used on the event loop's thread only.
-
-    A link is replaced when its broker has other addresses.
+    """See the module. A link is replaced when its broker has other addresses. Used on the event loop's thread only.
 
     Args:
         connect: makes a link.

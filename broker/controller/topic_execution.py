@@ -59,7 +59,7 @@ class DeletionListeners:
 
 
 class TopicExecution(Protocol):
-    """Carries out the committed creation or deletion of topics."""
+    """See the module."""
 
     @property
     def replica_limit(self) -> int | None:

@@ -35,7 +35,7 @@ PartitionKey = tuple[str, int]
 
 
 class AlterIsr:
-    """The `IsrStore` that asks the controller. Used on the event loop's thread only.
+    """See the module: an `IsrStore`. Used on the event loop's thread only.
 
     Args:
         runtime: the loop.

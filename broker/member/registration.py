@@ -39,7 +39,7 @@ _LOST = (ConnectionLossError, SessionExpiredError)
 
 
 class Registration:
-    """The registration of this broker in ZooKeeper. Used on the event loop's thread only.
+    """See the module. Used on the event loop's thread only.
 
     Args:
         zookeeper: the session.

@@ -24,7 +24,7 @@ def none_offline(broker_id: int, topic: str, index: int) -> bool:
 
 
 class MetadataCache:
-    """The cluster's metadata, as handlers read it.
+    """See the module.
 
     Args:
         image: the initial state.

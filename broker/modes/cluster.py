@@ -37,7 +37,7 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 class ClusterMode:
-    """The mode of a member of a cluster; `Mode` describes the methods.
+    """See the module, and `Mode`.
 
     Args:
         config: the configuration of the broker's file.
@@ -123,11 +123,6 @@ class ClusterMode:
 
     def drop(self, path: Path) -> None:
         """Do nothing: the metadata is not kept in log directories."""
-
-    def directory_failed(self) -> None:
-        """Tell the controller, which asks for the replicas of this broker then."""
-        if self._member is not None:
-            self._member.directory_failed()
 
     async def leave(self) -> None:
         """Have the controller move this broker's leaderships."""

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoneMode:
-    """The mode of a lone broker; `Mode` describes the methods.
+    """See the module, and `Mode`.
 
     Args:
         config: the configuration of the broker's file.
@@ -121,9 +121,6 @@ class LoneMode:
     def drop(self, path: Path) -> None:
         """Stop writing the registry into a log directory that has failed."""
         self.store.drop(path)
-
-    def directory_failed(self) -> None:
-        """Do nothing: there is nobody to tell."""
 
     async def leave(self) -> None:
         """Do nothing: nobody takes over."""

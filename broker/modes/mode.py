@@ -16,7 +16,7 @@ from broker.replica.manager import ReplicaManager
 
 
 class Mode(Protocol):
-    """The steps of a broker's start and stop that depend on whether it is alone, in the order of the calls."""
+    """See the module."""
 
     @property
     def broker_id(self) -> int:
@@ -60,9 +60,6 @@ class Mode(Protocol):
 
     def drop(self, path: Path) -> None:
         """Stop using a log directory, because it has failed. Any thread may call this."""
-
-    def directory_failed(self) -> None:
-        """Tell the cluster that a log directory has failed. Called on the loop, once its partitions are offline."""
 
     async def leave(self) -> None:
         """Prepare the cluster for the stop of this broker, which still serves."""

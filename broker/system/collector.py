@@ -36,7 +36,7 @@ class Collector(Protocol):
 
 
 class ProcessCollector:
-    """Controls the garbage collector of this process."""
+    """See the module."""
 
     def __init__(self, own: bool) -> None:
         self._own = own

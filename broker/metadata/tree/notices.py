@@ -29,7 +29,7 @@ RETRY_S = 1.0
 
 
 class ConfigNotices:
-    """Follows the notices of changed configurations. Used on the event loop's thread only.
+    """See the module. Used on the event loop's thread only.
 
     Args:
         session: the session with ZooKeeper.

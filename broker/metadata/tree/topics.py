@@ -54,7 +54,7 @@ class View:
 
 
 class TopicWriter:
-    """Creates and deletes topics, and adds partitions.
+    """See the module.
 
     Args:
         session: the session with ZooKeeper.

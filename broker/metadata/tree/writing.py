@@ -37,7 +37,7 @@ MOST_IDS = 2**63 - 1
 
 
 class ConfigWriter:
-    """Writes configurations, quotas and blocks of producer ids.
+    """See the module.
 
     Args:
         session: the session with ZooKeeper.
