@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.producer.accumulator import ProducerClosedError
 from kafkalog.client.producer.batches.batch import BatchFuture, DeliveryFuture, failed_future
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture, check_encoded
@@ -67,7 +68,10 @@ class Producer:
     """
 
     def __init__(self, config: ProducerConfig | Mapping[str, Any]) -> None:
-        self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.from_dict(config)
+        if not isinstance(config, ProducerConfig):
+            config = ProducerConfig.from_dict(config)
+            warn_about(config.unknown)
+        self.config = config
         self._cluster = Cluster(self.config.client)
         self._sender = Sender(self.config, self._cluster)
         self._accumulator = self._sender.accumulator
