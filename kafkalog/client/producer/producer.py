@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
+STOPPING_S = 0.1
+"""How long `Producer.close` waits for a question to end whose answer nobody needs any more."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
 
@@ -455,6 +457,9 @@ class Producer:
         if self._accumulator.is_empty:
             # What the sender may still try to fetch is of no use any more.
             self._cluster.end_retries()
+            if self._sender.stop_asking(STOPPING_S):
+                self._plugins.close()
+                return
         if not self._sender.join(None if deadline is None else max(deadline - time.monotonic(), 0)):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
             # The thread may be waiting for an answer.
