@@ -59,7 +59,7 @@ async def over_kazoo(address: str, *, session_timeout: float, connect_timeout: f
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """See the module."""
+    """Everything that a broker uses from outside."""
 
     loop: asyncio.AbstractEventLoop
     """The event loop, whose `time` is the monotonic clock."""

@@ -1,6 +1,7 @@
 """Decisions about the cluster, and the services that commit them to the metadata store.
 
 - `decisions`      pure functions, which turn states and events into operations and requests
+- `cluster`        the controller of a cluster over ZooKeeper
 
 Services that commit decisions and carry them out:
 

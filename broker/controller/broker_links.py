@@ -10,7 +10,9 @@ from broker.net.links.link import Link
 
 
 class BrokerLinks:
-    """See the module. A link is replaced when its broker has other addresses. Used on the event loop's thread only.
+    """Links to the other brokers, one for each. Used on the event loop's thread only.
+
+    A link is replaced when its broker has other addresses.
 
     Args:
         connect: makes a link.

@@ -18,7 +18,7 @@ PAUSE_S = 0.1
 
 
 class ControllerIds:
-    """See the module; `take` is a `TakeBlock`.
+    """Takes blocks of producer ids from the controller; `take` is a `TakeBlock`.
 
     Args:
         connect: makes a link to the controller.

@@ -59,7 +59,7 @@ class DeletionListeners:
 
 
 class TopicExecution(Protocol):
-    """See the module."""
+    """Carries out the committed creation or deletion of topics."""
 
     @property
     def replica_limit(self) -> int | None:

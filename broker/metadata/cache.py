@@ -24,7 +24,7 @@ def none_offline(broker_id: int, topic: str, index: int) -> bool:
 
 
 class MetadataCache:
-    """See the module.
+    """The cluster's metadata, as handlers read it.
 
     Args:
         image: the initial state.

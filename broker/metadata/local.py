@@ -33,7 +33,7 @@ _BROKEN = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.
 
 
 class LocalStore:
-    """See the module. `commit` may be called concurrently on one event loop.
+    """The store of a lone broker's metadata. `commit` may be called concurrently on one event loop.
 
     Args:
         directories: the log directories that get a copy each.

@@ -43,6 +43,8 @@ class BrokerRegistration:
     rack: str | None = None
     epoch: int = 0
     """A number that grows with each registration of the same broker."""
+    watches_itself: bool = False
+    """Whether it stops to lead when its registration is deleted. Brokers of Apache Kafka do not."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the advertised endpoint of the listener with this name, or None."""

@@ -56,7 +56,7 @@ class BadRequestError(ValueError):
 
 
 class Connection:
-    """See the module. All methods run on the event loop's thread.
+    """The connection of one client. All methods run on the event loop's thread.
 
     Attributes:
         session: who the client is.

@@ -77,7 +77,7 @@ class IsrStore(Protocol):
 
 
 class IsrKeeper:
-    """See the module. Used on the event loop's thread only.
+    """Keeps the ISR of the partitions that this broker leads. Used on the event loop's thread only.
 
     Args:
         replicas: the partitions; it tells of fetches by followers.

@@ -36,7 +36,7 @@ class Collector(Protocol):
 
 
 class ProcessCollector:
-    """See the module."""
+    """Controls the garbage collector of this process."""
 
     def __init__(self, own: bool) -> None:
         self._own = own

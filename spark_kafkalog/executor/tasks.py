@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -18,8 +18,6 @@ from spark_kafkalog.plan.splitting import Measure, split
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkalog.client.admin.delegation_tokens import DelegationToken
-
 
 @dataclass
 class RangePartition(InputPartition):
@@ -30,8 +28,6 @@ class RangePartition(InputPartition):
     start: int
     end: int
     topic_mark: str | None = None
-    token: DelegationToken | None = field(default=None, repr=False)
-    """The token to log in by. It goes with each task, for that of a later micro-batch may be another one."""
 
 
 @dataclass
@@ -51,9 +47,8 @@ def tasks(
     cut = split(
         ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
     )
-    token = options.token()
     return [
-        RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic), token)
+        RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic))
         for each in cut
     ]
 
@@ -71,7 +66,7 @@ def read_task(partition: InputPartition, options: SourceOptions, schema: StructT
         TopicPartition(partition.topic, partition.partition),
         partition.start,
         partition.end,
-        options.with_token(partition.token),
+        options,
         columns_of(schema),
         topic=partition.topic_mark,
     )

@@ -4,4 +4,5 @@
 - `workers`       workers that take some virtual time, in an order of chance
 - `network`       connections between named hosts, with delays and partial sends
 - `host`          a broker on such a host
+- `obedient_broker`  a broker without logs, which carries out what a controller tells it
 """

@@ -41,7 +41,7 @@ UNKNOWN_OFFSET = -1
 
 
 class MarkerRouter:
-    """See the module. Used on the event loop's thread only.
+    """Carries markers to the leaders of partitions. Used on the event loop's thread only.
 
     Args:
         write_here: writes a marker to a partition that this broker leads (`markers.MarkerWriter.write`).

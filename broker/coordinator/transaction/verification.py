@@ -37,7 +37,7 @@ Unverified = dict[TopicPartition, KafkaError]
 
 
 class Verifier:
-    """See the module. Used on the event loop's thread only.
+    """Verifies transactions with their coordinators. Used on the event loop's thread only.
 
     Args:
         partition_for: returns the partition of `__transaction_state` of a transactional id.

@@ -29,7 +29,7 @@ RETRY_S = 1.0
 
 
 class ConfigNotices:
-    """See the module. Used on the event loop's thread only.
+    """Follows the notices of changed configurations. Used on the event loop's thread only.
 
     Args:
         session: the session with ZooKeeper.

@@ -50,7 +50,7 @@ Merge: TypeAlias = Callable[[ClusterState], tuple[ClusterState, Sequence[Operati
 
 
 class ZooKeeperStore:
-    """See the module. Used on the event loop's thread only.
+    """The metadata store over ZooKeeper. Used on the event loop's thread only.
 
     Args:
         zookeeper: a session, whose watches are set again here after each loss of its connection.

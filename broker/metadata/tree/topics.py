@@ -54,7 +54,7 @@ class View:
 
 
 class TopicWriter:
-    """See the module.
+    """Creates and deletes topics, and adds partitions.
 
     Args:
         session: the session with ZooKeeper.

@@ -37,7 +37,7 @@ MOST_IDS = 2**63 - 1
 
 
 class ConfigWriter:
-    """See the module.
+    """Writes configurations, quotas and blocks of producer ids.
 
     Args:
         session: the session with ZooKeeper.

@@ -4,6 +4,8 @@ Version 1 (0.8) has a host and a port, 2 (0.9) endpoints, 3 a rack, 4 (0.10) the
 features. `host` and `port` are those of the first PLAINTEXT endpoint, for old clients. Clients of 0.8 and 0.9.0.0
 cannot read versions above 2 (KAFKA-3100).
 
+A key of our own, which Kafka ignores, says that the broker stops to lead when its registration is deleted.
+
 The broker's epoch is not in the data: it is the number of the transaction that created the node (czxid).
 """
 
@@ -22,6 +24,8 @@ _HOST_VERSION = 1
 _RACK_FROM = 3
 _PROTOCOLS_FROM = 4
 _FEATURES_FROM = 5
+_OWN_KEY = "kafkalog"
+_WATCHES = "watches_registration"
 
 
 def encode(broker: BrokerRegistration, timestamp_ms: int, version: int = VERSION) -> bytes:
@@ -41,6 +45,8 @@ def encode(broker: BrokerRegistration, timestamp_ms: int, version: int = VERSION
         content["listener_security_protocol_map"] = {each.name: each.protocol for each in broker.endpoints}
     if version >= _FEATURES_FROM:
         content["features"] = {}
+    if broker.watches_itself:
+        content[_OWN_KEY] = {_WATCHES: True}
     return write(content)
 
 
@@ -61,7 +67,10 @@ def decode(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration:
             protocols = found.get("listener_security_protocol_map", {})
             endpoints = [_endpoint(text(each), protocols) for each in found["endpoints"]]
         rack = found.get("rack")
-        return BrokerRegistration(broker_id, tuple(endpoints), None if rack is None else text(rack), epoch)
+        watches_itself = found.get(_OWN_KEY, {}).get(_WATCHES) is True
+        return BrokerRegistration(
+            broker_id, tuple(endpoints), None if rack is None else text(rack), epoch, watches_itself
+        )
 
     return read(paths.broker_id(broker_id), data, take)
 

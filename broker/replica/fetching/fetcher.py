@@ -61,7 +61,7 @@ class FetchSettings:
 
 
 class Fetcher:
-    """See the module.
+    """Fetches partitions from one leader over one connection.
 
     Args:
         leader: the id of the leader, for the log.

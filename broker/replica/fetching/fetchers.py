@@ -34,7 +34,7 @@ def fetcher_number(topic: str, index: int, count: int) -> int:
 
 
 class FollowerFetchers:
-    """See the module. Used on the event loop's thread only.
+    """The fetchers of this broker. Used on the event loop's thread only.
 
     Args:
         replicas: the partitions of this broker; it tells of changes of their roles.

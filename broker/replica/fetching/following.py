@@ -13,7 +13,10 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 @dataclass(slots=True, eq=False)
 class Following:
-    """See the module. A new leader epoch makes a new one, so that answers to requests of earlier ones are not used."""
+    """The state of one partition that is followed.
+
+    A new leader epoch makes a new object, so that responses to requests of earlier epochs are not used.
+    """
 
     partition: Partition
     epoch: int

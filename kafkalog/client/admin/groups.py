@@ -70,7 +70,7 @@ Ask: TypeAlias = Callable[[Broker, Sequence[str], float], Mapping[str, Any]]
 
 
 class GroupAdmin(Closing):
-    """The part of `Admin` that administers consumer groups; also usable by itself. See the module."""
+    """The part of `Admin` that administers consumer groups; also usable by itself."""
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._config = config

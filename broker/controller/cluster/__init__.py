@@ -1,0 +1,21 @@
+"""The controller of a cluster over ZooKeeper, as Apache Kafka's in ZooKeeper mode (`KafkaController`).
+
+One broker of the cluster holds the office. It elects the leaders of partitions, tells all brokers, and carries out what
+administrators ask for. Decisions are generators that do no input or output (`model.effects`); the rest carries out what
+they ask for.
+
+Decisions:
+
+- `model/`      values: what the controller knows, and the forms of its decisions
+- `machine/`    partitions and replicas from one phase to another
+- `events/`     what is decided when something happens
+
+Around them:
+
+- `controller`  the office: elections, events, requests
+- `queue`       the queue of events
+- `candidacy`   the election of the controller
+- `session`     reads and writes of ZooKeeper while in office
+- `watching`    watches become events
+- `channels`    connections to the brokers
+"""

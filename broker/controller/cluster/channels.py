@@ -1,0 +1,201 @@
+"""The controller's connections to the brokers (Kafka: `ControllerChannelManager`).
+
+Each broker has a queue, and one request to it is in flight. A request is sent until it is answered: brokers carry out
+the newest decision, and rely on the order. When a broker goes, its queue goes with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from broker.controller.cluster.model.requests import ControlRequest
+from broker.metadata.model import BrokerRegistration
+from broker.net.links.link import Link
+from broker.net.links.link_errors import LinkError, LinkRefusedError
+from kafkalog.protocol.api_keys import ApiKey
+from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.primitives import EncodeError
+
+logger = logging.getLogger(__name__)
+
+PURPOSE = "controller"
+RETRY_S = 0.1
+"""The pause before a request is sent again."""
+PROBE_S = 0.2
+"""How often a channel without requests looks whether it is still connected."""
+REQUEST_TIMEOUT_S = 30.0
+"""`controller.socket.timeout.ms`."""
+LOGGED_EVERY = 100
+"""Of the failures of one request in a row, the first one is logged, and each so many later ones."""
+
+Connect = Callable[[BrokerRegistration, str], Link]
+"""Makes a link to the inter-broker listener of a broker; the text names the purpose."""
+Answered = Callable[[BrokerRegistration, ControlRequest, Any], None]
+"""Called with the response to a request."""
+Refused = Callable[[BrokerRegistration], None]
+"""Called when nothing listens at a broker's address."""
+
+
+class Channel:
+    """The queue of one broker, and the task that empties it."""
+
+    def __init__(
+        self, broker: BrokerRegistration, connect: Connect, answered: Answered, refused: Refused, timeout_s: float
+    ) -> None:
+        self.broker = broker
+        self._connect = connect
+        self._answered = answered
+        self._refused = refused
+        self._timeout_s = timeout_s
+        self._queue: deque[ControlRequest] = deque()
+        self._filled = asyncio.Event()
+        self._link: Link | None = None
+        self._former: list[Link] = []
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests that have no answer yet."""
+        return len(self._queue)
+
+    def put(self, request: ControlRequest) -> None:
+        """Queue a request."""
+        self._queue.append(request)
+        self._filled.set()
+
+    def move(self, broker: BrokerRegistration) -> None:
+        """Go on at another address of the same broker."""
+        if broker.endpoints != self.broker.endpoints:
+            if self._link is not None:
+                self._former.append(self._link)
+            self._link = None
+        self.broker = broker
+
+    def _linked(self) -> Link:
+        """Return the link; LinkError says that there can be none."""
+        if self._link is None:
+            self._link = self._connect(self.broker, PURPOSE)
+        return self._link
+
+    async def close(self) -> None:
+        """Give up what is queued, and close the connection."""
+        self._queue.clear()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        for link in (*self._former, *([] if self._link is None else [self._link])):
+            await link.close()
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            while not self._queue:
+                self._filled.clear()
+                await self._idle()
+            while self._former:
+                await self._former.pop().close()
+            request = self._queue[0]
+            try:
+                response = await self._linked().request(
+                    request.message,
+                    timeout=self._timeout_s,
+                    min_version=request.version,
+                    max_version=request.version,
+                )
+            except (LinkError, UnsupportedVersionError) as error:
+                if failures % LOGGED_EVERY == 0:
+                    logger.warning("%s to broker %d: %s", _name(request), self.broker.broker_id, error)
+                failures += 1
+                if isinstance(error, LinkRefusedError):
+                    self._refused(self.broker)
+                await asyncio.sleep(RETRY_S)
+                continue
+            except EncodeError:
+                logger.exception("%s to broker %d cannot be sent", _name(request), self.broker.broker_id)
+                self._queue.popleft()
+                continue
+            failures = 0
+            self._queue.popleft()
+            self._answered(self.broker, request, response)
+
+    async def _idle(self) -> None:
+        """Wait for something to send; look now and then whether the broker's process still lives."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_S):
+                await self._filled.wait()
+                return
+        try:
+            link = self._linked()
+            if not link.connected:
+                await link.connect(timeout=self._timeout_s)
+        except LinkRefusedError:
+            self._refused(self.broker)
+        except LinkError:
+            return
+
+
+class Channels:
+    """The queues of all brokers.
+
+    Args:
+        connect: Makes the links.
+        answered: Called with each response.
+        refused: Called when nothing listens at a broker's address.
+        timeout_s: How long to wait for an answer before a request is sent again.
+    """
+
+    def __init__(
+        self, connect: Connect, answered: Answered, refused: Refused, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> None:
+        self._connect = connect
+        self._answered = answered
+        self._refused = refused
+        self._timeout_s = timeout_s
+        self._channels: dict[int, Channel] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> dict[int, int]:
+        """The number of requests by broker that have no answer yet."""
+        return {broker_id: channel.waiting for broker_id, channel in self._channels.items()}
+
+    def open(self, brokers: Iterable[BrokerRegistration]) -> None:
+        """Begin to send to brokers; what was queued for a former registration of one is dropped."""
+        for broker in brokers:
+            present = self._channels.get(broker.broker_id)
+            if present is not None and present.broker.epoch == broker.epoch:
+                present.move(broker)
+                continue
+            self.drop([broker.broker_id])
+            self._channels[broker.broker_id] = Channel(
+                broker, self._connect, self._answered, self._refused, self._timeout_s
+            )
+
+    def send(self, requests: Iterable[ControlRequest]) -> None:
+        """Queue requests; those to brokers that are not connected are dropped."""
+        for request in requests:
+            channel = self._channels.get(request.broker_id)
+            if channel is not None:
+                channel.put(request)
+
+    def drop(self, broker_ids: Sequence[int]) -> None:
+        """Give up brokers that are gone."""
+        for broker_id in broker_ids:
+            channel = self._channels.pop(broker_id, None)
+            if channel is not None:
+                task = asyncio.get_running_loop().create_task(channel.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Give all brokers up."""
+        self.drop(list(self._channels))
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+
+def _name(request: ControlRequest) -> str:
+    return ApiKey(request.message.api_key).name

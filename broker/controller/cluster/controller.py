@@ -1,0 +1,511 @@
+"""A broker's controller: a candidate for the office, and the controller of the cluster while it holds it.
+
+Everything happens in one queue of events, one after another: elections, what watches tell, requests, and the answers of
+brokers. An event is a decision (`model.effects`), whose effects are carried out here.
+
+When the session with ZooKeeper expires, the queue is emptied and the office is lost at once. The broker tries to be
+elected again when it is registered in the new session (`registered`).
+
+When a decision fails in a way that nobody has thought of, what this controller knows may be wrong. Then it resigns, and
+the next one, which may be the same broker, reads everything anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from broker.controller.cluster.candidacy import elect, resign
+from broker.controller.cluster.channels import REQUEST_TIMEOUT_S, Channels, Connect
+from broker.controller.cluster.events import (
+    brokers,
+    elections,
+    failover,
+    isr,
+    producer_ids,
+    shutdown,
+    topics,
+)
+from broker.controller.cluster.events.answers import deleted_replicas, roles
+from broker.controller.cluster.events.isr import WantedIsr
+from broker.controller.cluster.machine import deletion, reassignment
+from broker.controller.cluster.model import effects
+from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
+from broker.controller.cluster.model.effects import Steps
+from broker.controller.cluster.model.history import History
+from broker.controller.cluster.model.requests import ControlRequest
+from broker.controller.cluster.queue import NOT_ACTIVE, Decide, EventQueue, Item
+from broker.controller.cluster.session import (
+    Connection,
+    ControllerMovedError,
+    SessionEndedError,
+    Term,
+    TermEndedError,
+)
+from broker.controller.cluster.watching import Event, Kind, Subject, Watches
+from broker.controller.decisions.elections import ElectionType
+from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
+from broker.metadata.znodes import controller as controller_node
+from broker.metadata.znodes.cluster import ProducerIdBlock
+from broker.metadata.znodes.topics import Assignment, StateNode
+from broker.runtime import Runtime
+from broker.zookeeper.interface import SessionState, WatchEvent, ZooKeeper
+from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError, UnknownServerError
+from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
+from kafkalog.protocol.messages.stop_replica import StopReplicaResponse
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+FIRST_BALANCE_S = 5.0
+"""When leaders are balanced for the first time after an election."""
+PAUSE_S = 1.0
+"""How long a controller that has failed waits before it tries to be elected again."""
+
+REFUSALS = 2
+"""How often in a row a broker's address refuses connections before its process is taken for dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balancing:
+    """The automatic balancing of leaders."""
+
+    enabled: bool = True
+    """`auto.leader.rebalance.enable`."""
+    interval_s: float = 300.0
+    """`leader.imbalance.check.interval.seconds`."""
+
+
+class ClusterController:
+    """See the module. Used on the event loop's thread only.
+
+    Args:
+        settings: The configuration that decisions depend on.
+        zookeeper: The session of this broker.
+        connect: Makes links to brokers.
+        runtime: Clock and chance.
+        balancing: How leaders are balanced; as in Kafka's defaults unless given.
+        request_timeout_s: How long to wait for the answer of a broker before a request is sent again.
+
+    Attributes:
+        settings: as given.
+        controller_id: the controller that this broker knows of, or NO_CONTROLLER.
+        history: why partitions changed while this broker was the controller.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        zookeeper: ZooKeeper,
+        connect: Connect,
+        runtime: Runtime,
+        balancing: Balancing | None = None,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self.settings = settings
+        self.controller_id = NO_CONTROLLER
+        self.history = History()
+        self._zookeeper = zookeeper
+        self._connect = connect
+        self._runtime = runtime
+        self._balancing = Balancing() if balancing is None else balancing
+        self._request_timeout_s = request_timeout_s
+        self._connection = Connection()
+        self._watches = Watches(self._watched)
+        self._channels: Channels | None = None
+        self._term: Term | None = None
+        self._epoch_version = 0
+        self._context: ControllerContext | None = None
+        self._queue = EventQueue()
+        self._changed: dict[Event, set[Any]] = {Event.REGISTRATION: set(), Event.PARTITIONS: set(), Event.STATE: set()}
+        """The brokers, topics and partitions that changed since their last event."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_registered = False
+        self._closing: set[asyncio.Task[None]] = set()
+        """Connections to brokers that are being closed."""
+        self._refusals: dict[tuple[int, int], int] = {}
+        """How often in a row nothing listened at a broker's address, by id and epoch."""
+
+    # -- the office
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._context is not None
+
+    @property
+    def context(self) -> ControllerContext | None:
+        """What the controller knows of the cluster, or None where it is not active. Do not change it."""
+        return self._context
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of this controller, or 0 where it is not active."""
+        return 0 if self._context is None else self._context.epoch
+
+    def start(self) -> None:
+        """Stand for election. The broker has been registered before."""
+        self._zookeeper.listen(self._session_changed)
+        self._is_registered = True
+        self._queue.put_election()
+        self._task = self._runtime.loop.create_task(self._run())
+
+    def registered(self) -> None:
+        """Stand for election again: the broker is registered in a new session."""
+        self._is_registered = True
+        self._queue.put_election()
+
+    async def stop(self) -> None:
+        """Leave the office and answer all that wait. `/controller` goes with the session, which is closed later."""
+        self._is_registered = False
+        self._connection.end()
+        self._queue.clear()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._leave()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    # -- requests of brokers and administrators
+
+    async def alter_partition(
+        self, broker_id: int, broker_epoch: int, wanted: Mapping[PartitionKey, WantedIsr]
+    ) -> dict[PartitionKey, StateNode | KafkaError]:
+        """Change the ISRs of partitions; see `events.isr.alter_partition`.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+            StaleBrokerEpochError: The leader is not registered, or was registered anew.
+        """
+        results = await self._ask(
+            "AlterPartition", lambda context: isr.alter_partition(context, broker_id, broker_epoch, wanted)
+        )
+        if self._context is not None and self._context.reassigning:
+            self._queue.put("reassignments", lambda context: isr.complete_reassignments(context, results))
+        return results
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
+        """Move the leaderships of a broker that stops; return the partitions that it still leads.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+            BrokerNotAvailableError: The broker is not registered.
+            StaleBrokerEpochError: It was registered anew.
+        """
+        return await self._ask(
+            "ControlledShutdown", lambda context: shutdown.controlled_shutdown(context, broker_id, broker_epoch)
+        )
+
+    async def elect_leaders(
+        self, keys: Collection[PartitionKey] | None, kind: ElectionType
+    ) -> dict[PartitionKey, int | KafkaError]:
+        """Elect leaders; return the new leader of each partition, or why there was no election.
+
+        Args:
+            keys: The partitions, or None for all.
+            kind: The kind of election.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+        """
+        return await self._ask("ElectLeaders", lambda context: elections.elect_leaders(context, keys, kind))
+
+    async def alter_reassignments(self, wanted: reassignment.Wanted) -> reassignment.Errors:
+        """Begin, replace or cancel reassignments; return the error of each partition, or None.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+        """
+
+        def decide(context: ControllerContext) -> Steps[reassignment.Errors]:
+            context.cause = "an administrator asked for a reassignment"
+            return reassignment.by_api(context, wanted)
+
+        return await self._ask("AlterPartitionReassignments", decide)
+
+    async def list_reassignments(self, keys: Collection[PartitionKey] | None) -> dict[PartitionKey, Assignment]:
+        """Return the reassignments in progress: of some partitions, or of all.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+        """
+
+        def decide(context: ControllerContext) -> Steps[dict[PartitionKey, Assignment]]:
+            yield from ()
+            return reassignment.listed(context, keys)
+
+        return await self._ask("ListPartitionReassignments", decide)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Give a broker a block of producer ids.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+            BrokerIdNotRegisteredError: The broker is not registered.
+            StaleBrokerEpochError: It was registered anew.
+            UnknownServerError: The block cannot be stored.
+        """
+        return await self._ask(
+            "AllocateProducerIds",
+            lambda context: producer_ids.allocate_producer_ids(context, broker_id, broker_epoch),
+        )
+
+    def unclean_election_enabled(self, names: Collection[str] | None) -> None:
+        """Try elections again, because unclean ones are allowed now: for topics, or for all (None)."""
+        self._queue.put("unclean", lambda context: elections.unclean_enabled(context, names))
+
+    # -- the queue
+
+    async def _ask(self, name: str, decide: Callable[[ControllerContext], Steps[T]]) -> T:
+        if self._context is None:
+            raise NotControllerError(NOT_ACTIVE)
+        answer: asyncio.Future[Any] = self._runtime.loop.create_future()
+        self._queue.put(name, decide, answer)
+        return cast(T, await answer)
+
+    async def _run(self) -> None:
+        while True:
+            item = await self._queue.take()
+            if item.decide is None:
+                await self._stand_for_election()
+            else:
+                await self._process(item, item.decide)
+
+    async def _process(self, item: Item, decide: Decide) -> None:
+        try:
+            item.settle(await self._decided(item.name, decide))
+        except KafkaError as error:
+            if item.answer is None:
+                logger.debug("%s: %s", item.name, error)
+            item.fail(error)
+        finally:
+            # The controller stops while this is under way.
+            item.fail(NotControllerError(NOT_ACTIVE))
+
+    async def _decided(self, name: str, decide: Callable[[ControllerContext], Steps[T]]) -> T:
+        """Carry out a decision; return its result."""
+        context = self._context
+        if context is None:
+            raise NotControllerError(NOT_ACTIVE)
+        context.cause = name
+        try:
+            return await self._carry_out(decide(context))
+        except KafkaError:
+            raise
+        except ControllerMovedError:
+            logger.warning("another controller was elected while %s was carried out", name)
+            self._leave()
+            self._queue.put_election()
+            raise NotControllerError(NOT_ACTIVE) from None
+        except SessionEndedError:
+            raise NotControllerError(NOT_ACTIVE) from None
+        except Exception as error:
+            # Whatever it is: what this controller knows may be wrong from here on.
+            logger.exception("%s has failed; this controller resigns", name)
+            await self._resign()
+            raise UnknownServerError(repr(error)) from error
+        finally:
+            self.history.add(self._runtime.now_ms(), context.changes)
+            context.changes.clear()
+
+    async def _carry_out(self, steps: Steps[T]) -> T:
+        """Carry out the effects of a decision; return its result."""
+        brought: Any = None
+        try:
+            while True:
+                effect = steps.send(brought)
+                brought = await self._effect(effect)
+        except StopIteration as end:
+            return cast(T, end.value)
+        finally:
+            steps.close()
+
+    async def _effect(self, effect: effects.Effect) -> Any:
+        term, channels = self._term, self._channels
+        if term is None or channels is None:
+            raise SessionEndedError("the controller has resigned")
+        match effect:
+            case effects.Read():
+                return await term.read(effect.paths, self._watch_of(Kind.DATA, effect.watch))
+            case effects.Children():
+                return await term.children(effect.paths, self._watch_of(Kind.CHILDREN, effect.watch))
+            case effects.Write():
+                return await term.write(effect.groups)
+            case effects.Unwatch():
+                for path in effect.paths:
+                    self._watches.forget(path)
+            case effects.Connect():
+                channels.open(effect.brokers)
+            case effects.Disconnect():
+                channels.drop(effect.broker_ids)
+            case effects.Send():
+                channels.send(effect.requests)
+        return None
+
+    def _watch_of(self, kind: Kind, is_watched: bool) -> Callable[[str], Callable[[WatchEvent], None] | None]:
+        return lambda path: self._watches.watch(kind, path) if is_watched else None
+
+    # -- elections of the controller
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            self._is_registered = False
+            self._queue.clear()
+            self._leave()
+            self.controller_id = NO_CONTROLLER
+        self._watches.lost()
+        self._connection.changed(state)
+        if state is SessionState.CONNECTED and self._is_registered:
+            # Nothing is known of what changed meanwhile.
+            self._queue.put_election()
+            self._watches.all_changed()
+
+    def _office_changed(self, event: WatchEvent) -> None:
+        if self._is_registered:
+            self._queue.put_election()
+
+    async def _stand_for_election(self) -> None:
+        if not self._is_registered:
+            return
+        data = controller_node.encode(self.settings.broker_id, self._runtime.now_ms())
+        try:
+            won = await elect(
+                self._zookeeper,
+                self._connection,
+                data,
+                self._office_changed,
+                is_active=self.is_active,
+            )
+        except TermEndedError:
+            return
+        except Exception:
+            # A node that cannot be read, for example. Nothing is lost by trying again.
+            logger.exception("the controller cannot be elected")
+            self._leave()
+            self._runtime.loop.call_later(PAUSE_S, self._queue.put_election)
+            return
+        if won is None:
+            return
+        self._leave()
+        if isinstance(won, int):
+            if won == NO_CONTROLLER:
+                self._queue.put_election()
+            elif won != self.controller_id:
+                logger.info("the controller is broker %d", won)
+            self.controller_id = won
+            return
+        await self._take_over(*won)
+
+    async def _take_over(self, epoch: int, epoch_version: int) -> None:
+        self.controller_id = self.settings.broker_id
+        self._epoch_version = epoch_version
+        self._term = Term(self._zookeeper, self._connection, epoch_version)
+        self._channels = Channels(self._connect, self._answered, self._refused, self._request_timeout_s)
+        self._context = ControllerContext(self.settings, epoch)
+        logger.info("this broker, %d, is the controller of epoch %d", self.settings.broker_id, epoch)
+        with suppress(KafkaError):
+            await self._decided("failover", lambda context: failover.take_over(context, self._runtime.random))
+        if self.is_active and self._balancing.enabled:
+            self._timer = self._runtime.loop.call_later(FIRST_BALANCE_S, self._balance)
+
+    def _leave(self) -> None:
+        """Forget everything that belongs to the office."""
+        if self._context is not None:
+            logger.info("this broker, %d, is not the controller any more", self.settings.broker_id)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._channels is not None:
+            task = self._runtime.loop.create_task(self._channels.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        self._term = self._channels = self._context = None
+        self._watches = Watches(self._watched)
+        for changed in self._changed.values():
+            changed.clear()
+        self._refusals.clear()
+        if self.controller_id == self.settings.broker_id:
+            self.controller_id = NO_CONTROLLER
+
+    async def _resign(self) -> None:
+        """Leave the office, and let another broker, or this one, be elected."""
+        epoch_version = self._epoch_version
+        self._leave()
+        try:
+            await resign(self._zookeeper, self._connection, epoch_version)
+        except TermEndedError:
+            return
+        self._runtime.loop.call_later(PAUSE_S, self._queue.put_election)
+
+    def _balance(self) -> None:
+        self._queue.put_once("balance", elections.balance)
+        self._timer = self._runtime.loop.call_later(self._balancing.interval_s, self._balance)
+
+    # -- what comes from outside
+
+    def _watched(self, event: Event, subject: Subject) -> None:
+        if event in self._changed:
+            self._changed[event].add(subject)
+        chance = self._runtime.random
+        decide: dict[Event, Callable[[ControllerContext], Steps[Any]]] = {
+            Event.BROKERS: brokers.brokers_changed,
+            Event.REGISTRATION: lambda context: brokers.registration_changed(context, self._taken(event)),
+            Event.TOPICS: lambda context: topics.topics_changed(context, chance),
+            Event.PARTITIONS: lambda context: topics.partitions_changed(context, self._taken(event)),
+            Event.DELETIONS: topics.deletions_changed,
+            Event.STATE: lambda context: isr.states_changed(context, self._taken(event)),
+            Event.ISR_NOTICES: isr.isr_noticed,
+            Event.LOG_DIRS: brokers.log_dirs_failed,
+            Event.REASSIGNMENT_ORDER: _by_order,
+            Event.ELECTION_ORDER: elections.by_order,
+        }
+        self._queue.put_once(event.name.lower(), decide[event])
+
+    def _taken(self, event: Event) -> set[Any]:
+        taken, self._changed[event] = self._changed[event], set()
+        return taken
+
+    def _answered(self, broker: BrokerRegistration, request: ControlRequest, response: Any) -> None:
+        """Take the answer of a broker to a request."""
+        context = self._context
+        self._refusals.pop((broker.broker_id, broker.epoch), None)
+        if context is None:
+            return
+        if response.error_code != ErrorCode.NONE:
+            logger.warning(
+                "broker %d answers %s to %s",
+                broker.broker_id,
+                ErrorCode(response.error_code).name,
+                type(request.message).__name__,
+            )
+        if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
+            answers = roles(context, response)
+            is_usual = ErrorCode.KAFKA_STORAGE_ERROR not in answers.values()
+            if not is_usual or context.offline_logs.get(broker.broker_id):
+                self._queue.put("roles", lambda now: brokers.roles_answered(now, broker.broker_id, answers))
+        elif isinstance(response, StopReplicaResponse) and request.deleted:
+            done, failed = deleted_replicas(context, broker.broker_id, request, response)
+            if failed:
+                reason = f"broker {broker.broker_id} could not delete replicas of them"
+                self._queue.put("deletion", lambda now: deletion.failed(now, failed, reason))
+            if done:
+                self._queue.put("deletion", lambda now: deletion.succeeded(now, done))
+
+    def _refused(self, broker: BrokerRegistration) -> None:
+        """Take note that nothing listens at a broker's address: its process may have died."""
+        if not broker.watches_itself or broker.broker_id == self.settings.broker_id:
+            return
+        key = broker.broker_id, broker.epoch
+        self._refusals[key] = self._refusals.get(key, 0) + 1
+        if self._refusals[key] >= REFUSALS:
+            self._queue.put_once(f"death of {broker.broker_id}", lambda context: brokers.process_died(context, broker))
+
+
+def _by_order(context: ControllerContext) -> Steps[Any]:
+    context.cause = "a tool asked for a reassignment"
+    return reassignment.by_order(context)

@@ -1,0 +1,11 @@
+"""What the controller decides when something happens. Pure.
+
+- `failover`      a broker has become the controller
+- `brokers`       brokers come, go, start anew, lose log directories
+- `topics`        topics are created, get partitions, are to be deleted
+- `isr`           leaders change ISRs
+- `elections`     somebody asks for elections, or leaders are balanced
+- `shutdown`      a broker asks for a controlled shutdown
+- `producer_ids`  a broker asks for producer ids
+- `answers`       brokers have answered requests
+"""

@@ -1,0 +1,7 @@
+"""Partitions and replicas from one phase to another, and what consists of such steps. Pure.
+
+- `partitions`    phases of partitions, and elections of their leaders
+- `replicas`      phases of replicas
+- `deletion`      deletes topics
+- `reassignment`  moves partitions to other brokers
+"""

@@ -1,0 +1,10 @@
+"""What the controller knows and works with, as values, and the forms of its decisions. Pure.
+
+- `context`      what the controller knows of the cluster
+- `assignments`  how the assignment of a partition changes with a reassignment
+- `leaders`      which replica becomes the leader of a partition
+- `effects`      what decisions ask of the world outside
+- `states`       reads and changes the nodes of partitions' states
+- `requests`     the requests that tell brokers what was decided
+- `history`      why partitions changed
+"""

@@ -1,0 +1,92 @@
+"""A broker takes over."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.metadata.znodes import notices, paths
+from broker.metadata.znodes.cluster import FeatureNode, decode_feature, encode_feature
+from broker.metadata.znodes.topics import StateNode
+from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.broker.controller.cluster.world import World
+
+
+def test_brokers_learn_who_is_alive_before_their_roles() -> None:
+    world = World()
+    world.make_topic("words", [(1, 2)])
+    world.take_over()
+    for broker in (1, 2, 3):
+        mine = [each for each in world.sent if each.broker_id == broker]
+        assert isinstance(mine[0].message, UpdateMetadataRequest)
+        assert not mine[0].message.topic_states
+    assert set(world.connected) == {1, 2, 3}
+    assert {
+        paths.BROKER_IDS,
+        paths.TOPICS,
+        paths.DELETE_TOPICS,
+        paths.ISR_CHANGES,
+        paths.LOG_DIR_EVENTS,
+    } <= world.watched
+    assert {
+        paths.REASSIGN_PARTITIONS,
+        paths.PREFERRED_ELECTION,
+        paths.topic("words"),
+        paths.broker_id(1),
+    } <= world.watched
+
+
+def test_all_roles_are_told_again_with_their_epochs() -> None:
+    world = World()
+    world.make_topic("words", [(1, 2)])
+    world.take_over()
+    next_one = World((2, 1, 3))
+    next_one.tree = world.tree
+    next_one.take_over()
+    assert next_one.roles() == {(1, ("words", 0)): (1, 0, (1, 2), False), (2, ("words", 0)): (1, 0, (1, 2), False)}
+    assert world.state("words") == StateNode(1, 0, (1, 2), 7)
+    assert not next_one.context.changes
+
+
+def test_replicas_on_brokers_that_died_while_nobody_was_in_office_leave_the_isrs() -> None:
+    world = World()
+    world.make_topic("words", [(1, 2, 3)])
+    world.take_over()
+    world.deregister(1)
+    next_one = World((2, 3))
+    next_one.tree = world.tree
+    next_one.take_over()
+    assert (world.state("words").leader, world.state("words").isr) == (2, (2, 3))
+
+
+def test_notices_from_before_are_deleted() -> None:
+    world = World()
+    world.make(f"{paths.ISR_CHANGES}/isr_change_0000000000", notices.encode_isr_change([]))
+    world.make(f"{paths.LOG_DIR_EVENTS}/log_dir_event_0000000000", notices.encode_log_dir_event(1))
+    world.take_over()
+    assert not world.tree.names(paths.ISR_CHANGES)
+    assert not world.tree.names(paths.LOG_DIR_EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "before", "after"),
+    [
+        ("2.6", None, FeatureNode(1, False, {})),
+        ("2.8", None, FeatureNode(1, True, {})),
+        ("3.9", None, FeatureNode(2, True, {})),
+        ("3.9", FeatureNode(1, False, {"a": 1}), FeatureNode(2, True, {})),
+        ("3.9", FeatureNode(2, True, {"a": 1}), FeatureNode(2, True, {"a": 1})),
+        ("2.6", FeatureNode(2, True, {"a": 1}), FeatureNode(1, False, {})),
+    ],
+)
+def test_the_node_of_features(protocol: str, before: FeatureNode | None, after: FeatureNode) -> None:
+    world = World(protocol=protocol)
+    if before is not None:
+        world.make(paths.FEATURE, encode_feature(before))
+    world.take_over()
+    assert decode_feature(world.tree.read(paths.FEATURE).data) == after
+
+
+def test_an_empty_cluster() -> None:
+    world = World((1,))
+    world.take_over()
+    assert world.live_told(1) == {1}

@@ -1,0 +1,451 @@
+"""Controllers over a simulated ZooKeeper, with simulated brokers that carry out what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from broker.controller.cluster.model.assignments import is_being_reassigned
+from broker.controller.cluster.model.context import PartitionKey
+from broker.controller.decisions.elections import ElectionType
+from broker.metadata.znodes import controller, paths, topics
+from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
+from broker.zookeeper.interface import Create, Delete, Operation, SetData
+from kafkalog.protocol.errors import KafkaError, NotControllerError, StaleBrokerEpochError
+from tests.simulation import virtual_time
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.obedient_broker import SESSION_S, ObedientBroker, running
+from tests.simulation.virtual_time import VirtualLoop
+from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
+from tests.support.amount import mostly_exhaustive
+
+DEADLINE_S = 200.0
+"""In virtual time."""
+
+
+class Cluster:
+    """Brokers 1 to `count`, a ZooKeeper, and a client of it that does what tools do.
+
+    Attributes:
+        leaders: who was told to be the leader of a partition in an epoch.
+    """
+
+    def __init__(self, loop: VirtualLoop, seed: int, count: int = 3, **options: Any) -> None:
+        self.chance = random.Random(seed)
+        self.loop = loop
+        self.ensemble = SimulatedEnsemble(loop, self.chance)
+        self.network = SimulatedNetwork(loop, self.chance)
+        self.tool = SimulatedSession(self.ensemble, 1e9)
+        self.leaders: dict[tuple[PartitionKey, int], int] = {}
+        self.faults: list[str] = []
+        self.brokers: dict[int, ObedientBroker] = {}
+        for broker_id in range(1, count + 1):
+            self.brokers[broker_id] = ObedientBroker(
+                broker_id,
+                self.ensemble,
+                self.network,
+                self.chance,
+                told=self._told,
+                peers=self.brokers,
+                **options,
+            )
+
+    def _told(self, broker_id: int, key: PartitionKey, leader: int, leader_epoch: int) -> None:
+        """Check that there is one leader in each leader epoch (of a partition that is not created anew)."""
+        known = self.leaders.setdefault((key, leader_epoch), leader)
+        if known != leader:
+            self.faults.append(f"{key} has leaders {known} and {leader} in epoch {leader_epoch}")
+
+    async def start(self) -> None:
+        for path in paths.PERSISTENT:
+            self.make(path)
+        await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
+        await self.until(lambda: self.active() is not None)
+
+    async def close(self) -> None:
+        for broker in running(self.brokers.values()):
+            await broker.close()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a condition."""
+        end = self.loop.time() + DEADLINE_S
+        while not holds():
+            assert self.loop.time() < end, self.amiss()
+            await asyncio.sleep(0.05)
+
+    def active(self) -> ObedientBroker | None:
+        """Return the broker that is the controller, by what brokers think of themselves."""
+        found = [each for each in running(self.brokers.values()) if each.controller.is_active]
+        return found[0] if len(found) == 1 else None
+
+    def boss(self) -> ObedientBroker:
+        found = self.active()
+        assert found is not None
+        return found
+
+    # The tree
+
+    def make(self, path: str, data: bytes = b"") -> None:
+        parent = path.rpartition("/")[0]
+        if parent and not self.ensemble.exists(parent):
+            self.make(parent)
+        self.do(SetData(path, data) if self.ensemble.exists(path) else Create(path, data))
+
+    def do(self, *operations: Operation) -> None:
+        self.ensemble.carry_out(operations, self.tool.session_id)
+
+    def make_topic(self, name: str, replicas: Sequence[Sequence[int]]) -> None:
+        node = TopicNode(None, {index: Assignment(tuple(each)) for index, each in enumerate(replicas)})
+        self.make(paths.topic(name), topics.encode_topic(node))
+
+    def topic(self, name: str) -> TopicNode:
+        return topics.decode_topic(name, self.ensemble.read(paths.topic(name)).data)
+
+    def names(self) -> list[str]:
+        return self.ensemble.names(paths.TOPICS)
+
+    def state(self, name: str, index: int = 0) -> StateNode | None:
+        path = paths.partition_state(name, index)
+        if not self.ensemble.exists(path):
+            return None
+        node = self.ensemble.read(path)
+        return topics.decode_state(name, index, node.data, node.stat.version)
+
+    def states(self) -> dict[PartitionKey, StateNode | None]:
+        return {
+            (name, index): self.state(name, index) for name in self.names() for index in self.topic(name).partitions
+        }
+
+    def registered(self) -> set[int]:
+        return {int(name) for name in self.ensemble.names(paths.BROKER_IDS)}
+
+    # Whether all is well
+
+    def is_settled(self) -> bool:
+        """Return whether all brokers are alive, and know and do what ZooKeeper says."""
+        return not self.amiss()
+
+    def amiss(self) -> list[str]:
+        """Return what is not in order yet."""
+        boss = self.active()
+        if boss is None or controller.decode(self.ensemble.read(paths.CONTROLLER).data) != boss.broker_id:
+            return ["no controller"]
+        found = [f"{path} is left" for path in self.ensemble.names(paths.DELETE_TOPICS)]
+        if self.ensemble.exists(paths.REASSIGN_PARTITIONS):
+            found.append("a reassignment is ordered")
+        if self.registered() != set(self.brokers):
+            found.append(f"registered are {self.registered()}")
+        states = self.states()
+        for key, state in states.items():
+            assignment = self.topic(key[0]).partitions[key[1]]
+            members = set(assignment.replicas)
+            if (
+                state is None
+                or is_being_reassigned(assignment)
+                or state.leader not in members
+                or set(state.isr) != members
+            ):
+                found.append(f"{key}: {assignment}, {state}")
+        known = {key: (state.leader, state.isr) for key, state in states.items() if state}
+        for broker in self.brokers.values():
+            if broker.live != set(self.brokers):
+                found.append(f"{broker.broker_id} knows of {broker.live}")
+            if broker.metadata != known:
+                found.append(f"{broker.broker_id} knows {broker.metadata}, not {known}")
+            hosted = {key for key in states if broker.broker_id in self.topic(key[0]).partitions[key[1]].replicas}
+            if broker.roles.keys() != hosted:
+                found.append(f"{broker.broker_id} hosts {set(broker.roles)}, not {hosted}")
+        return found
+
+
+Scenario = Callable[[Cluster], Awaitable[None]]
+
+
+def play(scenario: Scenario, seed: int = 1, **options: Any) -> None:
+    """Run a scenario with a cluster that has started; no partition has two leaders in an epoch."""
+
+    async def main(loop: VirtualLoop) -> None:
+        cluster = Cluster(loop, seed, **options)
+        await cluster.start()
+        try:
+            await scenario(cluster)
+        finally:
+            await cluster.close()
+        assert not cluster.faults
+
+    virtual_time.run(main)
+
+
+def test_one_broker_is_elected_and_the_others_know_it() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        await cluster.until(
+            lambda: {each.controller.controller_id for each in cluster.brokers.values()} == {boss.broker_id}
+        )
+        assert boss.controller.epoch == 1
+        assert controller.decode_epoch(cluster.ensemble.read(paths.CONTROLLER_EPOCH).data) == 1
+
+    play(scenario)
+
+
+def test_a_topic_comes_into_being_and_goes() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2, 3), (2, 3, 1)])
+        await cluster.until(lambda: cluster.names() == ["words"] and cluster.is_settled())
+        assert [state.leader for state in cluster.states().values() if state] == [1, 2]
+        cluster.make(paths.delete_topic("words"))
+        await cluster.until(lambda: not cluster.names() and cluster.is_settled())
+        assert not any(broker.roles for broker in cluster.brokers.values())
+
+    play(scenario)
+
+
+def test_another_broker_takes_over_when_the_controller_dies() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+        await cluster.until(cluster.is_settled)
+        former = cluster.boss()
+        await former.stop()
+        await cluster.until(lambda: cluster.active() is not None)
+        boss = cluster.boss()
+        assert boss.controller.epoch == 2
+        left = set(cluster.brokers) - {former.broker_id}
+        await cluster.until(lambda: all(state and set(state.isr) == left for state in cluster.states().values()))
+        changes = boss.controller.history.of("words", former.broker_id - 1)
+        assert any(change.what.startswith(f"leader {former.broker_id} ->") for _, change in changes)
+        await former.start()
+        await cluster.until(cluster.is_settled)
+        # Preferred leaders lead again after a while.
+        await cluster.until(lambda: [state.leader for state in cluster.states().values() if state] == [1, 2, 3])
+
+    play(scenario)
+
+
+def test_an_operator_can_force_an_election() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2)])
+        await cluster.until(cluster.is_settled)
+        cluster.do(Delete(paths.CONTROLLER))
+        await cluster.until(
+            lambda: (
+                cluster.active() is not None
+                and controller.decode_epoch(cluster.ensemble.read(paths.CONTROLLER_EPOCH).data) == 2
+            )
+        )
+        await cluster.until(cluster.is_settled)
+
+    play(scenario)
+
+
+def test_a_controller_whose_connection_breaks_goes_on_and_misses_nothing() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        epoch = boss.controller.epoch
+        boss.session.disconnect()
+        cluster.make_topic("words", [(1, 2, 3)])
+        await asyncio.sleep(SESSION_S / 2)
+        boss.session.reconnect()
+        await cluster.until(lambda: bool(cluster.states()) and cluster.is_settled())
+        assert boss.controller.epoch == epoch
+        # Its watches are set again.
+        cluster.make_topic("more", [(2, 1)])
+        await cluster.until(lambda: len(cluster.states()) == 2 and cluster.is_settled())
+
+    play(scenario)
+
+
+def test_a_controller_whose_session_expires_is_fenced() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        former = cluster.boss()
+        former.session.disconnect()
+        asked = asyncio.ensure_future(former.controller.allocate_producer_ids(1, cluster.brokers[1].epoch))
+        cluster.make_topic("words", [(1, 2, 3)])
+        await cluster.until(
+            lambda: any(each.controller.is_active for each in cluster.brokers.values() if each is not former)
+        )
+        # It does not know that it is not the controller any more.
+        assert former.controller.is_active
+        former.session.reconnect()
+        await cluster.until(lambda: not former.controller.is_active)
+        with pytest.raises(NotControllerError):
+            await asked
+        await cluster.until(cluster.is_settled)
+        assert former is not cluster.boss()
+
+    play(scenario)
+
+
+def test_a_process_that_dies_is_noticed_before_its_session_expires() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+        await cluster.until(cluster.is_settled)
+        boss = cluster.boss()
+        victim = next(each for each in cluster.brokers.values() if each is not boss)
+        before = cluster.loop.time()
+        await victim.stop()
+        index = victim.broker_id - 1
+        await cluster.until(
+            lambda: (state := cluster.state("words", index)) is not None and state.leader != victim.broker_id
+        )
+        assert cluster.loop.time() - before < 1.5 < SESSION_S
+        causes = [change.cause for _, change in boss.controller.history.of("words", index)]
+        assert "nothing listened at PLAINTEXT://host" in causes[-1]
+
+    play(scenario, marked=True)
+
+
+def test_brokers_that_do_not_watch_themselves_keep_their_registration() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        victim = next(each for each in cluster.brokers.values() if each is not boss)
+        await victim.stop()
+        await asyncio.sleep(SESSION_S - 1)
+        assert victim.broker_id in cluster.registered()
+        await cluster.until(lambda: victim.broker_id not in cluster.registered())
+
+    play(scenario)
+
+
+def test_requests_of_administrators() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2)])
+        await cluster.until(cluster.is_settled)
+        boss = cluster.boss().controller
+        key = ("words", 0)
+        assert await boss.alter_reassignments({key: (3, 1)}) == {key: None}
+        assert await boss.list_reassignments(None) == {key: Assignment((3, 1, 2), (3,), (2,))}
+        await cluster.until(lambda: cluster.topic("words").partitions[0] == Assignment((3, 1)) and cluster.is_settled())
+        assert await boss.list_reassignments(None) == {}
+        assert await boss.elect_leaders([key], ElectionType.PREFERRED) == {key: 3}
+        await cluster.until(cluster.is_settled)
+        victim = cluster.brokers[3]
+        assert await boss.controlled_shutdown(3, victim.epoch) == []
+        state = cluster.state("words")
+        assert state is not None
+        assert (state.leader, state.isr) == (1, (1,))
+        block = await boss.allocate_producer_ids(2, cluster.brokers[2].epoch)
+        assert (block.first, block.last) == (0, 999)
+        with pytest.raises(StaleBrokerEpochError):
+            await boss.allocate_producer_ids(2, cluster.brokers[2].epoch - 1)
+        for other in cluster.brokers.values():
+            if other is not cluster.boss():
+                with pytest.raises(NotControllerError):
+                    await other.controller.list_reassignments(None)
+
+    play(scenario)
+
+
+def test_a_controller_that_fails_resigns_and_is_elected_again() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2)])
+        await cluster.until(cluster.is_settled)
+        boss = cluster.boss()
+        context = boss.controller.context
+        assert context is not None
+        # What it knows makes no sense any more.
+        context.assignments["words"] = None  # type: ignore[assignment]
+        with pytest.raises(KafkaError):
+            await boss.controller.alter_reassignments({("words", 0): (2, 1)})
+        await cluster.until(lambda: cluster.active() is not None and cluster.boss().controller.epoch > 1)
+        await cluster.until(cluster.is_settled)
+
+    play(scenario)
+
+
+def test_a_controller_that_stops_answers_what_waits() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        boss.session.disconnect()
+        asked = [
+            asyncio.ensure_future(boss.controller.allocate_producer_ids(1, cluster.brokers[1].epoch)) for _ in range(3)
+        ]
+        await asyncio.sleep(0.1)
+        await boss.close()
+        for each in asked:
+            with pytest.raises(NotControllerError):
+                await each
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("seed", mostly_exhaustive(range(40), 4))
+@pytest.mark.parametrize("protocol", ["3.9", "2.8"])
+def test_whatever_happens_all_becomes_well_again(seed: int, protocol: str) -> None:
+    """Kill, cut off, start anew, create, delete, reassign, elect, and look whether everything is in order then."""
+
+    async def scenario(cluster: Cluster) -> None:
+        chance = random.Random(seed)
+        epochs: dict[tuple[str, int, int], int] = {}
+        cluster.make_topic("words", [(1, 2, 3), (2, 3, 4), (3, 4, 1)])
+        made = 0
+        for _ in range(25):
+            await asyncio.sleep(chance.uniform(0, 2))
+            victim = chance.choice(list(cluster.brokers.values()))
+            boss = cluster.active()
+            match chance.randrange(10):
+                case 0 if victim.is_running and len(running(cluster.brokers.values())) > 2:
+                    await victim.stop()
+                case 1 if not victim.is_running:
+                    await victim.start()
+                case 2 if victim.is_running:
+                    victim.session.disconnect()
+                    cluster.loop.call_later(chance.uniform(0, 2 * SESSION_S), reconnect, victim, victim.session)
+                case 3:
+                    made += 1
+                    replicas = chance.sample(sorted(cluster.brokers), chance.randint(1, 3))
+                    cluster.make_topic(f"topic{made}", [replicas] * chance.randint(1, 3))
+                case 4 if cluster.names():
+                    cluster.make(paths.delete_topic(chance.choice(cluster.names())))
+                case 5 if cluster.names() and boss is not None:
+                    name = chance.choice(cluster.names())
+                    index = chance.choice(sorted(cluster.topic(name).partitions))
+                    wanted = tuple(chance.sample(sorted(cluster.brokers), chance.randint(1, 3)))
+                    await ignoring(boss.controller.alter_reassignments({(name, index): wanted}))
+                case 6 if boss is not None:
+                    await ignoring(boss.controller.elect_leaders(None, ElectionType.PREFERRED))
+                case 7 if boss is not None and victim.is_running:
+                    await ignoring(boss.controller.controlled_shutdown(victim.broker_id, victim.epoch))
+                    await victim.stop()
+                case 8 if cluster.ensemble.exists(paths.CONTROLLER):
+                    cluster.do(Delete(paths.CONTROLLER))
+                case 9 if cluster.names():
+                    name = chance.choice(cluster.names())
+                    node = cluster.topic(name)
+                    more = Assignment(tuple(chance.sample(sorted(cluster.brokers), 2)))
+                    written = topics.encode_topic(
+                        TopicNode(node.topic_id, {**node.partitions, len(node.partitions): more})
+                    )
+                    version = cluster.ensemble.read(paths.topic(name)).stat.version
+                    cluster.do(SetData(paths.topic(name), written, version))
+            for key, state in cluster.states().items():
+                if state is not None:
+                    created = cluster.ensemble.read(paths.topic(key[0])).stat.created
+                    assert state.isr
+                    assert state.leader_epoch >= epochs.get((*key, created), 0)
+                    epochs[*key, created] = state.leader_epoch
+        for broker in cluster.brokers.values():
+            if broker.is_running:
+                broker.session.reconnect()
+            else:
+                await broker.start()
+        await cluster.until(cluster.is_settled)
+
+    play(scenario, seed, count=4, protocol=protocol, marked=bool(seed % 2))
+
+
+def reconnect(broker: ObedientBroker, session: SimulatedSession) -> None:
+    """Connect a broker again, unless its process was killed meanwhile."""
+    if broker.is_running and broker.session is session:
+        session.reconnect()
+
+
+async def ignoring(request: Awaitable[object]) -> None:
+    """Await a request that a fault may make fail."""
+    try:
+        await asyncio.wait_for(request, 30)
+    except (KafkaError, TimeoutError):
+        return
