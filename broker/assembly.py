@@ -10,6 +10,7 @@ from broker.api.large import CHECKING_WORKERS, FullCollections, Lanes, Turns, re
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
 from broker.controller.channel import LoneChannel
+from broker.controller.cluster.controller import ClusterController
 from broker.controller.cluster_topics import ClusterExecution
 from broker.controller.configs import ConfigController, effective_config
 from broker.controller.controller_ids import ControllerIds
@@ -46,6 +47,7 @@ def assemble(
     applier: ReplicaApplier,
     *,
     member: ClusterMember | None = None,
+    controller: ClusterController | None = None,
     log_starts_changed: Callable[[], None] = lambda: None,
 ) -> Broker:
     """Make the parts that serve requests over the partitions that `replicas` hosts.
@@ -58,6 +60,7 @@ def assemble(
         replicas: the partitions.
         applier: applies the controller's decisions to the partitions of `replicas`.
         member: what makes the broker a member of a cluster, if it is one.
+        controller: the candidate for the controller of that cluster.
         log_starts_changed: called when clients have deleted records, so that log start offsets are checkpointed soon.
     """
     runtime = replicas.runtime
@@ -118,6 +121,7 @@ def assemble(
         turns=Turns(runtime.seconds),
         collections=FullCollections(runtime.collector),
         member=member,
+        controller=controller,
         log_starts_changed=log_starts_changed,
     )
 

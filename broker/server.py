@@ -61,7 +61,7 @@ MIN_OPEN_FILES = 16
 
 
 class Server:
-    """See the module. `start` and `stop` run on one event loop.
+    """A broker. `start` and `stop` run on one event loop.
 
     Attributes:
         failed: set when every log directory has failed. The broker is then useless, and its process should end.
@@ -139,6 +139,7 @@ class Server:
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
         applier = ReplicaApplier(self.replicas, mode.topic_config)
+        member = mode.join(self.replicas, cache, applier)
         self.broker = assemble(
             config,
             self.broker_id,
@@ -146,7 +147,8 @@ class Server:
             cache,
             self.replicas,
             applier,
-            member=mode.join(self.replicas, cache, applier),
+            member=member,
+            controller=mode.controller,
             log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
         )
         await mode.host(applier)

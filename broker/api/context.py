@@ -13,6 +13,7 @@ from broker.api.fetch.fetch_session import FetchSessionCache
 from broker.api.large import FullCollections, Lanes, Turn, Turns, release
 from broker.api.loop_time import LoopTime
 from broker.config.server import BrokerConfig
+from broker.controller.cluster.controller import ClusterController
 from broker.controller.configs import ConfigController
 from broker.controller.producer_ids import ProducerIds
 from broker.controller.publisher import ConfigPublisher
@@ -34,7 +35,7 @@ from broker.runtime import Runtime
 from broker.system.workers import Workers, WorkerShare
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import EncodeError, RequestHeader, encode_response
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, NotControllerError
 from kafkalog.protocol.schema import Response
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ class Broker:
     collections: FullCollections
     member: ClusterMember | None = None
     """What makes the broker a member of a cluster; None for a broker that is a cluster of its own."""
+    controller: ClusterController | None = None
+    """The candidate for the controller of the cluster; None for a broker that is a cluster of its own."""
     log_starts_changed: Callable[[], None] = lambda: None
     """Called when clients deleted records, so that log start offsets are checkpointed soon."""
 
@@ -246,6 +249,14 @@ class Request:
                 await turn.end()
                 if self.connection.closed:
                     raise ClientGoneError
+
+    @property
+    def refusal(self) -> NotControllerError | None:
+        """Why this broker does not carry out what only the controller does; None if it does."""
+        controller = self.broker.controller
+        if controller is None or controller.is_active:
+            return None
+        return NotControllerError("This broker is not the controller.")
 
     async def distinct(self, entries: Iterable[Entry]) -> dict[Entry, None]:
         """Return the entries in their order, each once. To make a dictionary of a million in one go takes 0.1 s.

@@ -31,6 +31,11 @@ CLUSTER_KEYS = [
     ConfigKey("replica.fetch.backoff.ms", Type.INT, 1000, "How long a follower waits after an error of a partition or a leader.", at_least(0), member=True),
     ConfigKey("replica.socket.timeout.ms", Type.INT, 30_000, "How long a broker waits for the answer of another one. At least replica.fetch.wait.max.ms.", at_least(1), member=True),
     ConfigKey("replica.socket.receive.buffer.bytes", Type.INT, 65_536, "The receive buffer of a follower's connections.", effect=False),
+    # Controller
+    ConfigKey("auto.leader.rebalance.enable", Type.BOOLEAN, True, "Whether the controller has the preferred leaders lead again, when too many partitions of a broker are led by others.", member=True),
+    ConfigKey("leader.imbalance.per.broker.percentage", Type.INT, 10, "How many percent of the partitions that prefer a broker may be led by others before the controller elects it.", member=True),
+    ConfigKey("leader.imbalance.check.interval.seconds", Type.LONG, 300, "How often the controller looks at that.", at_least(1), member=True),
+    ConfigKey("controller.socket.timeout.ms", Type.INT, 30_000, "How long the controller waits for the answer of a broker before it sends a request again.", at_least(1), member=True),
     # Leaving
     ConfigKey("controlled.shutdown.enable", Type.BOOLEAN, True, "Whether a broker that stops has the controller move its leaderships first.", member=True),
     ConfigKey("controlled.shutdown.max.retries", Type.INT, 3, "How often it asks for that.", at_least(1), member=True),

@@ -35,7 +35,7 @@ PartitionKey = tuple[str, int]
 
 
 class AlterIsr:
-    """See the module: an `IsrStore`. Used on the event loop's thread only.
+    """The `IsrStore` that asks the controller. Used on the event loop's thread only.
 
     Args:
         runtime: the loop.

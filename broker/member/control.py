@@ -46,7 +46,7 @@ class PublishedStore(Protocol):
 
 
 class Control:
-    """See the module. Used on the event loop's thread only.
+    """Carries out the controller's requests. Used on the event loop's thread only.
 
     Args:
         store: the cluster's metadata.

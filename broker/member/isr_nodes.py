@@ -53,7 +53,7 @@ def _decision(node: StateNode) -> IsrDecision:
 
 
 class IsrNodes:
-    """See the module: an `IsrStore`. Used on the event loop's thread only.
+    """The `IsrStore` that writes the ISR into ZooKeeper. Used on the event loop's thread only.
 
     Args:
         runtime: the loop.

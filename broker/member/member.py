@@ -37,7 +37,7 @@ MIN_CHECK_S = 0.05
 
 
 class ClusterMember:
-    """See the module. Used on the event loop's thread only.
+    """A broker as a member of a cluster. Used on the event loop's thread only.
 
     Args:
         config: the configuration of the broker's file.
@@ -132,7 +132,7 @@ class ClusterMember:
             ZooKeeperError: ZooKeeper refuses.
         """
         runtime, rack = self._runtime, self._config["broker.rack"]
-        broker = BrokerRegistration(self._broker_id, endpoints, rack)
+        broker = BrokerRegistration(self._broker_id, endpoints, rack, watches_itself=True)
         version = _node_version(self._config.protocol_version)
         self._registration = Registration(
             self.zookeeper,
@@ -149,6 +149,9 @@ class ClusterMember:
         """Have the controller move this broker's leaderships, if it is configured so."""
         if self._config["controlled.shutdown.enable"] and self._registration is not None and self._epoch() >= 0:
             await leave(self._config, self.broker, self.controller, self.links.connect)
+        if self._registration is not None:
+            # A controller that finds nobody listening any more may delete the registration: it has to stay so.
+            await self._registration.stop()
 
     async def stop(self) -> None:
         """Stop following, and keeping the ISRs; the registration stays until the session ends."""

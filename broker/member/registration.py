@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker.config.definition import ConfigError
 from broker.metadata.model import BrokerRegistration
@@ -39,7 +40,7 @@ _LOST = (ConnectionLossError, SessionExpiredError)
 
 
 class Registration:
-    """See the module. Used on the event loop's thread only.
+    """The registration of this broker in ZooKeeper. Used on the event loop's thread only.
 
     Args:
         zookeeper: the session.
@@ -75,8 +76,7 @@ class Registration:
     @property
     def broker(self) -> BrokerRegistration:
         """How this broker is registered."""
-        broker = self._broker
-        return BrokerRegistration(broker.broker_id, broker.endpoints, broker.rack, self.epoch)
+        return replace(self._broker, epoch=self.epoch)
 
     async def start(self) -> None:
         """Register, and keep the registration from now on.

@@ -9,20 +9,27 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from broker.cluster_links import Connect
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
+from broker.controller.cluster.controller import Balancing, ClusterController
+from broker.controller.cluster.machine.partitions import UNCLEAN_KEY
+from broker.controller.cluster.model.context import Settings
+from broker.controller.configs import effective_config
 from broker.log.log_manager import LogManager
 from broker.member.identity import cluster_id, generate_broker_id, make_top_nodes
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
+from broker.metadata.operations import ConfigResource, Operation, SetConfig
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
@@ -37,7 +44,7 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 class ClusterMode:
-    """See the module, and `Mode`.
+    """The mode of a member of a cluster; `Mode` describes the methods.
 
     Args:
         config: the configuration of the broker's file.
@@ -53,6 +60,7 @@ class ClusterMode:
         self._session: ZooKeeper | None = None
         self._store: ZooKeeperStore | None = None
         self._member: ClusterMember | None = None
+        self._controller: ClusterController | None = None
 
     @property
     def store(self) -> ZooKeeperStore:
@@ -107,7 +115,14 @@ class ClusterMode:
         self._member = ClusterMember(
             self._config, self._runtime, self.broker_id, self._session, self.store, replicas, applier
         )
+        self._controller = self._make_controller(self._session, self._member.links.connect)
         return self._member
+
+    @property
+    def controller(self) -> ClusterController:
+        """See `Mode.controller`."""
+        assert self._controller is not None
+        return self._controller
 
     async def host(self, applier: ReplicaApplier) -> None:
         """Do nothing: the controller gives roles once the broker is registered."""
@@ -115,6 +130,8 @@ class ClusterMode:
     async def register(self, endpoints: tuple[Endpoint, ...]) -> None:
         """See `Mode.register`."""
         await self.member.register(endpoints)
+        self.controller.start()
+        self.member.on_registered.append(self.controller.registered)
 
     @property
     def registration(self) -> BrokerRegistration:
@@ -130,10 +147,13 @@ class ClusterMode:
 
     async def stop(self) -> None:
         """See `Mode.stop`."""
+        await self.controller.stop()
         await self.member.stop()
 
     async def close(self) -> None:
         """End the session: the cluster learns at once that the broker is gone."""
+        if self._controller is not None:
+            await self._controller.stop()
         if self._store is not None:
             await self._store.stop()
         if self._member is not None:
@@ -142,6 +162,37 @@ class ClusterMode:
             await self._session.close()
 
     # Inside
+
+    def _make_controller(self, session: ZooKeeper, connect: Connect) -> ClusterController:
+        config, store = self._config, self.store
+        settings = Settings(
+            broker_id=self.broker_id,
+            protocol=config.protocol_version,
+            inter_broker_listener=config.inter_broker_listener,
+            delete_topics=config["delete.topic.enable"],
+            unclean_election=effective_config(config, store.state, self.broker_id)[UNCLEAN_KEY],
+            imbalance_percentage=config["leader.imbalance.per.broker.percentage"],
+        )
+        balancing = Balancing(config["auto.leader.rebalance.enable"], config["leader.imbalance.check.interval.seconds"])
+        timeout_s = config["controller.socket.timeout.ms"] / 1000
+        controller = ClusterController(settings, session, connect, self._runtime, balancing, timeout_s)
+
+        def changed(state: ClusterState, operations: Sequence[Operation]) -> None:
+            """Have elections tried again where unclean ones are allowed now."""
+            configs = [each for each in operations if isinstance(each, SetConfig)]
+            topics = [each.name for each in configs if each.resource is ConfigResource.TOPIC]
+            allowed = [name for name in topics if self.topic_config(name).get(UNCLEAN_KEY) == "true"]
+            if allowed:
+                controller.unclean_election_enabled(allowed)
+            if any(each.resource is ConfigResource.BROKER for each in configs):
+                with suppress(ConfigError):
+                    before = settings.unclean_election
+                    settings.unclean_election = effective_config(config, state, self.broker_id)[UNCLEAN_KEY]
+                    if settings.unclean_election and not before:
+                        controller.unclean_election_enabled(None)
+
+        store.subscribe(changed)
+        return controller
 
     async def _connect(self) -> ZooKeeper:
         """Open the session, below a path that is made if it does not exist.

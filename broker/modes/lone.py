@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 class LoneMode:
-    """See the module, and `Mode`.
+    """The mode of a lone broker; `Mode` describes the methods.
 
     Args:
         config: the configuration of the broker's file.
@@ -93,6 +93,11 @@ class LoneMode:
 
     def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> None:
         """Return None: there is no cluster to join."""
+
+    @property
+    def controller(self) -> None:
+        """See `Mode.controller`: a lone broker decides without one."""
+        return None
 
     async def host(self, applier: ReplicaApplier) -> None:
         """Remove logs of topics that are gone; give the others the roles that the registry has for them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from broker.config.listeners import Endpoint
+from broker.controller.cluster.controller import ClusterController
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration, ClusterState
@@ -16,7 +17,7 @@ from broker.replica.manager import ReplicaManager
 
 
 class Mode(Protocol):
-    """See the module."""
+    """The steps of a broker's start and stop that depend on whether it is alone, in the order of the calls."""
 
     @property
     def broker_id(self) -> int:
@@ -42,6 +43,10 @@ class Mode(Protocol):
 
     def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember | None:
         """Return what makes the broker a member of a cluster, if it is one. Its parts are not serving yet."""
+
+    @property
+    def controller(self) -> ClusterController | None:
+        """The candidate for the controller of the cluster, if there is one. Available after `join`."""
 
     async def host(self, applier: ReplicaApplier) -> None:
         """Give the partitions their roles, as far as they are known before the broker serves."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.api.cluster import replica_admin as cluster
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.controller.decisions.elections import ElectionType, TopicPartition, elect, judge
@@ -28,6 +29,9 @@ from kafkalog.protocol.messages.list_partition_reassignments import (
 
 
 async def handle_elect_leaders(request: Request) -> None:
+    if request.broker.controller is not None:
+        await cluster.elect_leaders(request, request.broker.controller)
+        return
     message: ElectLeadersRequest = request.message
     broker = request.broker
     response = ElectLeadersResponse()
@@ -61,6 +65,9 @@ async def handle_elect_leaders(request: Request) -> None:
 
 
 async def handle_alter_partition_reassignments(request: Request) -> None:
+    if request.broker.controller is not None:
+        await cluster.alter_reassignments(request, request.broker.controller)
+        return
     message: AlterPartitionReassignmentsRequest = request.message
     broker = request.broker
     wanted: dict[TopicPartition, Sequence[int] | None] = {}
@@ -83,8 +90,11 @@ async def handle_alter_partition_reassignments(request: Request) -> None:
     await request.answer(response, wanted)
 
 
-def handle_list_partition_reassignments(request: Request) -> None:
-    # A reassignment that this broker accepts is complete before the response is sent.
+async def handle_list_partition_reassignments(request: Request) -> None:
+    if request.broker.controller is not None:
+        await cluster.list_reassignments(request, request.broker.controller)
+        return
+    # A reassignment that a lone broker accepts is complete before the response is sent.
     request.reply(ListPartitionReassignmentsResponse(error_message=None, topics=[]))
 
 

@@ -41,8 +41,13 @@ async def handle_create_topics(request: Request) -> None:
     counts = await _counted(request, message.topics)
     wanted = [await _wanted(request, topic) async for topic in request.each(message.topics) if counts[topic.name] == 1]
     mutations = request.mutations(CREATE_REFUSED_SINCE)
-    made = await broker.topics.create(
-        wanted, validate_only=message.validate_only, admit=mutations.record, wait_ms=message.timeout_ms
+    refusal = request.refusal
+    made = (
+        await broker.topics.create(
+            wanted, validate_only=message.validate_only, admit=mutations.record, wait_ms=message.timeout_ms
+        )
+        if refusal is None
+        else dict.fromkeys(counts, refusal)
     )
     results = []
     async for name in request.each(counts):
@@ -126,7 +131,12 @@ async def handle_delete_topics(request: Request) -> None:
         async for name in request.each(message.topic_names):
             want(name)
     mutations = request.mutations(DELETE_REFUSED_SINCE)
-    outcomes = await broker.topics.delete(list(names), ids, admit=mutations.record, wait_ms=message.timeout_ms)
+    refusal = request.refusal
+    outcomes = (
+        await broker.topics.delete(list(names), ids, admit=mutations.record, wait_ms=message.timeout_ms)
+        if refusal is None
+        else dict.fromkeys(names, refusal)
+    )
     async for name, error in request.each(outcomes.items()):
         result = DeletableTopicResult(name=name)
         if name in ids:
@@ -148,6 +158,8 @@ async def handle_create_partitions(request: Request) -> None:
     async for topic in request.each(message.topics):
         result = CreatePartitionsTopicResult(name=topic.name)
         with Answering(result):
+            if (refusal := request.refusal) is not None:
+                raise refusal
             if counts[topic.name] > 1:
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = "Duplicate topic in request."

@@ -88,7 +88,7 @@ def refuse(request: Request, code: ErrorCode) -> None:
 
 
 class FetchReading:
-    """See the module.
+    """Reads the partitions of one fetch.
 
     Attributes:
         results: of each partition that was read, in order.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.metadata.model import BrokerRegistration, PartitionState
-from broker.metadata.znodes import brokers, paths, topics
+from broker.metadata.znodes import brokers, controller, paths, topics
 from broker.metadata.znodes.topics import StateNode
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
@@ -41,6 +41,8 @@ from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
 from tests.support.wire import batch, produce_request
 
 IDS = (1, 2, 3)
+NOBODY = 99
+"""The id of the controller in ZooKeeper, which the test is."""
 DEADLINE_S = 300.0
 SETTINGS = {
     "zookeeper.connect": "zookeeper:2181/kafka",
@@ -84,6 +86,10 @@ class Cluster:
         self.epoch = 1
 
     # -- the controller
+
+    async def hold_office(self) -> None:
+        """Become the controller, before a member does."""
+        await self.zookeeper.create(paths.CONTROLLER, controller.encode(NOBODY, 0))
 
     async def alive(self) -> dict[int, BrokerRegistration]:
         """Return the registered brokers."""
@@ -293,6 +299,8 @@ def with_cluster(
 
     async def main(loop: VirtualLoop) -> None:
         cluster = Cluster(loop, directory, protocol, seed)
+        # Without this the members would elect one of them.
+        await cluster.hold_office()
         for host in cluster.hosts.values():
             await host.start()
         await cluster.tell_metadata()

@@ -1,0 +1,202 @@
+"""Whole brokers on simulated hosts, as a cluster of their own: one of them is the controller."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.metadata.model import PartitionState
+from broker.metadata.znodes import paths
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest
+from kafkalog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from kafkalog.protocol.messages.produce import ProduceResponse
+from tests.simulation import virtual_time
+from tests.simulation.host import SimulatedHost
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.virtual_time import VirtualLoop
+from tests.simulation.zookeeper import SimulatedEnsemble
+from tests.support.wire import batch, produce_request
+
+IDS = (1, 2, 3)
+DEADLINE_S = 120.0
+SETTINGS = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.backoff.ms": "200",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "leader.imbalance.check.interval.seconds": "5",
+    "offsets.topic.replication.factor": "1",
+}
+
+
+class Cluster:
+    """Three brokers on simulated time."""
+
+    def __init__(self, loop: VirtualLoop, directory: Path, protocol: str) -> None:
+        chance = random.Random(1)
+        self.loop = loop
+        self.ensemble = SimulatedEnsemble(loop, chance)
+        network = SimulatedNetwork(loop, chance)
+        self.hosts = {
+            number: SimulatedHost(
+                network,
+                f"host{number}",
+                directory / str(number),
+                {"broker.id": str(number), "inter.broker.protocol.version": protocol, **SETTINGS},
+                random.Random(number),
+                self.ensemble,
+            )
+            for number in IDS
+        }
+        self.running = set(IDS)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        end = self.loop.time() + DEADLINE_S
+        while not holds():
+            assert self.loop.time() < end
+            await asyncio.sleep(0.05)
+
+    def boss(self) -> int | None:
+        """Return the controller, if all running brokers agree."""
+        known = {self.hosts[number].server.store.state.controller_id for number in self.running}
+        return known.pop() if len(known) == 1 and known <= self.running else None
+
+    def partition(self, topic: str, index: int = 0, of: int | None = None) -> PartitionState | None:
+        """Return a partition as a broker knows it."""
+        number = min(self.running) if of is None else of
+        return self.hosts[number].server.store.state.partition(topic, index)
+
+    async def until_in_sync(self, topic: str, isr: set[int]) -> None:
+        """Wait until all running brokers know that the partition has a leader and this ISR."""
+
+        def holds() -> bool:
+            found = [self.partition(topic, of=number) for number in self.running]
+            return all(each is not None and each.leader in isr and set(each.isr) == isr for each in found)
+
+        await self.until(holds)
+
+    async def create(self, topic: str, factor: int = 3) -> None:
+        boss = self.boss()
+        assert boss is not None
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=factor)], timeout_ms=20_000
+        )
+        answer = await self.hosts[boss].ask(request, 7)
+        assert answer.topics[0].error_code == 0, ErrorCode(answer.topics[0].error_code)
+
+    async def produce(self, topic: str, value: bytes) -> int:
+        """Write a record to the leader with acks=all; return its offset."""
+        while True:
+            state = self.partition(topic)
+            if state is not None and state.leader in self.running:
+                request = produce_request(topic, {0: batch([value])}, acks=-1)
+                answer: ProduceResponse = await self.hosts[state.leader].ask(request, 9)
+                found = answer.responses[0].partition_responses[0]
+                if not found.error_code:
+                    return found.base_offset
+            await asyncio.sleep(0.1)
+
+
+def play(directory: Path, scenario: Callable[[Cluster], Awaitable[None]], protocol: str = "3.9") -> None:
+    async def main(loop: VirtualLoop) -> None:
+        cluster = Cluster(loop, directory, protocol)
+        for host in cluster.hosts.values():
+            await host.start()
+        await cluster.until(lambda: cluster.boss() is not None)
+        await cluster.until(
+            lambda: all(len(host.server.store.state.brokers) == len(IDS) for host in cluster.hosts.values())
+        )
+        await scenario(cluster)
+        for number in cluster.running:
+            await cluster.hosts[number].link.close()
+        # The controller last: it moves the leaderships of the others.
+        for number in sorted(cluster.running, key=lambda each: each == cluster.boss()):
+            await cluster.hosts[number].stop()
+
+    virtual_time.run(main)
+
+
+@pytest.mark.parametrize("protocol", ["2.6", "2.8", "3.9"])
+def test_a_cluster_lives_without_apache_kafka(tmp_path: Path, protocol: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("words")
+        await cluster.until_in_sync("words", {1, 2, 3})
+        assert await cluster.produce("words", b"one") == 0
+        # The controller stops: another one takes over, and other leaders lead.
+        former = cluster.boss()
+        assert former is not None
+        await cluster.hosts[former].link.close()
+        await cluster.hosts[former].stop()
+        cluster.running.discard(former)
+        await cluster.until(lambda: cluster.boss() is not None)
+        await cluster.until_in_sync("words", set(cluster.running))
+        assert await cluster.produce("words", b"two") == 1
+        cluster.hosts[former].link = cluster.hosts[former].link_to(9092)
+        await cluster.hosts[former].start()
+        cluster.running.add(former)
+        await cluster.until_in_sync("words", {1, 2, 3})
+        assert await cluster.produce("words", b"three") == 2
+        boss = cluster.boss()
+        assert boss is not None
+        answer = await cluster.hosts[boss].ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name="words")], timeout_ms=20_000), 6
+        )
+        assert answer.responses[0].error_code == 0
+        await cluster.until(lambda: not cluster.ensemble.exists(paths.topic("words")))
+        await cluster.until(
+            lambda: all(host.server.store.state.partition("words", 0) is None for host in cluster.hosts.values())
+        )
+
+    play(tmp_path, scenario, protocol)
+
+
+def test_administrators_ask_the_controller(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        assert boss is not None
+        other = next(number for number in IDS if number != boss)
+        wanted = CreateTopicsRequest(topics=[CreatableTopic(name="words", num_partitions=1, replication_factor=1)])
+        refused = await cluster.hosts[other].ask(wanted, 7)
+        assert refused.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+        refused = await cluster.hosts[other].ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="words")]), 6)
+        assert refused.responses[0].error_code == ErrorCode.NOT_CONTROLLER
+        await cluster.create("words", 2)
+        state = cluster.partition("words")
+        assert state is not None
+        third = next(number for number in IDS if number not in state.replicas)
+        moved = AlterPartitionReassignmentsRequest(
+            topics=[
+                ReassignableTopic(
+                    name="words",
+                    partitions=[ReassignablePartition(partition_index=0, replicas=[third, state.replicas[1]])],
+                )
+            ]
+        )
+        refused = await cluster.hosts[other].ask(moved, 0)
+        assert refused.error_code == ErrorCode.NOT_CONTROLLER
+        answer = await cluster.hosts[boss].ask(moved, 0)
+        assert answer.responses[0].partitions[0].error_code == 0
+        await cluster.until_in_sync("words", {third, state.replicas[1]})
+        await cluster.until(lambda: not cluster.hosts[boss].server.broker.controller.context.reassigning)  # type: ignore[union-attr]
+        listed = await cluster.hosts[boss].ask(ListPartitionReassignmentsRequest(), 0)
+        assert (listed.error_code, listed.topics) == (0, [])
+        elected = await cluster.hosts[boss].ask(ElectLeadersRequest(topic_partitions=None, timeout_ms=10_000), 2)
+        assert elected.error_code == 0
+        await cluster.until(lambda: (found := cluster.partition("words")) is not None and found.leader == third)
+        # The replica that left has no log any more.
+        await cluster.until(lambda: cluster.hosts[state.replicas[0]].server.replicas.get("words", 0) is None)
+
+    play(tmp_path, scenario)
