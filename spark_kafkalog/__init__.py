@@ -30,4 +30,6 @@ Shared:
 - `process_cache`  objects that a process keeps between tasks
 - `compat`         everything private of PySpark's, guarded by its version
 - `faults`         points where tests kill a process
+- `starting`       Python processes that Spark starts, without waiting for their imports
+- `daemon`         PySpark's daemon with imports made before workers are forked
 """

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
 from spark_kafkalog.cluster import diagnosis, interpreters
 from spark_kafkalog.cluster.diagnosis import Finding
 from spark_kafkalog.cluster.facts import Connection, Probe, Survey
 
+LAUNCHER = "kafkalog-python"
+"""The program that starts Python quickly (`spark_kafkalog.starting.launch`)."""
+DAEMON = "spark_kafkalog.daemon"
+"""The daemon that imports before it forks workers."""
 _PACKAGES = ("kafkalog", "pyspark", "pyarrow", "numba")
 
 
 def render(survey: Survey, findings: Sequence[Finding]) -> str:
     """Return the report: a line for each place, what is wrong with the remedy below it, and the verdict."""
-    lines = [*_places(survey), *_plan(survey)]
+    lines = [*_places(survey), *_start(survey), *_plan(survey)]
     problems = sum(each.is_problem for each in findings)
     for each in findings:
         lines.append(f"{'problem' if each.is_problem else 'note':<9} {each.text}")
@@ -53,6 +58,20 @@ def _reached(brokers: Sequence[Connection]) -> str:
     reached = [each.address for each in brokers if each.error is None]
     failed = any(each.error is not None for each in brokers)
     return f"reaches {', '.join(dict.fromkeys(reached)) or 'no broker'}{', but not all' if reached and failed else ''}"
+
+
+def _start(survey: Survey) -> Iterator[str]:
+    """Tell who makes the imports of Python processes."""
+    if survey.driver.source is None:
+        return
+    command, _ = interpreters.of_sources(survey.settings.environment)
+    if PurePath(command).name == LAUNCHER:
+        said = f"Python processes are forked with their imports made ({LAUNCHER})"
+    elif survey.settings.conf.get("spark.python.daemon.module") == DAEMON:
+        said = f"workers are forked with their imports made; with PYSPARK_PYTHON={LAUNCHER} planners are, too"
+    else:
+        said = f"each Python process makes its imports; PYSPARK_PYTHON={LAUNCHER} spares them that"
+    yield f"{'start':<9} {said}"
 
 
 def _plan(survey: Survey) -> Iterator[str]:

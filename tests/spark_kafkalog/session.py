@@ -42,9 +42,11 @@ def session_options(directory: Path, *, measured: bool = False) -> dict[str, str
     }
 
 
-def start_session(directory: Path, options: dict[str, str] | None = None, *, measured: bool = False) -> SparkSession:
-    """Start a session with local[2]; Python workers run on this interpreter."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+def start_session(
+    directory: Path, options: dict[str, str] | None = None, *, measured: bool = False, python: str | None = None
+) -> SparkSession:
+    """Start a session with local[2]; Spark runs this interpreter, or the program `python`."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python or sys.executable
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master("local[2]").appName("kafkalog tests")
     for key, value in (session_options(directory, measured=measured) | (options or {})).items():

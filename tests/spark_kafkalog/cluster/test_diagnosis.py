@@ -51,6 +51,23 @@ def test_nothing_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            settings({"PYSPARK_PYTHON": "/env/bin/kafkalog-python"}),
+            "Python processes are forked with their imports made",
+        ),
+        (settings(spark_python_daemon_module="spark_kafkalog.daemon"), "workers are forked with their imports made"),
+        (settings(), "each Python process makes its imports; PYSPARK_PYTHON=kafkalog-python"),
+    ],
+)
+def test_the_report_tells_who_makes_imports(found: Settings, expected: str) -> None:
+    (line,) = [each for each in render(survey(settings=found), []).splitlines() if each.startswith("start ")]
+    assert line.removeprefix("start").strip().startswith(expected)
+    assert "start " not in render(survey(WITHOUT, settings=found), [])
+
+
+@pytest.mark.parametrize(
     ("environment", "expected"),
     [
         ({}, ("python3", "the default")),

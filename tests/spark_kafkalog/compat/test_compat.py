@@ -6,7 +6,7 @@ run all of `tests/spark_kafkalog` with the new version before it is added to `ve
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import io
 import json
 import subprocess
@@ -24,7 +24,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.functions import udf
 
-from spark_kafkalog.compat import avro, file_sink, filters, jvm, jvm_errors, micro_batch, prefetched, processes, queries
+from spark_kafkalog.compat import (
+    avro,
+    file_sink,
+    filters,
+    jvm,
+    jvm_errors,
+    micro_batch,
+    prefetched,
+    processes,
+    queries,
+    starting,
+)
 from spark_kafkalog.compat.versions import TESTED, is_tested
 from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
 from spark_kafkalog.jobs.directories import check_written
@@ -152,6 +163,19 @@ def test_pyspark_looks_for_the_source_in_modules_of_this_name() -> None:
     from pyspark_kafkalog import DefaultSource
 
     assert DefaultSource.name() == "kafkalog"
+
+
+def test_the_programs_that_the_jvm_runs_with_python_have_their_names() -> None:
+    """`tests/spark_kafkalog/starting` shows that the JVM runs them."""
+    for name in (starting.DAEMON, starting.STREAM_PLANNER, *starting.DRIVER_IMPORTS, *starting.TASK_IMPORTS):
+        assert importlib.util.find_spec(name) is not None, name
+    assert starting.is_of_driver(["-m", starting.STREAM_PLANNER])
+    assert starting.is_of_driver(["-m", starting.DAEMON, starting.DRIVER_IMPORTS[0]])
+    assert not starting.is_of_driver(["-m", starting.DAEMON, "pyspark.worker"])
+    assert not starting.is_of_driver(["-c", "pass"])
+    assert starting.STREAM_PLANNER not in starting.DRIVER_IMPORTS
+    assert starting.is_daemon(["-m", starting.DAEMON, "pyspark.worker"])
+    assert not starting.is_daemon(["-m", starting.STREAM_PLANNER])
 
 
 def test_fastavro_ends_records_within_records_by_an_exception() -> None:

@@ -1,0 +1,62 @@
+"""The forked processes, as the fork server sees them."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+from contextlib import suppress
+
+from spark_kafkalog.starting.handover import NUMBER
+
+
+class Children:
+    """The processes that run programs, each with the connection of its launcher.
+
+    A launcher that is killed closes its connection; its program is told to end then, as if it had been killed itself.
+    """
+
+    def __init__(self, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._running: dict[int, tuple[int, socket.socket]] = {}
+        """The descriptor of each child's process, and the connection, by process id."""
+
+    def add(self, pid: int, connection: socket.socket) -> None:
+        """Watch a child and its launcher, and tell the launcher who runs its program."""
+        descriptor = os.pidfd_open(pid)
+        self._running[pid] = descriptor, connection
+        self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._ended(pid))
+        self._selector.register(connection, selectors.EVENT_READ, lambda: self._abandoned(pid))
+        self._tell(connection, pid)
+
+    def close(self) -> None:
+        """Close the descriptors of all children, in a forked process that is none of their parents."""
+        for descriptor, connection in self._running.values():
+            os.close(descriptor)
+            connection.close()
+        self._running.clear()
+
+    def _ended(self, pid: int) -> None:
+        descriptor, connection = self._running.pop(pid)
+        _, status = os.waitpid(pid, 0)
+        self._selector.unregister(descriptor)
+        os.close(descriptor)
+        if connection.fileno() >= 0:
+            self._selector.unregister(connection)
+            self._tell(connection, os.waitstatus_to_exitcode(status))
+            connection.close()
+
+    def _abandoned(self, pid: int) -> None:
+        """Pass the end of a launcher on to its program."""
+        descriptor, connection = self._running[pid]
+        self._selector.unregister(connection)
+        connection.close()
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+
+    @staticmethod
+    def _tell(connection: socket.socket, number: int) -> None:
+        # A launcher that is gone is noticed when its connection is read.
+        with suppress(OSError):
+            connection.sendall(NUMBER.pack(number))

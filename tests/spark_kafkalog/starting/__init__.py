@@ -1,0 +1,1 @@
+"""Tests of Python processes that Spark starts by `kafkalog-python`."""
