@@ -7,6 +7,7 @@ Reading topics:
 - `source`         the data source: makes the reader or writer of each query
 - `catalog_table`  options of catalog tables, which PySpark does not hand to their readers
 - `options`        the options, under the names of Spark's Kafka source
+- `delegation`     delegation tokens that the driver gets by Spark's settings
 - `columns`        the columns, and which of them a reader builds
 - `offsets`        positions in topics, and their JSON form in checkpoints
 - `plan`           planning: pure functions

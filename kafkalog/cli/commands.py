@@ -22,6 +22,13 @@ COMMANDS = (
         50,
     ),
     Command(
+        "reassign",
+        "move partitions between brokers, and follow how far that is",
+        "kafkalog.cli.admin.reassign",
+        52,
+    ),
+    Command("elect", "elect leaders of partitions", "kafkalog.cli.admin.elect", 54),
+    Command(
         "delete-records",
         "delete the records of partitions before given offsets",
         "kafkalog.cli.admin.delete_records",

@@ -6,8 +6,11 @@ that nobody knows, which are probably misspelt.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+
+logger = logging.getLogger(__name__)
 
 _INTERNAL = "it is internal to Java's clients"
 _OPENSSL = "OpenSSL does this"
@@ -75,3 +78,9 @@ def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: s
         listed = "; ".join(f"{', '.join(group)} ({reason})" for reason, group in groups.items())
         found.insert(0, f"without effect here: {listed}")
     return found
+
+
+def warn_about(unknown: Iterable[str]) -> None:
+    """Log what `warnings_about` returns; clients that are made from properties do so once each."""
+    for text in warnings_about(unknown):
+        logger.warning("%s", text)

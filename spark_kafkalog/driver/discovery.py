@@ -27,6 +27,7 @@ from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.options.subscription import Assign, SubscribePattern, named_topics
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin.delegation_tokens import DelegationToken
     from kafkalog.client.fetch.fetch_request import FetchedRecords
     from kafkalog.protocol.messages.fetch import PartitionData
 
@@ -55,6 +56,8 @@ class Discovery:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._cluster: Cluster | None = None
+        self._token: DelegationToken | None = None
+        """The token that `_cluster` logs in by, if it does."""
         self._gone: set[str] = set()
         """Topics that did not exist when they were last looked for."""
         self._missing: frozenset[TopicPartition] = frozenset()
@@ -194,8 +197,12 @@ class Discovery:
             self._cluster = None
 
     def _connected(self) -> Cluster:
+        token = self._options.token()
+        if token != self._token:
+            self.close()
         if self._cluster is None:
-            self._cluster = Cluster(self._options.client)
+            self._cluster = Cluster(self._options.with_token(token).client)
+            self._token = token
         return self._cluster
 
     def _trying(self, call: Callable[[Cluster], T]) -> T:

@@ -57,7 +57,7 @@ class GroupProgress:
                 # A late import, so that planners without a group start faster.
                 from kafkalog.client.admin.group_offsets import GroupOffsets
 
-                self._cluster = Cluster(self._options.client)
+                self._cluster = Cluster(self._options.logged_in().client)
                 self._group = GroupOffsets(self._cluster, name)
             self._group.commit(offsets, deadline=time.monotonic() + patience_s)
         except Exception as error:

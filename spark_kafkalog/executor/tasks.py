@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -18,6 +18,8 @@ from spark_kafkalog.plan.splitting import Measure, split
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkalog.client.admin.delegation_tokens import DelegationToken
+
 
 @dataclass
 class RangePartition(InputPartition):
@@ -28,6 +30,8 @@ class RangePartition(InputPartition):
     start: int
     end: int
     topic_mark: str | None = None
+    token: DelegationToken | None = field(default=None, repr=False)
+    """The token to log in by. It goes with each task, for that of a later micro-batch may be another one."""
 
 
 @dataclass
@@ -47,8 +51,9 @@ def tasks(
     cut = split(
         ranges, options.min_partitions, options.max_records_per_partition, options.max_bytes_per_partition, measure
     )
+    token = options.token()
     return [
-        RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic))
+        RangePartition(each.tp.topic, each.tp.partition, each.start, each.end, topics.get(each.tp.topic), token)
         for each in cut
     ]
 
@@ -66,7 +71,7 @@ def read_task(partition: InputPartition, options: SourceOptions, schema: StructT
         TopicPartition(partition.topic, partition.partition),
         partition.start,
         partition.end,
-        options,
+        options.with_token(partition.token),
         columns_of(schema),
         topic=partition.topic_mark,
     )

@@ -215,7 +215,7 @@ def load_topic(
 def _task(options: LoadOptions, planned: Planned, files: Files, staging: Staging, split: Split) -> SplitTask:
     return SplitTask(
         split=split,
-        options=planned.source,
+        options=planned.source.logged_in(),
         files=files,
         directory=f"{staging.path}/attempts",
         format=options.format,
@@ -306,7 +306,7 @@ def _check_unchanged(planned: Planned) -> None:
 
 
 def _topic_id(source: SourceOptions, topic: str) -> UUID:
-    with Cluster(source.client) as cluster:
+    with Cluster(source.logged_in().client) as cluster:
         return cluster.topic(topic).topic_id
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
+from spark_kafkalog.delegation import clusters
+from spark_kafkalog.delegation.application import application_settings
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
 from spark_kafkalog.options.parsing import (
     Given,
@@ -28,6 +31,9 @@ from spark_kafkalog.options.parsing import (
 )
 from spark_kafkalog.options.subscription import Strategy, parse_strategy
 from spark_kafkalog.values.option_names import NAMES as _VALUE_OPTIONS
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin.delegation_tokens import DelegationToken
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +113,8 @@ class SourceOptions:
     offset_retry_interval_ms: int = 10
     given: frozenset[str] = field(default=frozenset())
     """Names of the options that were set, in lower case."""
+    token_cluster: clusters.TokenCluster | None = None
+    """How to get a delegation token, where the query is to log in by one. Without it, `client` cannot log in."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -126,7 +134,8 @@ class SourceOptions:
         if not properties.get("bootstrap.servers", "").strip():
             raise missing_servers(options, "consumer")
         try:
-            client = ClientConfig.from_dict(properties)
+            cluster = clusters.cluster_for(properties, application_settings(options))
+            client = ClientConfig.from_dict(properties if cluster is None else cluster.with_token(properties, None))
         except ConfigError as error:
             raise OptionsError(f"kafka.{error}") from None
         _warn_about_groups(given)
@@ -160,7 +169,33 @@ class SourceOptions:
             offset_retries=given.get("fetchOffset.numRetries", not_negative, 3),
             offset_retry_interval_ms=given.get("fetchOffset.retryIntervalMs", not_negative, 10),
             given=frozenset(name.lower() for name in options),
+            token_cluster=cluster,
         )
+
+    def token(self) -> DelegationToken | None:
+        """Return the token that the query logs in by, on the driver; None where it has another login, or none.
+
+        Raises:
+            OptionsError: The settings `spark.kafka.clusters.…` are no client properties.
+            AuthenticationError: The brokers give no token.
+            ConnectionFailedError: They cannot be asked at present.
+        """
+        if self.token_cluster is None:
+            return None
+        from spark_kafkalog.delegation.tokens import token_for
+
+        return token_for(self.token_cluster)
+
+    def with_token(self, token: DelegationToken | None) -> SourceOptions:
+        """Return the options of a query that logs in by `token`; the same ones where that is None."""
+        if token is None or self.token_cluster is None:
+            return self
+        properties = self.token_cluster.with_token(self.properties, token)
+        return replace(self, client=ClientConfig.from_dict(properties), properties=properties)
+
+    def logged_in(self) -> SourceOptions:
+        """Return options with which clients can log in, on the driver. Raises the errors of `token`."""
+        return self.with_token(self.token())
 
     @property
     def client_rack(self) -> str:
@@ -225,7 +260,7 @@ def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> Non
     """Warn about unknown options: a misspelt one would otherwise be ignored silently."""
     known = {name.lower() for name in _OPTIONS}
     for name in sorted(options):
-        if name.lower() not in known and not name.lower().startswith("kafka."):
+        if name.lower() not in known and not name.lower().startswith(("kafka.", clusters.PREFIX)):
             close = get_close_matches(name.lower(), known, n=1)
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""

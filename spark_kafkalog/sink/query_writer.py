@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_kafkalog.sink.transactional.claim import Claim
+    from spark_kafkalog.sink.transactional.commit_driver import Driver
 
 Messages = Sequence[WriterCommitMessage | None]
 logger = logging.getLogger(__name__)
@@ -36,12 +37,12 @@ class QueryWriter:
     _claim: Claim | None = None
     _streaming = False
 
+    @brief
     def __getstate__(self) -> dict[str, Any]:
         if self._options.once is not None and self._claim is None:
-            from spark_kafkalog.sink.transactional.commit_driver import Driver
-
-            self._claim = Driver(self._options.once).claim()
-        return dict(self.__dict__)
+            self._claim = self._driver().claim()
+        # Tasks log in by the delegation token that the driver has, if there is one.
+        return self.__dict__ | {"_options": self._options.logged_in()}
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
@@ -52,12 +53,11 @@ class QueryWriter:
 
     def _commit(self, messages: Messages, batch: int | None, what: str) -> None:
         together = written_together(messages)
-        if self._options.once is not None and together is not None:
-            from spark_kafkalog.sink.transactional.commit_driver import Driver
-
-            if not Driver(self._options.once).commit(together, batch):
-                logger.warning("%s was written before; it is not written again", what)
-                return
+        if self._options.once is None or together is None:
+            pass
+        elif not self._driver().commit(together, batch):
+            logger.warning("%s was written before; it is not written again", what)
+            return
         tell(logging.INFO, f"{what} wrote %s", messages)
 
     def _abort(self, messages: Messages) -> bool:
@@ -66,7 +66,12 @@ class QueryWriter:
             return False
         together = written_together(messages)
         if together is not None:
-            from spark_kafkalog.sink.transactional.commit_driver import Driver
-
-            Driver(self._options.once).abort(together)
+            self._driver().abort(together)
         return True
+
+    def _driver(self) -> Driver:
+        from spark_kafkalog.sink.transactional.commit_driver import Driver
+
+        once = self._options.logged_in().once
+        assert once is not None
+        return Driver(once)

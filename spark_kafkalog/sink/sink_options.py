@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.foreign_properties import warnings_about
 from kafkalog.client.producer import ProducerConfig
 from kafkalog.storage.topics import CONSUMER_OFFSETS
+from spark_kafkalog.delegation import clusters
+from spark_kafkalog.delegation.application import application_settings
 from spark_kafkalog.options.parsing import OptionsError, missing_servers
 from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
@@ -54,6 +56,10 @@ class SinkOptions:
     """Settings of the transactional mode, if `kafka.transactional.id` is set."""
     batch_id: int | None = None
     """The number of the micro-batch that a batch query writes (`batchId`), so that it is written only once."""
+    token_cluster: clusters.TokenCluster | None = None
+    """How to get a delegation token, where the query is to log in by one. Without it, `producer` cannot log in."""
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The `kafka.*` options, without that prefix; passwords may be among them."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -76,11 +82,30 @@ class SinkOptions:
                 raise OptionsError("Option 'topic' is empty: name a topic, or leave it out and use the column 'topic'")
         properties.setdefault("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS)
         try:
-            producer = ProducerConfig.from_dict(properties)
+            cluster = clusters.cluster_for(properties, application_settings(options))
+            producer = ProducerConfig.from_dict(properties if cluster is None else cluster.with_token(properties, None))
         except ConfigError as error:
             raise OptionsError(f"kafka.{error}") from None
         _warn_about_unknown(options, producer)
-        return cls(producer, topic, _once(given, producer, topic), _batch_id(given, producer))
+        once, batch_id = _once(given, producer, topic), _batch_id(given, producer)
+        return cls(producer, topic, once, batch_id, cluster, properties)
+
+    def logged_in(self) -> SinkOptions:
+        """Return options with which clients can log in, on the driver: with a delegation token, where one is needed.
+
+        Raises:
+            OptionsError: The settings `spark.kafka.clusters.…` are no client properties.
+            AuthenticationError: The brokers give no token.
+            ConnectionFailedError: They cannot be asked at present.
+        """
+        if self.token_cluster is None:
+            return self
+        from spark_kafkalog.delegation.tokens import token_for
+
+        properties = self.token_cluster.with_token(self.properties, token_for(self.token_cluster))
+        producer = ProducerConfig.from_dict(properties)
+        once = None if self.once is None else replace(self.once, client=producer.client)
+        return replace(self, producer=producer, once=once)
 
 
 def _once(given: Mapping[str, str], producer: ProducerConfig, topic: str | None) -> OnceOptions | None:
@@ -114,7 +139,7 @@ def _warn_about_unknown(options: Mapping[str, str], producer: ProducerConfig) ->
     """Warn about unknown options: a misspelt one would otherwise be ignored silently."""
     known = {name.lower() for name in OPTIONS}
     for name in sorted(options):
-        if name.lower() not in known | _OF_SPARK and not name.lower().startswith(_PREFIX):
+        if name.lower() not in known | _OF_SPARK and not name.lower().startswith((_PREFIX, clusters.PREFIX)):
             close = get_close_matches(name.lower(), known, n=1)
             meant = [option for option in OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""

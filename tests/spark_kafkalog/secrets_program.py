@@ -1,9 +1,9 @@
-"""Run source, stream and sink with secrets among their options, and write what Spark shows into a directory.
+"""Run source, stream, sink and load with secrets among their options, and write what is shown into a directory.
 
     python -m tests.spark_kafkalog.secrets_program DIRECTORY < OPTIONS
 
-OPTIONS is JSON: `bootstrap`, `topic`, `other`, `redacted`, and `secret`: options whose values nobody may see. They come
-by standard input, for the command line and the environment are searched, too.
+OPTIONS is JSON: `bootstrap`, `topic`, `other`, `redacted`, `settings` of the session, and `secret`: options with values
+that nobody may see. They come by standard input, for the command line and the environment are searched, too.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ import contextlib
 import io
 import json
 import sys
+import tempfile
 import traceback
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafkalog.jobs import load
 
 PAGES = ("jobs", "stages", "executors", "environment", "sql?details=true&planDescription=true", "streaming/statistics")
 
@@ -28,6 +31,23 @@ def explained(frame: DataFrame) -> str:
         for mode in ("extended", "formatted", "cost"):
             frame.explain(mode=mode)
     return text.getvalue()
+
+
+def loaded(directory: Path, options: dict[str, str], topic: str) -> dict[str, str]:
+    """Load the topic by Spark, with the options in a file of properties; return what is printed."""
+    properties = {name.removeprefix("kafka."): text.replace("\n", "\\n") for name, text in options.items()}
+    shown = {}
+    with tempfile.TemporaryDirectory() as elsewhere:
+        file = Path(elsewhere) / "client.properties"
+        file.write_text("".join(f"{name}={text}\n" for name, text in properties.items()))
+        for name, servers in (("load", properties["bootstrap.servers"]), ("wrong load", "no.invalid:1")):
+            words = ["--bootstrap-server", servers, "--topic", topic, "--to", (directory / "loads").as_uri()]
+            text = io.StringIO()
+            with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+                code = load.main([*words, "--command-config", str(file)])
+            assert code == (0 if name == "load" else 2), text.getvalue()
+            shown[name] = text.getvalue()
+    return shown
 
 
 def run(spark: SparkSession, directory: Path, given: dict[str, Any]) -> dict[str, str]:
@@ -61,6 +81,7 @@ def run(spark: SparkSession, directory: Path, given: dict[str, Any]) -> dict[str
             spark.read.format("kafkalog").options(**{**source, **wrong}).load().count()
         except Exception:
             shown[f"wrong {name}"] = traceback.format_exc()
+    shown |= loaded(directory, options, given["topic"])
     url = spark.sparkContext.uiWebUrl
     application = spark.sparkContext.applicationId
     for page in PAGES:
@@ -94,8 +115,11 @@ def main() -> None:
     directory = Path(sys.argv[1])
     given = json.load(sys.stdin)
     (directory / "events").mkdir()
+    builder = SparkSession.builder
+    for name, text in given["settings"].items():
+        builder = builder.config(name, text)
     spark = (
-        SparkSession.builder.master("local[2]")
+        builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.port", "0")
         .config("spark.eventLog.enabled", "true")

@@ -7,13 +7,21 @@ import os
 import re
 import subprocess
 import sys
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkalog.client import Producer
+from kafkalog.client.admin import Admin, NewTopic
 from peers import java, require
+from peers.kafka import KAFKA_4
+from peers.secured_kafka import ALICE, SecuredKafka, password_of
 from tests.spark_kafkalog.topics import Topics
 from tests.support.pages import DOCS
+from tests.support.ways import by_password
 
 SECRETS = {
     "kafka.sasl.password": "s3cret-of-sasl",
@@ -35,19 +43,53 @@ def test_nothing_shows_secrets(broker_address: str, topics: Topics, tmp_path: Pa
     require(java.missing())
     topic, other = topics.create("secrets"), topics.create("secrets-other")
     topics.produce(topic, [{"value": b"x"}])
+    given = {"bootstrap": broker_address, "topic": topic, "other": other, "settings": {}, "secret": SECRETS}
+    shown = shown_by(given, tmp_path)
+    leaks = {name: text[max(0, text.find(MARK) - 200) :][:260] for name, text in shown.items() if MARK in text}
+    assert leaks == {}
+
+
+@pytest.mark.timeout(600)
+def test_nothing_shows_delegation_tokens(secured_kafkas: Callable[[str], SecuredKafka], tmp_path: Path) -> None:
+    secured = secured_kafkas(KAFKA_4)
+    address, trusted = secured.addresses["SASL_SSL"], str(secured.certificates.authority)
+    topic, other = (f"secrets-{uuid.uuid4().hex[:12]}" for _ in range(2))
+    with Admin({"bootstrap.servers": secured.bootstrap}) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1), NewTopic(other, 1, 1)])
+    with Producer({"bootstrap.servers": secured.bootstrap}) as producer:
+        producer.send(topic, b"x").result()
+    settings = {
+        "auth.bootstrap.servers": address,
+        "ssl.truststore.location": trusted,
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.username": ALICE,
+        "kafka.sasl.password": password_of(ALICE),
+    }
+    given = {
+        "bootstrap": address,
+        "topic": topic,
+        "other": other,
+        "settings": {f"spark.kafka.clusters.peers.{name}": text for name, text in settings.items()},
+        "secret": {"kafka.security.protocol": "SASL_SSL", "kafka.ssl.truststore.location": trusted},
+    }
+    with Admin(by_password(secured, "SCRAM-SHA-512")) as admin:
+        before = {token.token_id for token in admin.delegation_tokens.describe()}
+        shown = shown_by(given, tmp_path)
+        tokens = [token for token in admin.delegation_tokens.describe() if token.token_id not in before]
+    # There is no other login, so that these are what the queries have logged in by.
+    assert tokens
+    secrets = [secret for token in tokens for secret in (token.password, token.token_id, token.hmac.hex())]
+    assert [name for name, text in shown.items() if any(secret in text for secret in secrets)] == []
+
+
+def shown_by(given: dict[str, Any], tmp_path: Path) -> dict[str, str]:
+    """Run `secrets_program`; return everything that shows something of its queries, by names."""
     page = (DOCS / "how-to/secured-clusters.md").read_text()
     redacted = re.search(r"^spark\.sql\.redaction\.options\.regex=(.+)$", page, re.MULTILINE)
     assert redacted is not None
-    given = {
-        "bootstrap": broker_address,
-        "topic": topic,
-        "other": other,
-        "redacted": redacted[1],
-        "secret": SECRETS,
-    }
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark_kafkalog.secrets_program", str(tmp_path)],
-        input=json.dumps(given),
+        input=json.dumps(given | {"redacted": redacted[1]}),
         capture_output=True,
         text=True,
         check=False,
@@ -55,12 +97,11 @@ def test_nothing_shows_secrets(broker_address: str, topics: Topics, tmp_path: Pa
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    shown = json.loads((tmp_path / "shown.json").read_text())
-    assert {"batch", "stream", "stream to the sink", "wrong broker", "page SQL/", "execution 0"} <= set(shown)
+    shown: dict[str, str] = json.loads((tmp_path / "shown.json").read_text())
+    assert {"batch", "stream", "stream to the sink", "wrong broker", "load", "page SQL/", "execution 0"} <= set(shown)
     shown |= {"stdout": done.stdout, "stderr": done.stderr}
     for file in tmp_path.rglob("*"):
         if file.is_file() and file.name != "shown.json":
             shown[str(file.relative_to(tmp_path))] = file.read_bytes().decode("utf-8", "replace")
     assert any(name.startswith("events/") and "SparkListenerSQLExecutionStart" in text for name, text in shown.items())
-    leaks = {name: text[max(0, text.find(MARK) - 200) :][:260] for name, text in shown.items() if MARK in text}
-    assert leaks == {}
+    return shown

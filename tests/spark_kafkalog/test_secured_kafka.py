@@ -13,9 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
+from peers import require
 from peers.kafka import KAFKA_4
 from peers.kerberos import Kdc
-from peers.secured_kafka import BOB, SecuredKafka
+from peers.secured_kafka import ALICE, BOB, SecuredKafka, password_of
+from peers.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
+from peers.stores import missing as missing_stores
 from spark_kafkalog.load import job
 from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
@@ -117,6 +120,32 @@ def refusal(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path)
     return refused
 
 
+def by_token(broker: SecuredKafka, **settings: str) -> dict[str, str]:
+    """Return options of a query that has no login of its own, with Spark's settings for delegation tokens."""
+    given = {
+        "auth.bootstrap.servers": broker.addresses["SASL_SSL"],
+        "ssl.truststore.location": str(broker.certificates.authority),
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.username": ALICE,
+        "kafka.sasl.password": password_of(ALICE),
+    } | {name.replace("_", "."): text for name, text in settings.items()}
+    return of_kafka(listening(broker, "SASL_SSL")) | {
+        f"spark.kafka.clusters.peers.{name}": text for name, text in given.items()
+    }
+
+
+def test_delegation_tokens(broker: SecuredKafka, spark: SparkSession, topic: str, tmp_path: Path) -> None:
+    options = by_token(broker)
+    frame = spark.range(10).selectExpr("cast(id AS STRING) AS value")
+    frame.write.format("kafkalog").mode("append").options(**options).option("topic", topic).save()
+    read = spark.read.format("kafkalog").options(**options).option("subscribe", topic).load()
+    assert sorted(row.value for row in read.collect()) == numbers(10)
+    stream = spark.readStream.format("kafkalog").options(**options).option("subscribe", topic)
+    sink = Sink(spark, tmp_path)
+    sink.drain(stream.option("startingOffsets", "earliest").option("smallBatchBytes", 0).load())
+    assert sorted(value or b"" for value in sink.values()) == numbers(10)
+
+
 def test_a_wrong_password(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
     said = refusal(by_password(broker, "SCRAM-SHA-512") | {"sasl.password": "guessed"}, topic)
     assert "check sasl.username and sasl.password" in said
@@ -128,6 +157,45 @@ def test_a_broker_that_nobody_vouches_for(broker: SecuredKafka, topic: str, refu
     said = refusal(listening(broker, "SSL", ssl_ca_location=broker.certificates.stranger), topic)
     assert "ssl.ca.location" in said
     assert "gave up" not in said
+
+
+@pytest.mark.parametrize(("listener", "said"), [("EXPIRED", "is not valid now"), ("ELSEWHERE", "is for another name")])
+def test_certificates_of_brokers(broker: SecuredKafka, topic: str, refusal: Refusal, listener: str, said: str) -> None:
+    refused = refusal(listening(broker, listener), topic)
+    assert "the broker's certificate" in refused
+    assert said in refused
+    assert "gave up" not in refused
+
+
+@pytest.fixture(scope="module")
+def stores(broker: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    require(missing_stores())
+    return make_stores(broker.certificates, tmp_path_factory.mktemp("stores"))
+
+
+@pytest.mark.parametrize("kind", ["jks", "p12"])
+def test_stores(
+    broker: SecuredKafka, spark: SparkSession, topic: str, stores: Stores, tmp_path: Path, kind: str
+) -> None:
+    """Stores of Java, a key with a password of its own, an old version of TLS, and passwords in a file (KIP-297)."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text(f"store={STORE_PASSWORD}\nkey={KEY_PASSWORD if kind == 'jks' else STORE_PASSWORD}\n")
+    config = {
+        "bootstrap.servers": broker.addresses["MTLS"],
+        "security.protocol": "SSL",
+        "ssl.enabled.protocols": "TLSv1.2",
+        "config.providers": "file",
+        "ssl.truststore.location": str(stores.trust_jks if kind == "jks" else stores.trust_p12),
+        "ssl.truststore.password": f"${{file:{secrets}:store}}",
+        "ssl.keystore.location": str(stores.key_jks if kind == "jks" else stores.key_p12),
+        "ssl.keystore.password": f"${{file:{secrets}:store}}",
+        "ssl.key.password": f"${{file:{secrets}:key}}",
+    }
+    write(spark, config, topic)
+    assert sorted(row.value for row in batch(spark, config, topic).collect()) == numbers(10)
+    document = load(config, topic, tmp_path / "load").document
+    assert document is not None
+    assert sum(part.rows for part in document.partitions.values()) == 10
 
 
 def test_a_token_for_another_service(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:

@@ -22,6 +22,16 @@ def messages(*paths: Path) -> set[str]:
     return found
 
 
+def raised(*paths: Path) -> set[str]:
+    """Return the texts of `messages` that stand in `raise` statements."""
+    found: set[str] = set()
+    for path in paths:
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            statements = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Raise)]
+            found.update(text for each in statements if each.exc is not None for text in _texts(each.exc))
+    return found
+
+
 def _texts(tree: ast.AST) -> Iterator[str]:
     """Yield the texts of a module except docstrings, and the parts of those that are joined by +."""
     documentation = {

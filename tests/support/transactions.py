@@ -143,6 +143,28 @@ def listed(sock: socket.socket, version: int = 1, **filters: Any) -> Any:
     return exchange(sock, ListTransactionsRequest(**filters), version)
 
 
+def committed_in(data: Any, aborted: set[int]) -> tuple[list[bytes], int | None]:
+    """Return what a read_committed consumer sees of a fetched partition, and the offset after it; None for no data.
+
+    Args:
+        data: the partition of a Fetch response.
+        aborted: the producers whose transactions are being left out; changed, for the next call.
+    """
+    values: list[bytes] = []
+    following = None
+    coming = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
+    for position, header in iter_any_headers(data.records or b""):
+        header, records = decode_any(memoryview(data.records)[position : position + header.size])
+        while coming and coming[0].first_offset <= header.last_offset:
+            aborted.add(coming.pop(0).producer_id)
+        if header.is_control:
+            aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            values += [record.value or b"" for record in records]
+        following = header.last_offset + 1
+    return values, following
+
+
 def committed_values(sock: socket.socket, topic: str, partition: int = 0) -> list[bytes]:
     """Return what a read_committed consumer sees of a partition from offset 0 on, without aborted transactions."""
     offset, stable = 0, 1
@@ -152,14 +174,7 @@ def committed_values(sock: socket.socket, topic: str, partition: int = 0) -> lis
         data = fetch(sock, topic, {partition: offset}, isolation_level=READ_COMMITTED)[partition]
         assert data.error_code == ErrorCode.NONE
         stable = data.last_stable_offset
-        coming = sorted(data.aborted_transactions or [], key=lambda each: each.first_offset)
-        for position, header in iter_any_headers(data.records or b""):
-            header, records = decode_any(memoryview(data.records)[position : position + header.size])
-            while coming and coming[0].first_offset <= header.last_offset:
-                aborted.add(coming.pop(0).producer_id)
-            if header.is_control:
-                aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborted):
-                values += [record.value or b"" for record in records]
-            offset = header.last_offset + 1
+        found, following = committed_in(data, aborted)
+        values += found
+        offset = offset if following is None else following
     return values

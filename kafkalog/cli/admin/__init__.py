@@ -4,6 +4,9 @@
 - `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses
 - `groups`             `kafkalog groups`: a module for each of its commands
 - `transactions`       `kafkalog transactions`
+- `reassign`           `kafkalog reassign`: partitions move between brokers
+- `elect`              `kafkalog elect`: leaders are elected
+- `partition_files`    JSON files that name partitions
 - `delete_records`     `kafkalog delete-records`
 - `delegation_tokens`  `kafkalog delegation-tokens`
 """

@@ -11,6 +11,7 @@ from kafkalog.client.admin.topics import NewTopic, TopicAdmin
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
 from kafkalog.client.config import ClientConfig
+from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Admin(Closing):
     def __init__(self, config: ClientConfig | Mapping[str, str], *, cluster: Cluster | None = None) -> None:
         if not isinstance(config, ClientConfig):
             config = ClientConfig.from_dict(config)
+            warn_about(config.unknown)
         self._own_cluster = cluster is None
         self._config = config
         self.cluster = cluster or Cluster(config)

@@ -8,6 +8,7 @@ A token has an id and an HMAC. A client logs in with `sasl.mechanism=SCRAM-SHA-2
 
 from __future__ import annotations
 
+import time
 from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from kafkalog.protocol.messages.expire_delegation_token import ExpireDelegationT
 from kafkalog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 _BROKERS_DEFAULT = -1
+_PAUSE_S = 0.02
+"""How long to wait before a broker is asked again whether it knows a token."""
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -148,6 +151,31 @@ class DelegationTokenAdmin(Closing):
             else [DescribeDelegationTokenOwner(principal_type=each.type, principal_name=each.name) for each in named]
         )
         return [_described(each) for each in self._ask(request, "delegation tokens").tokens]
+
+    def await_known(self, token: DelegationToken, timeout: float) -> bool:
+        """Wait until every broker knows a new token; return whether all do within `timeout` seconds.
+
+        With KRaft, the controller makes tokens, and brokers learn of them a moment later. One that does not know a
+        token yet refuses its clients.
+
+        Raises:
+            DelegationTokenRequestNotAllowedError: The connection does not allow it.
+        """
+        deadline = time.monotonic() + timeout
+        owner = DescribeDelegationTokenOwner(principal_type=token.owner.type, principal_name=token.owner.name)
+        request = DescribeDelegationTokenRequest(owners=[owner])
+        waited_for = list(self.cluster.metadata([], refresh=True, deadline=deadline).brokers)
+        while waited_for:
+            response = self.cluster.request_to(waited_for[-1], request)
+            if response.error_code:
+                raise about(response.error_code, "delegation tokens")
+            if any(each.token_id == token.token_id for each in response.tokens):
+                waited_for.pop()
+            elif time.monotonic() >= deadline:
+                return False
+            else:
+                time.sleep(_PAUSE_S)
+        return True
 
     def renew(self, hmac: bytes, period_ms: int = _BROKERS_DEFAULT) -> int:
         """Let a token last for `period_ms` from now on; return when it ends, in ms since 1970.

@@ -27,6 +27,7 @@ from kafkalog.client.consumer.subscription import SubscriptionState, checked_top
 from kafkalog.client.consumer.threads import Monitor, SingleThread
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.types import (
     EARLIEST,
     LATEST,
@@ -70,7 +71,10 @@ class Consumer(Closing):
     """
 
     def __init__(self, config: ConsumerConfig | Mapping[str, Any]) -> None:
-        self.config = config if isinstance(config, ConsumerConfig) else ConsumerConfig.from_dict(config)
+        if not isinstance(config, ConsumerConfig):
+            config = ConsumerConfig.from_dict(config)
+            warn_about(config.unknown)
+        self.config = config
         self._monitor = Monitor()
         self._single_thread = SingleThread(self._monitor)
         self._use = self._single_thread.use

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError
+from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.producer.accumulator import ProducerClosedError
 from kafkalog.client.producer.batches.batch import BatchFuture, DeliveryFuture, failed_future
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture, check_encoded
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
+STOPPING_S = 0.1
+"""How long `Producer.close` waits for a question to end whose answer nobody needs any more."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
 
@@ -67,7 +70,10 @@ class Producer:
     """
 
     def __init__(self, config: ProducerConfig | Mapping[str, Any]) -> None:
-        self.config = config if isinstance(config, ProducerConfig) else ProducerConfig.from_dict(config)
+        if not isinstance(config, ProducerConfig):
+            config = ProducerConfig.from_dict(config)
+            warn_about(config.unknown)
+        self.config = config
         self._cluster = Cluster(self.config.client)
         self._sender = Sender(self.config, self._cluster)
         self._accumulator = self._sender.accumulator
@@ -451,6 +457,9 @@ class Producer:
         if self._accumulator.is_empty:
             # What the sender may still try to fetch is of no use any more.
             self._cluster.end_retries()
+            if self._sender.stop_asking(STOPPING_S):
+                self._plugins.close()
+                return
         if not self._sender.join(None if deadline is None else max(deadline - time.monotonic(), 0)):
             self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
             # The thread may be waiting for an answer.

@@ -24,7 +24,7 @@ class OAuthBearer:
         token: The token.
         identity: Who authenticates, for messages; never the token.
         extensions: What else is sent, by name.
-        refused: Called when the server has refused the token.
+        refused: Called when the server has refused the token; an error that it raises ends the authentication.
         remedy: What to change where the server refuses the token.
 
     Raises:

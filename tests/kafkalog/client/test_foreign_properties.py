@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from kafkalog.client import Consumer, Producer
+from kafkalog.client.admin import Admin
 from kafkalog.client.config import property_names
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.foreign_properties import IGNORED, warnings_about
@@ -35,6 +40,20 @@ def test_one_line_about_all_of_them() -> None:
     )
     assert unknown == "Option kafka.fetch.min.bites is not known and has no effect"
     assert warnings_about([]) == []
+
+
+@pytest.mark.parametrize("client", [Admin, Consumer, Producer])
+def test_clients_say_it_once(
+    client: Callable[[dict[str, str]], AbstractContextManager[object]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    given = {"bootstrap.servers": "127.0.0.1:1", "ssl.provider": "x", "fetch.min.bites": "1"}
+    with client(given):
+        pass
+    assert [record.message for record in caplog.records] == [
+        "without effect here: ssl.provider (OpenSSL does this)",
+        "the property fetch.min.bites is not known and has no effect",
+    ]
 
 
 def test_what_has_an_effect_is_not_among_them() -> None:

@@ -21,14 +21,17 @@ be created by the question itself (auto.create.topics.enable)."""
 class Patience:
     """How long the sender's thread may wait for an answer of the cluster before it looks at time-outs again.
 
-    The time is short at first, and grows while no answer comes, because brokers may be slow rather than gone.
+    The time is short at first, and grows while no answer comes: brokers may be slow rather than gone. Until the first
+    answer it includes a login or a TLS handshake, which may take seconds (a KDC, a token endpoint), and would only
+    be begun again. Nothing else can be done meanwhile.
     """
 
     LEAST_S = 0.25
 
     def __init__(self, config: ProducerConfig) -> None:
         self._most = max(config.client.connect_timeout, self.LEAST_S)
-        self._seconds = self.LEAST_S
+        is_plain = config.client.security_protocol == "PLAINTEXT"
+        self._seconds = self.LEAST_S if is_plain else self._most
 
     def deadline(self, limit: float) -> float:
         """Return until when to wait for an answer now, hardly beyond `limit` (both `time.monotonic`)."""

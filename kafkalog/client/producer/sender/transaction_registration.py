@@ -42,9 +42,15 @@ class TransactionRegistration:
         return self.transactions.error if self.transactions.state is State.FATAL_ERROR else None
 
     def withdraw(self) -> tuple[list[ProducerBatch], Exception]:
-        """Take out the batches that are useless because the transaction cannot commit; return them and their error."""
+        """Take out the batches that are useless because the transaction cannot commit; return them and their error.
+
+        As in Java (`Sender.maybeSendAndPollTransactionalRequest`), that is the broker's error where one has ended the
+        transaction, such as the missing right to a topic.
+        """
         batches = self._accumulator.withdraw()
         error = self.transactions.error if batches else None
+        if error is not None and isinstance(error.__cause__, KafkaError):
+            return batches, error.__cause__
         text = f"transactional.id {self.transactions.transactional_id}: the transaction was aborted before"
         return batches, TransactionAbortedError(
             f"{text} the record was sent{f': {error}' if error is not None else ''}"

@@ -95,10 +95,20 @@ class Login:
             raise self._told(error) from error
 
     def refused(self, token: Token) -> None:
-        """Forget a token that a broker has refused, so that the next connection gets another one."""
+        """Forget a token that a broker has refused, so that the next connection gets another one.
+
+        Raises:
+            ConnectionFailedError: The token has ended since the connection got it, as short-lived tokens do where the
+                broker or this host is slow. So the refusal says nothing about the configuration, and the next
+                connection may succeed.
+        """
         with self._lock:
             if self._present is token:
                 self._present = None
+        if not self._is_usable(token):
+            raise ConnectionFailedError(
+                f"the token from {self._source.name} has ended while the broker was asked; another one is needed"
+            )
 
     # Inside
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from peers.process import free_port
 from tests.kafkalog.client.security.oauth.jwts import RSA_KEY, claims_of
 from tests.kafkalog.client.security.oauth.token_server import Reply, TokenServer, token
 from tests.support.scripted import Handler, ScriptedBroker, metadata
+from tests.support.waiting import wait_until
 
 FIRST = re.compile(rb"n,,\x01auth=Bearer ([^\x01]*)((?:\x01\w+=[^\x01]*)*)\x01\x01")
 LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -67,6 +69,24 @@ def config(broker: ScriptedBroker, url: str, **properties: Any) -> ClientConfig:
             **named,
         }
     )
+
+
+def test_a_token_that_ends_during_the_login_is_replaced() -> None:
+    """Brokers refuse a token that has ended on its way. That is no wrong configuration: the next token is accepted."""
+
+    def accepts(claims: dict[str, Any]) -> bool:
+        if claims["exp"] > time.time() + 60:
+            return True
+        wait_until(lambda: time.time() >= claims["exp"], "the token has ended")
+        return False
+
+    with (
+        TokenServer(lambda asked: token(3.0 if len(server.asked) == 1 else 3600.0)) as server,
+        Broker(accepts) as broker,
+    ):
+        with Admin(config(broker, server.url)) as admin:
+            admin.describe_cluster()
+        assert len(server.asked) == 2
 
 
 def test_all_connections_of_a_process_send_one_token() -> None:

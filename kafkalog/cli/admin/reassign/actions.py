@@ -1,0 +1,302 @@
+"""The actions of `kafkalog reassign`. What they print is what Kafka's tool prints, and how far the moves are."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafkalog.cli.admin.partition_files import (
+    ANY_DIRECTORY,
+    Placed,
+    parse_reassignment,
+    parse_topics,
+    read_file,
+    reassignment_json,
+)
+from kafkalog.cli.admin.reassign import progress, throttles
+from kafkalog.cli.admin.reassign.proposal import proposed
+from kafkalog.cli.shared.client_options import UsageError, admin_config, complain, reporting
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.replicas import ReplicaOnBroker
+from kafkalog.client.errors import ClientError
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.errors import (
+    KafkaError,
+    NoReassignmentInProgressError,
+    ReplicaNotAvailableError,
+    UnknownTopicOrPartitionError,
+)
+
+FOLLOW_S = 1.0
+"""Between two looks at how far the moves are."""
+DIRECTORIES_S = 10.0
+"""How long new replicas are waited for, to put them into the log directories that were asked for."""
+
+Wanted = Mapping[TopicPartition, Placed]
+Replicas = dict[TopicPartition, tuple[int, ...]]
+
+
+@reporting
+def run_generate(arguments: argparse.Namespace) -> int:
+    """Print the present placement, and one on the brokers of the list."""
+    try:
+        brokers = [int(each) for each in arguments.broker_list.split(",")]
+    except ValueError:
+        raise UsageError(f"--broker-list {arguments.broker_list}: expected broker ids, as in 1,2,3") from None
+    if len(set(brokers)) < len(brokers):
+        raise UsageError(f"--broker-list {arguments.broker_list}: a broker is named twice")
+    option = "--topics-to-move-json-file"
+    file = arguments.topics_to_move_json_file
+    topics = arguments.topic or parse_topics(read_file(file, option), f"{option} {file}")
+    with Admin(admin_config(arguments)) as admin:
+        current = _placements(admin, topics)
+        racks = {node.node_id: node.rack for node in admin.describe_cluster().brokers.values()}
+    unknown = sorted(set(brokers) - set(racks))
+    if unknown:
+        raise UsageError(f"--broker-list: the brokers {', '.join(map(str, unknown))} are not alive")
+    try:
+        made = proposed(current, brokers, {} if arguments.disable_rack_aware else racks)
+    except ValueError as error:
+        raise UsageError(f"--broker-list: {error}") from None
+    print(f"Current partition replica assignment\n{reassignment_json(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{reassignment_json(made)}")
+    return 0
+
+
+@reporting
+def run_execute(arguments: argparse.Namespace) -> int:
+    """Begin the reassignments of the file."""
+    wanted = _wanted(arguments)
+    with Admin(admin_config(arguments)) as admin:
+        current = _placements(admin, {tp.topic for tp in wanted})
+        missing = sorted(tp for tp in wanted if tp not in current)
+        if missing:
+            raise UnknownTopicOrPartitionError(f"There is no partition {missing[0]}")
+        going = admin.replicas.list_partition_reassignments()
+        if going and not arguments.additional:
+            complain(
+                "Cannot execute because there is an existing partition assignment. Use --additional to override this "
+                "and create a new partition assignment in addition to the existing one. The --additional flag can also "
+                "be used to change the throttle by resubmitting the current reassignment"
+            )
+            return 1
+        alive = set(admin.describe_cluster().brokers)
+        before = {tp: current[tp] for tp in wanted}
+        print(f"Current partition replica assignment\n\n{reassignment_json(before)}\n")
+        print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
+        _throttle(admin, arguments, wanted, before, alive)
+        directories = _directories(wanted)
+        _ask_for_directories(admin, directories, alive)
+        outcomes = admin.replicas.alter_partition_reassignments({tp: placed.replicas for tp, placed in wanted.items()})
+        failed = _told_errors(outcomes, "Error reassigning partition(s)")
+        begun = [tp for tp, error in sorted(outcomes.items()) if error is None]
+        if begun:
+            print(f"Successfully started partition reassignment{_s(begun)} for {','.join(map(str, begun))}", flush=True)
+        _place_in_directories(admin, directories, alive)
+        if arguments.follow:
+            _follow(admin, begun)
+        if arguments.follow or (arguments.throttle and not begun):
+            _clear(admin, wanted)
+    return 1 if failed else 0
+
+
+@reporting
+def run_verify(arguments: argparse.Namespace) -> int:
+    """Say of each partition of the file how far it is; remove the throttles once all are done."""
+    wanted = _wanted(arguments)
+    with Admin(admin_config(arguments)) as admin:
+        if arguments.follow:
+            _follow(admin, wanted)
+        going = admin.replicas.list_partition_reassignments(wanted)
+        current = _placements(admin, {tp.topic for tp in wanted}, may_be_gone=True)
+        print("Status of partition reassignment:")
+        for tp, placed in sorted(wanted.items()):
+            print(_status(tp, placed.replicas, going.get(tp), current.get(tp)))
+        if going:
+            now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
+            print(f"\n{progress.told(now, now)}")
+        elif not admin.replicas.list_partition_reassignments() and not arguments.preserve_throttles:
+            _clear(admin, wanted)
+    # As Kafka's tool: what is still going on is no failure.
+    done = all(tp in current and current[tp] == placed.replicas for tp, placed in wanted.items())
+    return 0 if done or going else 1
+
+
+@reporting
+def run_cancel(arguments: argparse.Namespace) -> int:
+    """Cancel the reassignments of the file's partitions that are going on."""
+    wanted = _wanted(arguments)
+    with Admin(admin_config(arguments)) as admin:
+        going = admin.replicas.list_partition_reassignments(wanted)
+        outcomes = admin.replicas.alter_partition_reassignments(dict.fromkeys(going))
+        ended = {tp for tp, error in outcomes.items() if error is None}
+        # One that has ended by itself meanwhile is none to cancel.
+        errors = {tp: error for tp, error in outcomes.items() if not isinstance(error, NoReassignmentInProgressError)}
+        failed = _told_errors(errors, "Error cancelling partition reassignment(s)")
+        if ended:
+            names = ",".join(map(str, sorted(ended)))
+            print(f"Successfully cancelled partition reassignment{_s(ended)} for: {names}")
+        elif not failed:
+            print("None of the specified partition reassignments are active.")
+        if not arguments.preserve_throttles:
+            _clear(admin, wanted)
+    return 1 if failed else 0
+
+
+@reporting
+def run_list_all(arguments: argparse.Namespace) -> int:
+    """Print the reassignments that are going on."""
+    with Admin(admin_config(arguments)) as admin:
+        going = admin.replicas.list_partition_reassignments()
+        if not going:
+            print("No partition reassignments found.")
+            return 0
+        now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
+    print("Current partition reassignments:")
+    for tp, each in sorted(going.items()):
+        adding = f" adding: {','.join(map(str, each.adding))}." if each.adding else ""
+        removing = f" removing: {','.join(map(str, each.removing))}." if each.removing else ""
+        print(f"{tp}: replicas: {','.join(map(str, each.replicas))}.{adding}{removing}")
+    print(f"\n{progress.told(now, now)}")
+    return 0
+
+
+# -- parts
+
+
+def _wanted(arguments: argparse.Namespace) -> dict[TopicPartition, Placed]:
+    file = arguments.reassignment_json_file
+    where = f"--reassignment-json-file {file}"
+    found = parse_reassignment(read_file(file, "--reassignment-json-file"), where)
+    if not found:
+        raise UsageError(f"{where}: Partition reassignment list cannot be empty")
+    return found
+
+
+def _placements(admin: Admin, topics: Iterable[str], *, may_be_gone: bool = False) -> Replicas:
+    """Return the replicas of all partitions of topics.
+
+    Raises:
+        UnknownTopicOrPartitionError: A topic does not exist; with `may_be_gone` it is left out.
+    """
+    names = sorted(set(topics))
+    if may_be_gone:
+        known = set(admin.list_topics(internal=True))
+        names = [name for name in names if name in known]
+    described = admin.describe_topics(names) if names else {}
+    return {
+        TopicPartition(name, index): tuple(partition.replicas)
+        for name, topic in described.items()
+        for index, partition in topic.partitions.items()
+    }
+
+
+def _status(tp: TopicPartition, wanted: Sequence[int], going: object | None, current: Sequence[int] | None) -> str:
+    if going is not None:
+        return f"Reassignment of partition {tp} is still in progress."
+    if current is None:
+        return f"There is no partition {tp} any more."
+    if tuple(current) == tuple(wanted):
+        return f"Reassignment of partition {tp} is completed."
+    return (
+        f"There is no active reassignment of partition {tp}, but replica set is {','.join(map(str, current))} rather "
+        f"than {','.join(map(str, wanted))}."
+    )
+
+
+def _throttle(admin: Admin, arguments: argparse.Namespace, wanted: Wanted, before: Replicas, alive: set[int]) -> None:
+    if arguments.throttle:
+        # What moves already has its throttle changed, too.
+        going = admin.replicas.list_partition_reassignments()
+        moves: dict[TopicPartition, tuple[Sequence[int], Sequence[int]]] = {
+            tp: ([broker for broker in each.replicas if broker not in each.adding], each.replicas)
+            for tp, each in going.items()
+        }
+        moves |= {tp: (before[tp], placed.replicas) for tp, placed in wanted.items()}
+        throttles.set_throttles(admin, moves, arguments.throttle, brokers=throttles.involved(moves), alive=alive)
+        if not arguments.follow:
+            print(
+                "Warning: You must run verify periodically, until the reassignment completes, to ensure the throttle "
+                "is removed."
+            )
+        print(f"The inter-broker throttle limit was set to {arguments.throttle} B/s")
+    rate = arguments.replica_alter_log_dirs_throttle
+    if rate:
+        movers = {broker for replica in _directories(wanted) for broker in [replica.broker]} & alive
+        throttles.set_rates(admin, movers, {throttles.ALTER_DIRS_RATE: rate})
+        print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+
+
+def _clear(admin: Admin, wanted: Wanted) -> None:
+    """Remove the throttles of all brokers and of the file's topics."""
+    brokers = sorted(admin.describe_cluster().brokers)
+    known = set(admin.list_topics(internal=True))
+    topics = sorted({tp.topic for tp in wanted} & known)
+    print(f"\nClearing broker-level throttles on broker{_s(brokers)} {','.join(map(str, brokers))}")
+    print(f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}", flush=True)
+    throttles.clear_throttles(admin, topics, brokers)
+
+
+def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+    """Print how far the partitions are, until none of them moves any more."""
+    wanted = list(partitions)
+    first: progress.Progress | None = None
+    line = ""
+    while True:
+        try:
+            going = admin.replicas.list_partition_reassignments(wanted)
+            if not going:
+                return
+            now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
+        except (KafkaError, ClientError) as error:
+            # A broker may restart meanwhile.
+            complain(error)
+        else:
+            # More bytes than before: the moves began just now, or producers are faster.
+            first = now if first is None or now.bytes_left > first.bytes_left else first
+            before, line = line, progress.told(first, now)
+            if line != before:
+                print(line, flush=True)
+        time.sleep(FOLLOW_S)
+
+
+def _directories(wanted: Wanted) -> dict[ReplicaOnBroker, str]:
+    return {
+        ReplicaOnBroker(tp, broker): path
+        for tp, placed in wanted.items()
+        for broker, path in zip(placed.replicas, placed.directories, strict=True)
+        if path != ANY_DIRECTORY
+    }
+
+
+def _ask_for_directories(admin: Admin, directories: Mapping[ReplicaOnBroker, str], alive: set[int]) -> None:
+    """Tell brokers the directories of replicas that they will get; move those that they have."""
+    here = {replica: path for replica, path in directories.items() if replica.broker in alive}
+    for replica, error in admin.replicas.alter_replica_log_dirs(here).items():
+        if error is not None and not isinstance(error, ReplicaNotAvailableError):
+            complain(f"{replica.partition} on broker {replica.broker}: {error.message}")
+
+
+def _place_in_directories(admin: Admin, directories: Mapping[ReplicaOnBroker, str], alive: set[int]) -> None:
+    """Move the replicas that were made meanwhile to their directories."""
+    left = {replica: path for replica, path in directories.items() if replica.broker in alive}
+    end = time.monotonic() + DIRECTORIES_S
+    while left and time.monotonic() < end:
+        outcomes = admin.replicas.alter_replica_log_dirs(left)
+        left = {replica: path for replica, path in left.items() if outcomes.get(replica) is not None}
+        if left:
+            time.sleep(FOLLOW_S / 4)
+    for replica, path in left.items():
+        complain(f"{replica.partition} on broker {replica.broker} is not in {path} yet: there is no replica there")
+
+
+def _told_errors(outcomes: Mapping[TopicPartition, KafkaError | None], what: str) -> bool:
+    errors = [f"{tp}: {error.message}" for tp, error in sorted(outcomes.items()) if error is not None]
+    if errors:
+        complain(f"{what}: " + "; ".join(errors))
+    return bool(errors)
+
+
+def _s(items: Iterable[object]) -> str:
+    return "" if len(list(items)) == 1 else "s"

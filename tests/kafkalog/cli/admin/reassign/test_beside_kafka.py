@@ -1,0 +1,255 @@
+"""Test `kafkalog reassign` and `kafkalog elect` against three Apache Kafka brokers, beside Kafka's own tools."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from kafkalog.client.admin import Admin, ConfigResource, NewTopic
+from kafkalog.client.types import TopicPartition
+from peers import kafka, require
+from peers.kafka_tools import KafkaTools
+from peers.zookeeper import ZooKeeper
+from tests.support.command import Ended, call, run
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(600)]
+
+IDS = (1, 2, 3)
+HEAP = ("-Xmx300M", "-Xms100M")
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
+SETTINGS = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "200"}
+
+
+class Brokers:
+    """Three brokers; `address` has all of them."""
+
+    def __init__(self, brokers: dict[int, kafka.ZooKeeperKafka]) -> None:
+        self.by_id = brokers
+        self.address = ",".join(broker.bootstrap for broker in brokers.values())
+
+    def admin(self) -> Admin:
+        return Admin({"bootstrap.servers": self.address})
+
+    def topic(self, *replicas: list[int]) -> str:
+        name = f"moved-{uuid.uuid4().hex[:8]}"
+        with self.admin() as admin:
+            admin.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
+        return name
+
+    def replicas(self, topic: str) -> list[list[int]]:
+        with self.admin() as admin:
+            found = admin.describe_topics([topic])[topic].partitions
+        return [list(found[index].replicas) for index in sorted(found)]
+
+    def leaders(self, topic: str) -> list[int]:
+        with self.admin() as admin:
+            found = admin.describe_topics([topic])[topic].partitions
+        return [found[index].leader for index in sorted(found)]
+
+    def fill(self, topic: str, records: int, size: int) -> None:
+        producer = Producer({"bootstrap.servers": self.address, "log_level": 0})
+        for _ in range(records):
+            producer.produce(topic, bytes(size), partition=0)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def throttles(self, topic: str) -> set[str]:
+        """Return the throttles that are set, of the topic and of the brokers."""
+        with self.admin() as admin:
+            resources = [ConfigResource.topic(topic), *map(ConfigResource.broker, IDS)]
+            described = admin.describe_configs(resources)
+        return {
+            f"{resource.name} {name}={entry.value}"
+            for resource, entries in described.items()
+            for name, entry in entries.items()
+            if "throttled" in name and not entry.is_default and entry.value
+        }
+
+
+@pytest.fixture(scope="module")
+def brokers(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    require(kafka.missing(kafka.KAFKA_3))
+    directory = tmp_path_factory.mktemp("three")
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(ZooKeeper(kafka.KAFKA_3, directory / "zookeeper"))
+        zookeeper.wait()
+        started = {}
+        for number in IDS:
+            config = {**SETTINGS, "broker.id": str(number)}
+            broker = kafka.ZooKeeperKafka(
+                kafka.KAFKA_3, zookeeper.address, directory=directory / str(number), config=config, heap=HEAP
+            )
+            stack.callback(broker.stop)
+            broker.start(wait=number == IDS[0])
+            started[number] = broker
+        found = Brokers(started)
+        with found.admin() as admin:
+            wait_until(lambda: len(admin.describe_cluster().brokers) == len(IDS), "all brokers are registered")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def tools(foreign_programs: None) -> Iterator[KafkaTools]:
+    with KafkaTools(kafka.KAFKA_3) as running:
+        yield running
+
+
+def reassign(brokers: Brokers, action: str, *words: str, check: int = 0) -> Ended:
+    return call("reassign", action, "--bootstrap-server", brokers.address, *words, check=check)
+
+
+def written(tmp_path: Path, topic: str, *replicas: list[int]) -> str:
+    partitions = [{"topic": topic, "partition": index, "replicas": each} for index, each in enumerate(replicas)]
+    file = tmp_path / f"{topic}-{len(list(tmp_path.iterdir()))}.json"
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return str(file)
+
+
+def test_a_generated_plan_is_executed_followed_and_verified(
+    brokers: Brokers, tools: KafkaTools, tmp_path: Path
+) -> None:
+    topic = brokers.topic([1, 2], [1, 2], [2, 1], [1, 2])
+    brokers.fill(topic, 300, 10_000)
+    out = reassign(brokers, "generate", "--topic", topic, "--broker-list", "1,2,3").out
+    assert out[0] == "Current partition replica assignment"
+    assert out[3] == "Proposed partition reassignment configuration"
+    proposed = json.loads(out[4])
+    assert {broker for each in proposed["partitions"] for broker in each["replicas"]} == {1, 2, 3}
+    file = tmp_path / "plan.json"
+    file.write_text(out[4])
+    done = reassign(
+        brokers, "execute", "--reassignment-json-file", str(file), "--throttle", "100000000", "--follow"
+    ).out
+    assert json.loads(done[2]) == json.loads(out[1])
+    named = ",".join(f"{topic}-{index}" for index in range(4))
+    assert f"Successfully started partition reassignments for {named}" in done
+    assert brokers.replicas(topic) == [each["replicas"] for each in proposed["partitions"]]
+    assert brokers.throttles(topic) == set(), "the throttle is removed when all is done"
+    ours = reassign(brokers, "verify", "--reassignment-json-file", str(file)).out
+    theirs = tools.run(
+        REASSIGN, "--bootstrap-server", brokers.address, "--verify", "--reassignment-json-file", str(file)
+    )
+    assert [line for line in ours if line] == [line for line in theirs if line]
+
+
+def test_a_throttled_move_is_seen_by_kafkas_tool_and_cancelled(
+    brokers: Brokers, tools: KafkaTools, tmp_path: Path
+) -> None:
+    topic = brokers.topic([1])
+    brokers.fill(topic, 300, 10_000)
+    file = written(tmp_path, topic, [2])
+    out = reassign(brokers, "execute", "--reassignment-json-file", file, "--throttle", "1000").out
+    assert "The inter-broker throttle limit was set to 1000 B/s" in out
+    assert f"{topic} leader.replication.throttled.replicas=0:1" in brokers.throttles(topic)
+    assert f"{topic} follower.replication.throttled.replicas=0:2" in brokers.throttles(topic)
+    assert {
+        "1 leader.replication.throttled.rate=1000",
+        "2 follower.replication.throttled.rate=1000",
+    } <= brokers.throttles(topic)
+    status = reassign(brokers, "verify", "--reassignment-json-file", file).out
+    assert f"Reassignment of partition {topic}-0 is still in progress." in status
+    assert any("1 partitions, " in line and "MiB left" in line for line in status)
+    theirs = tools.run(REASSIGN, "--bootstrap-server", brokers.address, "--list")
+    assert theirs == [line for line in reassign(brokers, "list").out if "left" not in line and line]
+    again = reassign(brokers, "execute", "--reassignment-json-file", file, check=1)
+    assert "--additional" in again.err
+    cancelled = reassign(brokers, "cancel", "--reassignment-json-file", file).out
+    assert cancelled[0] == f"Successfully cancelled partition reassignment for: {topic}-0"
+    assert brokers.throttles(topic) == set()
+    assert brokers.replicas(topic) == [[1]]
+    assert reassign(brokers, "list").out == ["No partition reassignments found."]
+    assert "None of the specified" in reassign(brokers, "cancel", "--reassignment-json-file", file).out[0]
+    unlike = reassign(brokers, "verify", "--reassignment-json-file", file, check=1).out
+    assert f"no active reassignment of partition {topic}-0, but replica set is 1 rather than 2." in unlike[1]
+
+
+def test_what_kafkas_tool_began_is_verified_by_ours(brokers: Brokers, tools: KafkaTools, tmp_path: Path) -> None:
+    topic = brokers.topic([1], [2])
+    file = written(tmp_path, topic, [3], [3])
+    words = ("--execute", "--reassignment-json-file", file, "--throttle", "50000000")
+    tools.run(REASSIGN, "--bootstrap-server", brokers.address, *words)
+    out = reassign(brokers, "verify", "--follow", "--reassignment-json-file", file).out
+    assert [line for line in out if "is completed" in line] == [
+        f"Reassignment of partition {topic}-{index} is completed." for index in range(2)
+    ]
+    assert brokers.throttles(topic) == set()
+
+
+def test_refusals(brokers: Brokers, tmp_path: Path) -> None:
+    topic = brokers.topic([1])
+    assert "are not alive" in reassign(brokers, "generate", "--topic", topic, "--broker-list", "1,9", check=2).err
+    assert (
+        "1 brokers"
+        in reassign(brokers, "generate", "--topic", brokers.topic([1, 2]), "--broker-list", "1", check=2).err
+    )
+    dead = reassign(brokers, "execute", "--reassignment-json-file", written(tmp_path, topic, [9]), check=1)
+    assert f"{topic}-0: " in dead.err
+    unknown = reassign(brokers, "execute", "--reassignment-json-file", written(tmp_path, "no-such", [1]), check=1)
+    assert "no-such" in unknown.err
+
+
+def elect(brokers: Brokers, *words: str, check: int = 0) -> Ended:
+    return call("elect", "--bootstrap-server", brokers.address, *words, check=check)
+
+
+def test_preferred_leaders_are_elected(brokers: Brokers, tmp_path: Path) -> None:
+    topic = brokers.topic([1, 2], [1, 2], [2, 1])
+    with brokers.admin() as admin:
+        admin.replicas.alter_partition_reassignments({TopicPartition(topic, index): [2, 1] for index in range(3)})
+        wait_until(lambda: not admin.replicas.list_partition_reassignments(), "the new order")
+    assert brokers.leaders(topic) == [1, 1, 2]
+    one = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
+    assert elect(brokers, *one).out == [f"Successfully completed leader election (PREFERRED) for partitions {topic}-0"]
+    assert elect(brokers, *one).out == [f"Valid replica already elected for partitions {topic}-0"]
+    file = tmp_path / "partitions.json"
+    file.write_text(json.dumps({"partitions": [{"topic": topic, "partition": index} for index in range(3)]}))
+    both = ("--election-type", "PREFERRED", "--path-to-json-file", str(file))
+    assert elect(brokers, *both).out == [
+        f"Successfully completed leader election (PREFERRED) for partitions {topic}-1",
+        f"Valid replica already elected for partitions {topic}-0, {topic}-2",
+    ]
+    assert brokers.leaders(topic) == [2, 2, 2]
+    # The tool ends its process.
+    theirs = kafka.run_java_tool(ELECT, ["--bootstrap-server", brokers.address, *both], kafka.KAFKA_3)
+    said, _, named = theirs.strip().partition(" for partitions ")
+    assert said == "Valid replica already elected"
+    assert set(named.split(", ")) == {f"{topic}-{index}" for index in range(3)}
+    elect(brokers, "--election-type", "preferred", "--all-topic-partitions")
+    unknown = elect(brokers, "--election-type", "preferred", "--topic", "no-such", "--partition", "0", check=1)
+    assert "no-such-0" in unknown.err
+    assert elect(brokers, "--election-type", "preferred", "--topic", topic, check=2).err.endswith("go together\n")
+
+
+def test_an_unclean_election_and_what_topics_describe_shows(brokers: Brokers) -> None:
+    topic = brokers.topic([2, 3])
+    replica = brokers.by_id[3]
+    replica.stop()
+    brokers.fill(topic, 1, 10)
+    describe = ("topics", "describe", "--bootstrap-server", brokers.address, "--topic", topic)
+    wait_until(lambda: len(call(*describe, "--under-replicated-partitions").out) == 1, "the replica is out of sync")
+    assert call(*describe, "--unavailable-partitions").out == []
+    brokers.by_id[2].kill()
+    replica.restart()
+    wait_until(lambda: len(call(*describe, "--unavailable-partitions").out) == 1, "nobody leads", 60)
+    words = ("--topic", topic, "--partition", "0")
+    refused = elect(brokers, "--election-type", "preferred", *words, check=1)
+    assert f"{topic}-0" in refused.err
+    assert elect(brokers, "--election-type", "unclean", *words).out == [
+        f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0"
+    ]
+    assert brokers.leaders(topic) == [3]
+    brokers.by_id[2].restart()
+    wait_until(lambda: call(*describe, "--under-replicated-partitions").out == [], "both are in sync")
+
+
+def test_the_command_as_a_process(brokers: Brokers) -> None:
+    done = run("reassign", "list", "--bootstrap-server", brokers.address)
+    assert done.stdout == b"No partition reassignments found.\n"

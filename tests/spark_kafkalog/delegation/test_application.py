@@ -1,0 +1,82 @@
+"""Tests of finding an application's settings on the command line of its driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spark_kafkalog.delegation import application
+from spark_kafkalog.delegation.application import application_settings, parse_command_line
+
+SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+SETTING = "spark.kafka.clusters.a.auth.bootstrap.servers"
+
+
+def test_settings_stand_before_the_applications_file() -> None:
+    words = ["java", "-cp", "x", SUBMIT, "--master", "yarn", "--conf", "spark.a=b=c", "-c", "spark.d=e", "--verbose"]
+    words += ["--keytab", "k", "--principal=p", "--properties-file", "f", "job.py", "--conf", "spark.a=of the job"]
+    settings, file, with_defaults = parse_command_line(words)
+    assert settings == {
+        "spark.a": "b=c",
+        "spark.d": "e",
+        "spark.kerberos.keytab": "k",
+        "spark.kerberos.principal": "p",
+    }
+    assert (file, with_defaults) == ("f", False)
+
+
+@pytest.mark.parametrize("words", [[], ["java"], ["java", SUBMIT], ["java", SUBMIT, "--conf"], [SUBMIT, "-"]])
+def test_command_lines_without_settings(words: list[str]) -> None:
+    assert parse_command_line(words)[1] is None
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a /proc where this process has a daemon and a driver above it, without a command line."""
+    monkeypatch.setattr(application, "PROC", tmp_path)
+    monkeypatch.setattr("os.getpid", lambda: 30)
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    for process, parent in ((30, 20), (20, 10), (10, 1)):
+        (tmp_path / f"{process}").mkdir()
+        (tmp_path / f"{process}/stat").write_text(f"{process} (a (b) c) S {parent} 1 1 0")
+        (tmp_path / f"{process}/cmdline").write_bytes(b"python\0-m\0pyspark.daemon\0")
+    (tmp_path / "10/cwd").mkdir()
+    return tmp_path
+
+
+def command_line(proc: Path, *words: str) -> None:
+    (proc / "10/cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in ("java", "-Dspark.x=y", *words)))
+
+
+def test_the_driver_is_found_among_the_ancestors(proc: Path) -> None:
+    assert application_settings({}) == {}
+    command_line(proc, SUBMIT, "--conf", f"{SETTING}=one", "--conf", "spark.other=x", "pyspark-shell")
+    assert application_settings({}) == {SETTING: "one"}
+    assert application_settings({SETTING: "of the query"}) == {SETTING: "of the query"}
+
+
+def test_settings_of_files(proc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (proc / "10/cwd/some.conf").write_text(f"{SETTING} of-the-file\nspark.kerberos.keytab  alice.keytab\n")
+    (tmp_path / "spark-defaults.conf").write_text(f"{SETTING} of-the-defaults\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    command_line(proc, SUBMIT, "job.py")
+    assert application_settings({}) == {SETTING: "of-the-defaults"}
+    command_line(proc, SUBMIT, "--properties-file", "some.conf", "job.py")
+    assert application_settings({}) == {SETTING: "of-the-file", "spark.kerberos.keytab": "alice.keytab"}
+    command_line(proc, SUBMIT, "--properties-file", "some.conf", "--conf", f"{SETTING}=one", "job.py")
+    assert application_settings({})[SETTING] == "one"
+
+
+def test_a_file_that_cannot_be_read_is_named(proc: Path, caplog: pytest.LogCaptureFixture) -> None:
+    command_line(proc, SUBMIT, "--properties-file", "missing.conf", "job.py")
+    assert application_settings({}) == {}
+    assert "missing.conf" in caplog.text
+
+
+def test_cluster_mode_of_yarn(proc: Path) -> None:
+    (proc / "10/cwd/p.properties").write_text(f"{SETTING}=of-yarn\n")
+    master = "org.apache.spark.deploy.yarn.ApplicationMaster"
+    command_line(proc, master, "--class", "PythonRunner", "--arg", "--conf", "--properties-file", "p.properties")
+    assert application_settings({}) == {SETTING: "of-yarn"}
