@@ -1,0 +1,59 @@
+"""Test that commands that fail show none of the secrets in their properties file."""
+
+from __future__ import annotations
+
+import io
+import logging
+from pathlib import Path
+
+import pytest
+
+from kafkalog.cli.main import main
+
+NOWHERE = "127.0.0.1:1"
+MARK = "s3cret-of-"
+SOON = "default.api.timeout.ms=50\nrequest.timeout.ms=40\nmax.block.ms=50\ndelivery.timeout.ms=60\n"
+SASL = "security.protocol=SASL_PLAINTEXT\n"
+PLAIN = f"{SASL}sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+PROPERTIES = {
+    "a password": "security.protocol=SASL_PLAINTEXT\nsasl.username=u\nsasl.password=s3cret-of-sasl\n",
+    "a JAAS text": f'{PLAIN} username="u" password="s3cret-of-jaas";\n',
+    "open quotes": f'{PLAIN} username="u" password="s3cret-of-jaas;\n',
+    "no quotes": f"{PLAIN} username=u password=s3cret-of-jaas!;\n",
+    "a store": "security.protocol=SSL\nssl.keystore.location=/no/such\nssl.keystore.password=s3cret-of-store\n"
+    "ssl.key.password=s3cret-of-key\nssl.truststore.location=/no/such\nssl.truststore.password=s3cret-of-trust\n",
+    "a PEM key": "security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.key=s3cret-of-pem\n"
+    "ssl.keystore.certificate.chain=s3cret-of-chain\n",
+    "a client of OAuth": "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
+    f"sasl.oauthbearer.token.endpoint.url=http://{NOWHERE}/token\nsasl.login.retry.backoff.max.ms=1\n"
+    "sasl.oauthbearer.client.credentials.client.id=me\nsasl.oauthbearer.client.credentials.client.secret=s3cret-of-me\n",
+    "a token": "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token=s3cret-of token\n",
+}
+COMMANDS = {
+    "topics": ["topics", "list", "--command-config"],
+    "delegation-tokens": ["delegation-tokens", "describe", "--command-config"],
+    "produce": ["produce", "--topic", "t", "--producer.config"],
+    "consume": ["consume", "--topic", "t", "--timeout-ms", "50", "--consumer.config"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("properties", PROPERTIES)
+def test_failures_show_no_secrets(
+    command: str,
+    properties: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
+    file = tmp_path / "client.properties"
+    file.write_text(SOON + PROPERTIES[properties])
+    assert main([*COMMANDS[command], str(file), "--bootstrap-server", NOWHERE]) != 0
+    said = capsys.readouterr()
+    assert said.err.startswith("kafkalog: ")
+    assert "Traceback" not in said.err
+    assert MARK not in said.out + said.err + caplog.text
+    assert "s3cret" not in said.out + said.err
