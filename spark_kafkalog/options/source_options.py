@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.foreign_properties import warnings_about
 from spark_kafkalog.delegation import clusters
 from spark_kafkalog.delegation.application import application_settings
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit
@@ -265,5 +266,5 @@ def _warn_about_unknown(options: Mapping[str, str], client: ClientConfig) -> Non
             meant = [option for option in _OPTIONS if option.lower() in close]
             hint = f"; did you mean {meant[0]}?" if meant else ""
             logger.warning("Option %s is not known and has no effect%s", name, hint)
-    for key in sorted(client.unknown.keys() - {"group.id", "client.rack"}):
-        logger.warning("Option kafka.%s is not known and has no effect", key)
+    for text in warnings_about(client.unknown.keys() - {"group.id", "client.rack"}, "Option", "kafka."):
+        logger.warning("%s", text)

@@ -259,6 +259,16 @@ def test_an_option_that_is_not_known_is_told(caplog: pytest.LogCaptureFixture) -
     assert "Option kafka.fetch.min.bites is not known and has no effect" in caplog.text
 
 
+def test_properties_of_java_are_told_in_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    of_java = {"kafka.ssl.provider": "x", "kafka.metric.reporters": "y"}
+    SourceOptions.parse({"kafka.bootstrap.servers": "b:9092", "subscribe": "t", **of_java})
+    (record,) = caplog.records
+    assert record.message == (
+        "without effect here: kafka.metric.reporters (these clients report no metrics); "
+        "kafka.ssl.provider (OpenSSL does this)"
+    )
+
+
 def test_options_that_are_known_are_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
     parse(
         FAILONDATALOSS="false",
