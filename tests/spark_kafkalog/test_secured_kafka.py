@@ -24,6 +24,7 @@ from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
 from tests.spark_kafkalog.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
+from tests.support.acls import Operation, Resource, allow
 from tests.support.waiting import wait_until
 from tests.support.ways import WAYS, by_password, listening, properties
 
@@ -211,3 +212,25 @@ def test_no_right_to_the_topic(broker: SecuredKafka, topic: str, refusal: Refusa
     assert "TOPIC_AUTHORIZATION_FAILED" in said
     assert topic in said
     assert "gave up" not in said
+
+
+def test_no_right_to_write_once(broker: SecuredKafka, spark: SparkSession, topic: str) -> None:
+    """The transactional mode needs rights to its transactional ids, and to the group that its ledger is kept by."""
+    prefix = f"id-{topic}"
+    config = by_password(broker, "PLAIN", BOB) | {"transactional.id": prefix}
+    allow(broker, BOB, Operation.ALL, Resource.TOPIC, topic)
+
+    def refused() -> str:
+        with pytest.raises(PySparkException) as caught:
+            write(spark, config, topic)
+        lines = str(caught.value).splitlines()
+        return next(line for line in reversed(lines) if "AUTHORIZATION_FAILED" in line)
+
+    said = refused()
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in said
+    assert f"{prefix}-driver" in said
+    assert "transactional.id" in said
+    allow(broker, BOB, Operation.ALL, Resource.TRANSACTIONAL_ID, f"{prefix}-driver")
+    said = refused()
+    assert "GROUP_AUTHORIZATION_FAILED" in said
+    assert f"{prefix}-ledger" in said
