@@ -31,6 +31,8 @@ _FLAGS = frozenset({"--help", "--verbose", "--version", "--supervise", "--usage-
 _SYSTEM = "-Dspark."
 _NAMES = {"--keytab": KEYTAB, "--principal": PRINCIPAL}
 """Options of `spark-submit` that stand for settings."""
+_FORK_SERVER = "spark_kafkalog.starting.fork_server"
+"""The module of the process that others are forked from; the JVM's process id is its first argument."""
 _FURTHEST = 16
 """How many ancestors of this process are looked at."""
 PROC = Path("/proc")
@@ -118,15 +120,20 @@ def _system_properties(words: Sequence[str]) -> dict[str, str]:
 
 def _driver(proc: Path, process: int) -> tuple[Path, list[str]] | None:
     """Return the working directory and the command line of the driver's JVM, if it is an ancestor of `process`."""
-    for _ in range(_FURTHEST):
-        try:
-            # The name in the second field may have blanks and parentheses.
-            process = int((proc / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
+    try:
+        for _ in range(_FURTHEST):
             words = (proc / str(process) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
-        except (OSError, ValueError, IndexError):
-            return None
-        if any(main in words for main in _MAINS):
-            return proc / str(process) / "cwd", words[:-1]
+            if any(main in words for main in _MAINS):
+                return proc / str(process) / "cwd", words[:-1]
+            if _FORK_SERVER in words:
+                # Its parent, a launcher that the JVM has started, may have ended.
+                process = int(words[words.index(_FORK_SERVER) + 1])
+            else:
+                # The name in the second field may have blanks and parentheses.
+                process = int((proc / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        # Another system, or there is no further ancestor.
+        pass
     return None
 
 

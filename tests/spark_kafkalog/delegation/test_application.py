@@ -57,6 +57,17 @@ def test_the_driver_is_found_among_the_ancestors(proc: Path) -> None:
     assert application_settings({SETTING: "of the query"}) == {SETTING: "of the query"}
 
 
+def test_the_driver_of_a_process_that_was_forked_ahead(proc: Path) -> None:
+    """The fork server has another parent when the launcher that has started it has ended."""
+    command_line(proc, SUBMIT, "--conf", f"{SETTING}=one", "pyspark-shell")
+    (proc / "20/stat").write_text("20 (python) S 1 1 1 0")
+    assert application_settings({}) == {}
+    (proc / "20/cmdline").write_bytes(b"python\0-m\0spark_kafkalog.starting.fork_server\x0010\x003\0")
+    assert application_settings({}) == {SETTING: "one"}
+    (proc / "30/cmdline").write_bytes(b"python\0-m\0spark_kafkalog.starting.fork_server\0")
+    assert application_settings({}) == {}
+
+
 def test_settings_of_files(proc: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (proc / "10/cwd/some.conf").write_text(f"{SETTING} of-the-file\nspark.kerberos.keytab  alice.keytab\n")
     (tmp_path / "spark-defaults.conf").write_text(f"{SETTING} of-the-defaults\n")
