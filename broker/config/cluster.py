@@ -10,6 +10,7 @@ from broker.config.definition import ConfigKey, Type, at_least, one_of
 from broker.config.protocol_version import is_protocol_version
 
 LATEST_PROTOCOL = "3.9"
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 CLUSTER_KEYS = [
     # ZooKeeper
@@ -36,6 +37,7 @@ CLUSTER_KEYS = [
     ConfigKey("leader.imbalance.per.broker.percentage", Type.INT, 10, "How many percent of the partitions that prefer a broker may be led by others before the controller elects it.", member=True),
     ConfigKey("leader.imbalance.check.interval.seconds", Type.LONG, 300, "How often the controller looks at that.", at_least(1), member=True),
     ConfigKey("controller.socket.timeout.ms", Type.INT, 30_000, "How long the controller waits for the answer of a broker before it sends a request again.", at_least(1), member=True),
+    ConfigKey("replica.selector.class", Type.STRING, None, f"Which replica consumers read from: unset, the leader; {RACK_AWARE}, one in the rack that the consumer names in client.rack.", one_of(RACK_AWARE), member=True),
     # Leaving
     ConfigKey("controlled.shutdown.enable", Type.BOOLEAN, True, "Whether a broker that stops has the controller move its leaderships first.", member=True),
     ConfigKey("controlled.shutdown.max.retries", Type.INT, 3, "How often it asks for that.", at_least(1), member=True),

@@ -6,6 +6,7 @@
 - `isr`              rules for which followers are in sync and how far the high watermark may advance
 - `isr_keeper`       proposes changes of the ISR, and takes over what was decided
 - `fetching/`        followers: fetching what other brokers lead
+- `nearby`           which replica a consumer should read from
 - `throttles`        how fast replicas may be moved, by the throttles of topics and brokers
 - `applier`          applies a controller's LeaderAndIsr and StopReplica to partitions and logs
 - `purgatory`        operations that wait for a condition on partitions, or for a deadline

@@ -340,8 +340,11 @@ class Partition:
         most = log.config.flush_messages
         return most < MAX_LONG and log.log_end_offset - log.recovery_point >= most
 
-    def check_leader_epoch(self, epoch: int) -> None:
+    def check_leader_epoch(self, epoch: int, *, only_leader: bool = True) -> None:
         """Fence a client that knows another leader epoch (KIP-320); -1 stands for a client that names none.
+
+        Args:
+            only_leader: whether a follower refuses, too.
 
         Raises:
             FencedLeaderEpochError: the client's epoch is older.
@@ -352,7 +355,7 @@ class Partition:
             if epoch < self.leader_epoch:
                 raise FencedLeaderEpochError
             raise UnknownLeaderEpochError
-        if not self.is_leader:
+        if self.role is None or (only_leader and not self.is_leader):
             raise NotLeaderOrFollowerError
 
     def append(
@@ -436,15 +439,22 @@ class Partition:
         return ErrorCode.NONE
 
     def read(
-        self, offset: int, max_bytes: int, isolation: FetchIsolation, leader_epoch: int, *, min_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation: FetchIsolation,
+        leader_epoch: int,
+        *,
+        min_one: bool,
+        only_leader: bool = True,
     ) -> ReadResult:
-        """Read record batches from `offset` up to the bound of `isolation`.
+        """Read record batches from `offset` up to the bound of `isolation`; see `check_leader_epoch` for `only_leader`.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the log start or above the log end.
             KafkaError: see `check_leader_epoch`.
         """
-        self.check_leader_epoch(leader_epoch)
+        self.check_leader_epoch(leader_epoch, only_leader=only_leader)
         return self.log.read(offset, max_bytes, max_offset=self.end_for(isolation), min_one=min_one)
 
     def is_behind(self, offset: int, isolation: FetchIsolation) -> bool:

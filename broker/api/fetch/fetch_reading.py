@@ -22,6 +22,7 @@ from broker.api.fetch.fetch_session import (
     partition_key,
 )
 from broker.log.segment.file_slices import ReadResult
+from broker.replica.nearby import nearby_replica
 from broker.replica.partition import FetchIsolation, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
@@ -47,6 +48,8 @@ ZSTD_SINCE = 10
 STORAGE_ERROR_VERSION = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
 
+FOLLOWERS_SINCE = 11
+"""From this version on consumers can read from followers, and name their rack (KIP-392)."""
 READ_IN_STEPS = 8
 """A worker reads missing pages in so many times; then the read goes ahead even if some are missing again."""
 READ_IN_BYTES = 8 << 20
@@ -98,8 +101,8 @@ class FetchReading:
     """
 
     __slots__ = (
-        "_diverged", "_is_first", "_is_from_follower", "_replica", "context", "failed", "isolation", "max_bytes",
-        "min_bytes", "nbytes", "request", "results",
+        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_rack", "_replica", "context", "failed",
+        "isolation", "max_bytes", "min_bytes", "nbytes", "request", "results",
     )  # fmt: skip
 
     def __init__(self, request: Request, context: FetchContext) -> None:
@@ -114,6 +117,9 @@ class FetchReading:
         self._is_first = True
         """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""
         self._diverged = False
+        self._rack = message.rack_id
+        self._is_redirected = False
+        """Whether the consumer is told to read a partition from another broker."""
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
         if quota.limited and not self._is_from_follower:
@@ -129,7 +135,7 @@ class FetchReading:
     @property
     def has_enough(self) -> bool:
         """True if enough was read to answer before `fetch.max.wait.ms` has passed."""
-        return self._diverged or self.nbytes >= self.min_bytes
+        return self._diverged or self._is_redirected or self.nbytes >= self.min_bytes
 
     def is_behind(self, states: Iterable[FetchPartitionState]) -> bool:
         """Return whether a partition is read in an older segment, so that waiting for a minimum of bytes is useless.
@@ -213,11 +219,22 @@ class FetchReading:
             result = ReadResult([], 0)
         elif self._is_from_follower and self._is_held_back(partition):
             result = ReadResult([], 0)
+        elif self._rack and (nearby := self._nearby(partition, state)) is not None:
+            self._is_redirected = True
+            data.preferred_read_replica = nearby
+            result = ReadResult([], 0)
         elif self.request.broker.replicas.logs.resources.open_files.crowded:
             # Slices on their way hold as many files as there may be: the client asks again for what this leaves out.
             result = ReadResult([], 0)
         else:
-            result = partition.read(state.fetch_offset, max_bytes, self.isolation, state.leader_epoch, min_one=min_one)
+            result = partition.read(
+                state.fetch_offset,
+                max_bytes,
+                self.isolation,
+                state.leader_epoch,
+                min_one=min_one,
+                only_leader=self._is_from_follower or self.request.version < FOLLOWERS_SINCE,
+            )
         data.high_watermark = partition.high_watermark
         data.last_stable_offset = partition.last_stable_offset
         data.log_start_offset = partition.log.log_start_offset
@@ -233,6 +250,19 @@ class FetchReading:
                 partition, self._replica, state.fetch_offset, state.log_start, log_end
             )
         return result
+
+    def _nearby(self, partition: Partition, state: FetchPartitionState) -> int | None:
+        """Return the follower that the consumer should read from, if there is a better one than this leader."""
+        request, leading = self.request, partition.leading
+        if leading is None or self._is_from_follower or request.version < FOLLOWERS_SINCE:
+            return None
+        if request.broker.config["replica.selector.class"] is None:
+            return None
+        partition.check_leader_epoch(state.leader_epoch)
+        listener = request.connection.endpoint.name
+        live = request.broker.metadata.alive_brokers()
+        racks = {each.broker_id: each.rack for each in live if each.endpoint(listener) is not None}
+        return nearby_replica(leading, racks, self._rack, state.fetch_offset)
 
     def _is_held_back(self, partition: Partition) -> bool:
         """Return whether a follower gets nothing now: it is throttled and not in sync."""
@@ -303,7 +333,7 @@ class FetchReading:
             size = len(data.records) if data.records is not None else 0
             if session is not None:
                 news = state.changed(data.error_code, data.high_watermark, data.log_start_offset, size)
-                if context.incremental and not news and data.diverging_epoch.epoch < 0:
+                if context.incremental and not news and data.diverging_epoch.epoch < 0 > data.preferred_read_replica:
                     continue
                 if size:
                     served.append(partition_key(state, by_id))

@@ -136,16 +136,22 @@ def test_a_follower_that_waits_gets_what_is_appended_and_tells_nothing_by_it(tmp
     with_broker(tmp_path, work)
 
 
-def test_a_fetch_that_waits_learns_of_a_change_of_role(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "epoch", "code"),
+    [(10, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (12, 1, ErrorCode.FENCED_LEADER_EPOCH)],
+)
+def test_a_fetch_that_waits_learns_of_a_change_of_role(
+    tmp_path: Path, version: int, epoch: int, code: ErrorCode
+) -> None:
     async def work(broker: InProcess) -> None:
         partition, _ = await replicated(broker)
         wire = await broker.connect()
-        waits = request(0, -1, replica=-1, max_wait_ms=60_000)
-        wire.send(waits, 12)
+        waits = request(0, epoch, replica=-1, max_wait_ms=60_000)
+        wire.send(waits, version)
         await broker.until(lambda: len(broker.server.replicas.fetch_purgatory) == 1, "the consumer waits")
         broker.assign(partition, leader=FOLLOWER, leader_epoch=2, replicas=(0, FOLLOWER), isr=(FOLLOWER,))
-        answer = (await wire.receive(waits, 12)).responses[0].partitions[0]
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = (await wire.receive(waits, version)).responses[0].partitions[0]
+        assert answer.error_code == code
 
     with_broker(tmp_path, work)
 
