@@ -21,19 +21,20 @@ from broker.member.isr_nodes import IsrNodes
 from broker.member.leaving import leave
 from broker.member.registration import Registration
 from broker.metadata.model import BrokerRegistration, TopicState
-from broker.metadata.znodes import brokers
+from broker.metadata.znodes import brokers, notices, paths
 from broker.replica.applier import ReplicaApplier
 from broker.replica.fetching.fetchers import FollowerFetchers
 from broker.replica.isr_keeper import IsrKeeper
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from broker.zookeeper.interface import ZooKeeper
+from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 
 logger = logging.getLogger(__name__)
 
 CHECKED_AT_ONCE = 100
 """Partitions whose ISR is checked before other work of the loop has its turn."""
 MIN_CHECK_S = 0.05
+RETRY_S = 0.5
 
 
 class ClusterMember:
@@ -82,6 +83,7 @@ class ClusterMember:
         self.on_registered: list[Callable[[], None]] = []
         self._registration: Registration | None = None
         self._checking: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[None]] = set()
         replicas.alive = frozenset(store.state.brokers)
 
     def _make_isr_store(self) -> AlterIsr | IsrNodes:
@@ -145,6 +147,26 @@ class ClusterMember:
         await self._registration.start()
         self._checking = runtime.loop.create_task(self._check_isrs())
 
+    def directory_failed(self) -> None:
+        """Tell the controller that a log directory has failed: it asks for all roles then, and learns which cannot be.
+
+        It is tried until ZooKeeper has the notice.
+        """
+        task = self._runtime.loop.create_task(self._tell_of_failure())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell_of_failure(self) -> None:
+        data = notices.encode_log_dir_event(self._broker_id)
+        while True:
+            try:
+                await self.zookeeper.create(paths.LOG_DIR_EVENT_PREFIX, data, is_sequential=True)
+            except ZooKeeperError as error:
+                logger.warning("The controller cannot be told of a failed log directory yet: %r", error)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
     async def leave(self) -> None:
         """Have the controller move this broker's leaderships, if it is configured so."""
         if self._config["controlled.shutdown.enable"] and self._registration is not None and self._epoch() >= 0:
@@ -159,6 +181,9 @@ class ClusterMember:
             self._checking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._checking
+        for task in list(self._telling):
+            task.cancel()
+        await asyncio.gather(*self._telling, return_exceptions=True)
         await self.fetchers.close()
         await self._isr_store.close()
 

@@ -141,6 +141,11 @@ class ClusterMode:
     def drop(self, path: Path) -> None:
         """Do nothing: the metadata is not kept in log directories."""
 
+    def directory_failed(self) -> None:
+        """Tell the controller, which asks for the replicas of this broker then."""
+        if self._member is not None:
+            self._member.directory_failed()
+
     async def leave(self) -> None:
         """Have the controller move this broker's leaderships."""
         await self.member.leave()

@@ -127,6 +127,9 @@ class LoneMode:
         """Stop writing the registry into a log directory that has failed."""
         self.store.drop(path)
 
+    def directory_failed(self) -> None:
+        """Do nothing: there is nobody to tell."""
+
     async def leave(self) -> None:
         """Do nothing: nobody takes over."""
 

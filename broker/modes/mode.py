@@ -66,6 +66,9 @@ class Mode(Protocol):
     def drop(self, path: Path) -> None:
         """Stop using a log directory, because it has failed. Any thread may call this."""
 
+    def directory_failed(self) -> None:
+        """Tell the cluster that a log directory has failed. Called on the loop, once its partitions are offline."""
+
     async def leave(self) -> None:
         """Prepare the cluster for the stop of this broker, which still serves."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.config.definition import ConfigError
 from broker.metadata.znodes import brokers, paths
+from broker.metadata.znodes.notices import decode_log_dir_event
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -184,6 +185,26 @@ def test_roles_that_are_not_newer_are_refused_one_by_one(tmp_path: Path) -> None
         assert await cluster.stop_replica("t", 0, 2, epoch=0, delete=True) == ErrorCode.FENCED_LEADER_EPOCH
         assert await cluster.stop_replica("t", 0, 2, epoch=1, delete=False) == 0
         assert cluster.hosts[2].server.logs.get("t", 0) is not None
+
+    with_cluster(tmp_path, work)
+
+
+def test_the_controller_is_told_of_a_failed_log_directory(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        settings = {**SETTINGS, "broker.id": "4", "log.dirs": f"{tmp_path}/one,{tmp_path}/two"}
+        host = SimulatedHost(cluster.network, "four", tmp_path, settings, random.Random(4), cluster.ensemble)
+        await host.start()
+        cluster.hosts[4] = host
+        await cluster.create("t", (4, 1))
+        failed = cluster.partition(4, "t").log.log_dir
+        host.server.logs.fail_directory(failed, "the test says so")
+        await cluster.until(lambda: len(cluster.ensemble.names(paths.LOG_DIR_EVENTS)) == 1, "the notice is written")
+        (name,) = await cluster.zookeeper.children(paths.LOG_DIR_EVENTS)
+        node = await cluster.zookeeper.get(f"{paths.LOG_DIR_EVENTS}/{name}")
+        assert node is not None
+        assert decode_log_dir_event(name, node.data) == 4
+        # What the controller asks then.
+        assert (await cluster.tell_roles(("t", 0), to=[4])) == {4: [ErrorCode.KAFKA_STORAGE_ERROR]}
 
     with_cluster(tmp_path, work)
 
