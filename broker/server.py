@@ -203,6 +203,7 @@ class Server:
             self.broker.transactions,
             self.broker.quotas,
             self.broker.quota_clock,
+            self.broker.member,
         )
         self.metrics = MetricsEndpoint(address, sources)
 
@@ -249,6 +250,7 @@ class Server:
     def _settle_failure(self, path: Path) -> None:
         if self.acceptor is not None:
             self.replicas.directory_failed(path)
+            self.mode.directory_failed()
         if not self.logs.online_dirs:
             self.failed.set()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.log.cleaner.log_cleaner import LogCleaner
     from broker.log.log import Log
     from broker.log.log_manager import LogManager
+    from broker.member.member import ClusterMember
     from broker.quota.client import ClientQuota, ClientQuotas
     from broker.replica.manager import ReplicaManager
 
@@ -54,6 +55,8 @@ class Sources:
     transactions: Transactions
     quotas: ClientQuotas
     quota_clock: Callable[[], int]
+    member: ClusterMember | None = None
+    """What makes the broker a member of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,10 @@ def _uncleanable_bytes(sources: Sources) -> Rows:
 
 def _count(condition: Callable[[Any], bool]) -> Callable[[Sources], Rows]:
     return _one(lambda sources: sum(condition(partition) for partition in sources.replicas.partitions()))
+
+
+def _member(value: Callable[[ClusterMember], float]) -> Callable[[Sources], Rows]:
+    return _one(lambda sources: 0 if sources.member is None else value(sources.member))
 
 
 def _groups(state: str) -> Callable[[Sources], Rows]:
@@ -322,6 +329,24 @@ CATALOG = (
            "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
            "kafka.server:type=ReplicaManager,name=UnderMinIsrPartitionCount",
            _count(lambda partition: partition.is_under_min_isr)),
+    Metric("kafka_server_replicamanager_atminisrpartitioncount", _G, (),
+           "Partitions led by this broker with no more in-sync replicas than min.insync.replicas.",
+           "kafka.server:type=ReplicaManager,name=AtMinIsrPartitionCount",
+           _count(lambda partition: partition.is_leader and len(partition.isr) == partition.effective_min_insync)),
+    Metric("kafka_server_replicamanager_isrshrinks_total", _C, (), "In-sync replicas that fell behind and left.",
+           "kafka.server:type=ReplicaManager,name=IsrShrinksPerSec", _member(lambda member: member.isr.shrinks)),
+    Metric("kafka_server_replicamanager_isrexpands_total", _C, (), "Replicas that caught up and became in sync.",
+           "kafka.server:type=ReplicaManager,name=IsrExpandsPerSec", _member(lambda member: member.isr.expansions)),
+    Metric("kafka_server_replicamanager_failedisrupdates_total", _C, (), "Changes of an ISR that were refused.",
+           "kafka.server:type=ReplicaManager,name=FailedIsrUpdatesPerSec", _member(lambda member: member.isr.failures)),
+    Metric("kafka_server_replicafetchermanager_maxlag", _G, (),
+           "The most records that a partition followed here lacks below its leader's high watermark.",
+           "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
+           _member(lambda member: member.fetchers.most_behind)),
+    Metric("kafka_server_replicafetchermanager_failedpartitionscount", _G, (),
+           "Partitions that should be fetched from their leaders and are not at present. They are tried again.",
+           "kafka.server:type=ReplicaFetcherManager,name=FailedPartitionsCount,clientId=Replica",
+           _member(lambda member: member.fetchers.troubled)),
     Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids with state in partitions.",
            "kafka.server:type=ReplicaManager,name=ProducerIdCount",
            _one(lambda sources: sum(len(log.producers.producers) for log in sources.logs))),

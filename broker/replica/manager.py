@@ -98,6 +98,7 @@ class ReplicaManager:
         self.alive: frozenset[int] | None = None
         self._syncing: dict[tuple[str, int], int] = {}
         """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
+        self._flushes: dict[tuple[str, int], asyncio.Future[None]] = {}
 
     def _quota(self, key: str, window: Window) -> ReplicationQuota:
         return ReplicationQuota(lambda: float(self.config[key]), window, self.runtime.monotonic_ms)
@@ -442,10 +443,19 @@ class ReplicaManager:
         if under_way:
             return
         work = self.runtime.workers.run(partition.log.flush)
+        self._flushes[partition.key] = work
         work.add_done_callback(lambda done: self._synced(partition, done))
+
+    async def until_flushed(self, partition: Partition) -> None:
+        """Wait until the flush of a partition that is under way, if there is one, has ended, well or not."""
+        while (flush := self._flushes.get(partition.key)) is not None:
+            await asyncio.wait([flush])
+            # Let `_synced` run, which may begin another one.
+            await asyncio.sleep(0)
 
     def _synced(self, partition: Partition, done: asyncio.Future[None]) -> None:
         wanted = self._syncing.pop(partition.key)
+        del self._flushes[partition.key]
         error = None if done.cancelled() else done.exception()
         if error is not None:
             logger.error("%s-%d: %s", *partition.key, error)

@@ -220,6 +220,7 @@ class Fetcher:
     ) -> None:
         names = {each.topic_id: topic for (topic, _), each in wanted.items() if each.topic_id != NO_TOPIC_ID}
         out_of_range: list[Following] = []
+        flushing: list[Following] = []
         diverged = False
         taken = 0
         for topic in response.responses:
@@ -235,6 +236,8 @@ class Fetcher:
                         diverged |= self._diverge(following, data)
                     else:
                         taken += self._append(following, data)
+                        if following.partition.must_sync:
+                            flushing.append(following)
                 elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(following)
                 else:
@@ -245,6 +248,9 @@ class Fetcher:
                     await asyncio.sleep(0)
         if diverged:
             await self._lower_recovery_points()
+        for following in flushing:
+            # The next fetch tells the leader that the records are safe here.
+            await self._replicas.until_flushed(following.partition)
         for following in out_of_range:
             await self._reset(following)
 

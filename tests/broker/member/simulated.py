@@ -65,7 +65,9 @@ class Cluster:
         epoch: the controller's epoch.
     """
 
-    def __init__(self, loop: VirtualLoop, directory: Path, protocol: str, seed: int = 1) -> None:
+    def __init__(
+        self, loop: VirtualLoop, directory: Path, protocol: str, seed: int, settings: Mapping[str, str]
+    ) -> None:
         self.loop = loop
         self.chance = random.Random(seed)
         self.network = SimulatedNetwork(loop, self.chance)
@@ -75,7 +77,13 @@ class Cluster:
                 self.network,
                 f"host{number}",
                 directory / str(number),
-                {"broker.id": str(number), "inter.broker.protocol.version": protocol, **SETTINGS},
+                {
+                    "broker.id": str(number),
+                    "broker.rack": f"rack{number}",
+                    "inter.broker.protocol.version": protocol,
+                    **SETTINGS,
+                    **settings,
+                },
                 random.Random(seed + number),
                 self.ensemble,
             )
@@ -110,6 +118,7 @@ class Cluster:
                     UpdateMetadataEndpoint(port=at.port, host=at.host, listener=at.name, security_protocol=0)
                     for at in each.endpoints
                 ],
+                rack=each.rack,
             )
             for each in alive.values()
         ]
@@ -293,12 +302,16 @@ def _config_node(config: Mapping[str, str]) -> bytes:
 
 
 def with_cluster(
-    directory: Path, work: Callable[[Cluster], Coroutine[Any, Any, None]], protocol: str = "2.6", seed: int = 1
+    directory: Path,
+    work: Callable[[Cluster], Coroutine[Any, Any, None]],
+    protocol: str = "2.6",
+    seed: int = 1,
+    settings: Mapping[str, str] | None = None,
 ) -> None:
     """Run `work` with three members that know of each other."""
 
     async def main(loop: VirtualLoop) -> None:
-        cluster = Cluster(loop, directory, protocol, seed)
+        cluster = Cluster(loop, directory, protocol, seed, settings or {})
         # Without this the members would elect one of them.
         await cluster.hold_office()
         for host in cluster.hosts.values():

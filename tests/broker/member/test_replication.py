@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.cluster import RACK_AWARE
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from tests.broker.member.simulated import Cluster, with_cluster
+from tests.support.wire import fetch_request
 
 VERSIONS = ("0.11.0", "2.6")
 """The oldest and the newest protocol in which leaders write ISRs themselves."""
@@ -201,5 +204,54 @@ def test_a_throttled_follower_waits_by_itself(tmp_path: Path) -> None:
         await cluster.until_isr("t", [1, 2])
         # Two fetches of 1 MB fill the windows of 11 s.
         assert cluster.loop.time() - began > 10
+
+    with_cluster(tmp_path, work)
+
+
+def test_consumers_read_from_a_follower_in_their_rack(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2, 3))
+        assert await cluster.produce(1, "t", b"a") == 0
+        await cluster.until_equal("t", 1, 2, 3)
+
+        async def fetch(broker: int, rack: str, offset: int = 0, version: int = 11) -> PartitionData:
+            message = fetch_request("t", {0: offset}, rack_id=rack, max_wait_ms=60_000)
+            response: FetchResponse = await cluster.hosts[broker].ask(message, version)
+            return response.responses[0].partitions[0]
+
+        began = cluster.loop.time()
+        told = await fetch(1, "rack2")
+        assert (told.preferred_read_replica, len(told.records or b"")) == (2, 0)
+        assert (await fetch(1, "rack2", 1)).preferred_read_replica == 2, "it has the offset, too"
+        assert cluster.loop.time() - began < 5, "there is nothing to wait for"
+        for broker, rack in ((1, "rack1"), (1, "elsewhere"), (2, "rack2"), (2, "rack1")):
+            told = await fetch(broker, rack)
+            assert (told.error_code, told.preferred_read_replica, told.high_watermark) == (0, -1, 1)
+            assert len(told.records or b"") > 0
+        assert (await fetch(2, "rack2", 5)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await fetch(2, "", version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    with_cluster(tmp_path, work, settings={"replica.selector.class": RACK_AWARE})
+
+
+def test_a_consumer_that_waits_at_a_follower_gets_what_comes(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        waits = fetch_request("t", {0: 0}, rack_id="rack2", max_wait_ms=60_000)
+        coming = asyncio.ensure_future(cluster.hosts[2].ask(waits, 11))
+        await asyncio.sleep(0.1)
+        assert await cluster.produce(1, "t", b"a") == 0
+        assert len((await coming).responses[0].partitions[0].records) > 0
+        assert cluster.loop.time() < 5
+
+    with_cluster(tmp_path, work)
+
+
+def test_what_a_follower_has_told_to_have_is_flushed_where_the_topic_asks_for_it(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"flush.messages": "1"})
+        for number in range(5):
+            assert await cluster.produce(1, "t", b"%d" % number) == 0
+            assert cluster.partition(2, "t").log.recovery_point == number + 1
 
     with_cluster(tmp_path, work)
