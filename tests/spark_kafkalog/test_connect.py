@@ -18,6 +18,7 @@ from tests.spark_kafkalog.topics import Topics, numbers
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_spark_connect(topics: Topics, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def drill(
     assert dict(zip(where, rows["number"], strict=True)) == log
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 def test_drill(
     spark: SparkSession, start_broker: Callable[[], KafkalogBroker], tmp_path: Path, started: ExitStack

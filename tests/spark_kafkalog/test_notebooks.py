@@ -12,8 +12,6 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.support.amount import mostly_exhaustive
-
 pytestmark = pytest.mark.spark
 
 DIRECTORY = Path(__file__).parents[2] / "notebooks"
@@ -49,7 +47,8 @@ def test_outputs_are_kept_and_tell_nothing_of_a_machine(notebook: Path) -> None:
             assert not OF_A_MACHINE.search(text), text
 
 
-@pytest.mark.parametrize("notebook", mostly_exhaustive(reversed(NOTEBOOKS), 1), ids=lambda path: path.stem)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.timeout(600)
 def test_notebook_runs(notebook: Path, tmp_path: Path) -> None:
     done = subprocess.run(

@@ -36,6 +36,7 @@ SECRETS = {
 MARK = "s3cret-of-"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("processes")
 @pytest.mark.spark
 @pytest.mark.timeout(600)

@@ -33,6 +33,7 @@ def run(environments: dict[str, Path], directory: Path, *words: str, **variables
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.exhaustive
 def test_nothing_is_wrong(environments: dict[str, Path], broker_address: str, tmp_path: Path) -> None:
     python = str(environments["with"])
     code, printed, errors = run(

@@ -184,6 +184,7 @@ def test_a_zip_has_kafkalog_alone(processes: None, tmp_path: Path, capsys: pytes
     assert "spark.dataSource.register(DefaultSource)" in printed
 
 
+@pytest.mark.exhaustive
 def test_kernels_of_a_place_that_cannot_be_written(
     processes: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

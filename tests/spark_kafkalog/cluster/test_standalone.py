@@ -15,7 +15,6 @@ from tests.spark_kafkalog.cluster.environments import OTHER_VERSION
 from tests.spark_kafkalog.cluster.submitting import APPLICATION, CHECK, Submitted, command, submit, with_path
 from tests.spark_kafkalog.jobs.reading import records_of
 from tests.spark_kafkalog.topics import Topics
-from tests.support.amount import mostly_exhaustive
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 TOTAL = [ROWS, ROWS * (ROWS - 1) // 2]
@@ -76,7 +75,8 @@ CASES: dict[str, tuple[dict[str, str], dict[str, str], bool, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("case", mostly_exhaustive(CASES, 1))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", CASES)
 def test_the_check_agrees_with_what_happens(
     case: str, cluster: StandaloneCluster, programs: list[Path], topics: Topics, filled: str, tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_signal_ends_the_queries_in_good_order(
         assert spark.read.parquet(str(tmp_path / name)).count() == 100
 
 
+@pytest.mark.exhaustive
 def test_the_others_end_with_a_query_that_fails(
     spark: SparkSession, reads: Reads, topics: Topics, tmp_path: Path
 ) -> None:

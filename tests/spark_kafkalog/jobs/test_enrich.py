@@ -91,6 +91,7 @@ def test_access_log_killed_in_the_middle_and_restarted(topics: Topics, tmp_path:
     assert rejected == (b"no line", access_log.NO_LINE.encode())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_json_lines_keep_their_text_key_and_headers(topics: Topics, tmp_path: Path) -> None:
     topic, to = topics.create("status", 2), topics.create("sites")

@@ -95,6 +95,7 @@ def test_fields(spark: SparkSession) -> None:
     assert huge.bytes is None
 
 
+@pytest.mark.exhaustive
 def test_lines_of_any_length_do_not_overflow_a_stack(spark: SparkSession) -> None:
     start = b'h - - [17/May/2015:10:05:03 +0000] "'
     lines = [

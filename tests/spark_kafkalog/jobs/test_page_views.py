@@ -103,6 +103,7 @@ def test_killed_in_the_middle_and_restarted(spark: SparkSession, topics: Topics,
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_a_topic_that_is_not_there_is_named(topics: Topics, tmp_path: Path) -> None:
     asked = options(topics.bootstrap, "no-such-topic", tmp_path)

@@ -380,6 +380,7 @@ def test_a_load_with_spark(loading: Loading, tmp_path: Path, run_spark: Callable
     assert run_spark(loading.files.url(loading.path(topic))) == wanted
 
 
+@pytest.mark.exhaustive
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("with_spark")

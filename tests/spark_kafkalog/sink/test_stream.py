@@ -72,6 +72,7 @@ def test_output_modes(writes: Writes, reads: Reads, topics: Topics, tmp_path: Pa
     assert consume(writes.bootstrap, second) == []
 
 
+@pytest.mark.exhaustive
 def test_update_mode_by_foreach_batch(writes: Writes, reads: Reads, topics: Topics, tmp_path: Path) -> None:
     first, second = topics.create("first"), topics.create("second")
     frame = reads.stream(subscribe=first, startingOffsets="earliest")

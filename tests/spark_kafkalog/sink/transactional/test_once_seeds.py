@@ -21,6 +21,7 @@ from tests.spark_kafkalog.drill.engine import EngineProcess
 from tests.spark_kafkalog.sink.transactional.committed import MicroBatch, committed
 from tests.spark_kafkalog.topics import Topics
 from tests.support import faults
+from tests.support.amount import mostly_exhaustive
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
@@ -139,7 +140,7 @@ def drill(broker: KafkalogBroker, directory: Path) -> Iterator[Seeds]:
         made.close()
 
 
-@pytest.mark.parametrize("who", ["process", "driver"])
+@pytest.mark.parametrize("who", mostly_exhaustive(["process", "driver"], 1))
 def test_every_point(start_broker: Callable[..., KafkalogBroker], tmp_path: Path, who: str) -> None:
     """The process that gets there dies alone, or the driver with all of its processes."""
     with drill(start_broker(), tmp_path / "engine") as query:
