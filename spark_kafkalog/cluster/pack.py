@@ -40,12 +40,15 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="kafkalog-pack-") as scratch, _replacing(output) as part:
+            is_zip = output.suffix == ".zip"
+            # Before the kernels, whose compilation may take half a minute.
+            packages = [] if is_zip else needed(arguments.package)
             own = [*own_files(), *compiled_files(arguments.cpu, Path(scratch))]
-            if output.suffix == ".zip":
+            if is_zip:
                 write_zip(part, own)
                 told = _how_to_register
             else:
-                write_archive(part, own, needed(arguments.package), arguments.base, arguments.compression_level)
+                write_archive(part, own, packages, arguments.base, arguments.compression_level)
                 told = _how_to_submit
         print(told(output))
     except PackError as error:
