@@ -1,0 +1,160 @@
+"""A member beside two brokers of Apache Kafka 3.9, one of which is the controller.
+
+Each test leaves the cluster whole. Kafka's own tools are the judges where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+import pytest
+from confluent_kafka import ElectionType
+
+from peers import kafka, require
+from peers.kafka_tools import KafkaTools
+from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, Writer, mixed_cluster
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
+
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+PERF = "org.apache.kafka.tools.ProducerPerformance"
+OURS_FIRST, THEIRS_FIRST = [3, 1, 2], [1, 3, 2]
+PAUSE_S = 0.002
+
+
+@pytest.fixture(scope="module", params=["2.8", "3.9"])
+def cluster(
+    request: pytest.FixtureRequest, foreign_programs: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MixedCluster]:
+    require(kafka.missing(kafka.KAFKA_3))
+    with mixed_cluster(tmp_path_factory.mktemp("cluster"), request.param) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tools(foreign_programs: None) -> Iterator[KafkaTools]:
+    with KafkaTools(kafka.KAFKA_3) as running:
+        yield running
+
+
+@contextmanager
+def writing(cluster: MixedCluster, topic: str, partitions: int) -> Iterator[Writer]:
+    """Produce all the time, with idempotence, from the beginning of the block to its end."""
+    writer, end = cluster.writer(**{"enable.idempotence": "true"}), Event()
+
+    def work() -> None:
+        number = 0
+        while not end.is_set():
+            for index in range(partitions):
+                writer.send(topic, [b"%d %d" % (index, number)], index)
+            number += 1
+            writer.poll(PAUSE_S)
+
+    thread = Thread(target=work)
+    thread.start()
+    try:
+        yield writer
+    finally:
+        end.set()
+        thread.join()
+    writer.flush()
+
+
+def check(cluster: MixedCluster, topic: str, partitions: int, writer: Writer) -> None:
+    """Check that all replicas have the same bytes, and that every acknowledged record is there once and in order."""
+    for index in range(partitions):
+        cluster.wait_isr(topic, ALL, index)
+        cluster.wait_equal(topic, index)
+        acknowledged = [value for value in writer.acknowledged if value.startswith(b"%d " % index)]
+        assert len(acknowledged) > 100, "there was no load"
+        assert cluster.read(topic, index) == sorted(acknowledged, key=lambda value: int(value.split()[1]))
+
+
+def acknowledged_more(writer: Writer, index: int) -> None:
+    """Wait until another record of a partition is acknowledged, whoever leads it."""
+    before = len(writer.acknowledged)
+    prefix = b"%d " % index
+    wait_until(
+        lambda: any(value.startswith(prefix) for value in writer.acknowledged[before:]),
+        f"records of partition {index} are acknowledged",
+    )
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+def test_what_kafkas_tools_produce_is_on_all_replicas(cluster: MixedCluster, tools: KafkaTools, codec: str) -> None:
+    topic = f"perf-{codec}"
+    cluster.create(topic, [OURS_FIRST, THEIRS_FIRST, [2, 3, 1]], {"segment.bytes": "300000"})
+    servers = ",".join(map(cluster.address, ALL))
+    tools.run(
+        PERF, "--topic", topic, "--num-records", "30000", "--record-size", "100", "--throughput", "-1",
+        "--producer-props", f"bootstrap.servers={servers}", "acks=all", f"compression.type={codec}",
+    )  # fmt: skip
+    for index in range(3):
+        cluster.wait_equal(topic, index)
+    assert sum(len(cluster.read(topic, index)) for index in range(3)) == 30_000
+
+
+def test_kafkas_tool_describes_the_cluster_by_our_answers(cluster: MixedCluster) -> None:
+    cluster.create("described", [OURS_FIRST, THEIRS_FIRST, [2, 3, 1]])
+    words = ["--bootstrap-server", cluster.address(OURS), "--describe", "--topic", "described"]
+    told = kafka.run_java_tool(TOPICS, words, kafka.KAFKA_3, timeout_s=120)
+    assert re.findall(r"Leader: (\d).*Isr: ([\d,]+)", told) == [("3", "3,1,2"), ("1", "1,3,2"), ("2", "2,3,1")]
+
+
+def test_ours_stops_in_order_and_comes_back(cluster: MixedCluster) -> None:
+    cluster.create("stopped", [OURS_FIRST, THEIRS_FIRST])
+    with writing(cluster, "stopped", 2) as writer:
+        acknowledged_more(writer, 0)
+        assert cluster.ours.stop() == 0
+        assert cluster.partition("stopped", 0).leader_id in (1, 2), "the controller had moved the leadership"
+        acknowledged_more(writer, 0)
+        cluster.ours.start()
+        cluster.wait_isr("stopped", ALL, 0)
+        cluster.admin(1).elect_leaders(ElectionType.PREFERRED).result(60)
+        cluster.wait_leader("stopped", OURS, 0)
+        acknowledged_more(writer, 0)
+    check(cluster, "stopped", 2, writer)
+
+
+def test_ours_is_killed_and_comes_back(cluster: MixedCluster) -> None:
+    cluster.create("killed", [OURS_FIRST, THEIRS_FIRST], {"min.insync.replicas": "2"})
+    with writing(cluster, "killed", 2) as writer:
+        for _ in range(2):
+            acknowledged_more(writer, 0)
+            cluster.ours.kill()
+            # As follower and as leader: its session expires, or a new registration takes its place.
+            cluster.ours.start()
+            cluster.wait_isr("killed", ALL, 0)
+            cluster.admin(1).elect_leaders(ElectionType.PREFERRED).result(60)
+            cluster.wait_leader("killed", OURS, 0)
+        acknowledged_more(writer, 0)
+    check(cluster, "killed", 2, writer)
+
+
+def test_the_controller_is_killed_and_comes_back(cluster: MixedCluster) -> None:
+    cluster.create("survives", [OURS_FIRST, THEIRS_FIRST], {"min.insync.replicas": "2"})
+    with writing(cluster, "survives", 2) as writer:
+        acknowledged_more(writer, 0)
+        victim = cluster.metadata().controller_id
+        cluster.theirs[victim].kill()
+        other = 3 - victim
+        wait_until(lambda: cluster.metadata(OURS).controller_id == other, "there is another controller")
+        acknowledged_more(writer, 0)
+        acknowledged_more(writer, 1)
+        cluster.theirs[victim].restart()
+        cluster.wait_alive(ALL)
+    check(cluster, "survives", 2, writer)
+
+
+def test_a_topic_is_deleted_everywhere(cluster: MixedCluster) -> None:
+    cluster.create("deleted", [OURS_FIRST, THEIRS_FIRST])
+    writer = cluster.writer()
+    writer.send("deleted", [b"x"] * 10)
+    writer.flush()
+    cluster.admin(1).delete_topics(["deleted"])["deleted"].result(60)
+    wait_until(lambda: not list(cluster.log_dir(OURS).glob("deleted-[01]")), "the logs are gone")
+    wait_until(lambda: not cluster.partitions("deleted", OURS), "the topic is not in the metadata any more")
