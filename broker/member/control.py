@@ -100,6 +100,9 @@ class Control:
 
     def _check(self, message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> None:
         present = self._broker_epoch()
+        if present < 0:
+            # It has given up its roles; the controller sends new ones after the next registration.
+            raise StaleBrokerEpochError("this broker is not registered at present")
         if message.broker_epoch != ANY_EPOCH and message.broker_epoch < present:
             raise StaleBrokerEpochError(
                 f"the request is for broker epoch {message.broker_epoch}, which is older than {present}"

@@ -71,6 +71,7 @@ class Registration:
         """The sessions of this process."""
         self._changed = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
+        self._was_registered = False
         self.epoch = -1
 
     @property
@@ -138,6 +139,7 @@ class Registration:
 
     def _registered(self, stat: Stat) -> None:
         self.epoch = stat.created
+        self._was_registered = True
         logger.info("broker %d is registered with epoch %d", self._broker.broker_id, self.epoch)
         self._on_registered()
 
@@ -170,7 +172,12 @@ class Registration:
         )
 
     def _is_predecessor(self, node: Node) -> bool:
-        """Return whether a registration is that of a process that has ended: this process has its addresses now."""
+        """Return whether a registration is that of a process that has ended: this process has its addresses now.
+
+        Only at the start: one that was registered before may have been replaced, and must not fight for the node.
+        """
+        if self._was_registered:
+            return False
         with contextlib.suppress(ZnodeError):
             found = brokers.decode(self._broker.broker_id, node.data, node.stat.created)
             own = {(each.host, each.port) for each in self._broker.endpoints}

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
@@ -58,10 +58,8 @@ class MixedCluster:
             )
             for number in THEIRS
         }
-        # Only keys that a broker of ours knows, too.
-        ours = {key: value for key, value in settings.items() if key != "auto.leader.rebalance.enable"}
         self.ours = KafkalogBroker(
-            directory / str(OURS), {**ours, "broker.id": str(OURS), "zookeeper.connect": zookeeper}
+            directory / str(OURS), {**settings, "broker.id": str(OURS), "zookeeper.connect": zookeeper}
         )
         self._admins: dict[int, AdminClient] = {}
         self.ours.address = f"127.0.0.1:{free_port()}"
@@ -84,10 +82,19 @@ class MixedCluster:
         return self.ours.log_dir if broker == OURS else self.theirs[broker].log_dir
 
     def admin(self, broker: int = 1) -> AdminClient:
-        """Return a client that asks this broker first."""
+        """Return a client that asks this broker first. It may believe in a controller of before."""
         if broker not in self._admins:
             self._admins[broker] = AdminClient({"bootstrap.servers": self.address(broker), "log_level": 0})
         return self._admins[broker]
+
+    def elect_preferred(self) -> None:
+        """Have the controller elect the first replicas of all partitions as their leaders."""
+        self._admins.clear()
+        self.admin(1).elect_leaders(ElectionType.PREFERRED).result(60)
+
+    def delete(self, topic: str) -> None:
+        self._admins.clear()
+        self.admin(1).delete_topics([topic])[topic].result(60)
 
     # -- what there is
 
@@ -133,6 +140,7 @@ class MixedCluster:
         self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None, broker: int = 1
     ) -> None:
         """Create a topic; return when every broker knows its leaders."""
+        self._admins.clear()
         new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
         self.admin(broker).create_topics([new], operation_timeout=30)[topic].result(60)
         for number in ALL:

@@ -151,6 +151,24 @@ def test_a_broker_that_was_killed_is_registered_at_once_when_it_starts_again(tmp
     with_cluster(tmp_path, work)
 
 
+def test_a_broker_that_was_replaced_does_not_fight_for_its_registration(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        host, before = cluster.hosts[3], (await cluster.alive())[3]
+        # Another process with the same addresses, such as the next container of the same service.
+        await cluster.zookeeper.delete(paths.broker_id(3))
+        await cluster.zookeeper.create(paths.broker_id(3), brokers.encode(before, 0), is_ephemeral=True)
+        other = (await cluster.alive())[3]
+        await asyncio.sleep(5)
+        assert (await cluster.alive())[3] == other
+        assert host.server.registration.epoch == -1
+        late = UpdateMetadataRequest(controller_id=1, controller_epoch=1, broker_epoch=before.epoch)
+        assert (await host.ask(late, 7)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        await cluster.zookeeper.delete(paths.broker_id(3))
+        await cluster.until(lambda: host.server.registration.epoch > other.epoch, "it registers when it may")
+
+    with_cluster(tmp_path, work)
+
+
 def test_requests_of_the_past_are_refused_as_a_whole(tmp_path: Path) -> None:
     async def work(cluster: Cluster) -> None:
         await cluster.create("t", (1, 2))
