@@ -2,8 +2,8 @@
 
     python -m benchmarks.spark_job DIRECTORY JARS
 
-Each line of standard input is a job as JSON: job, source, topic, bootstrap, count, and for the source "ceiling"
-records, partitions and size. The answer is a line with its seconds, or with the number of rows where `count` is set.
+Each line of standard input is a job as JSON: job, source, options and rows, and for the source "ceiling" records,
+partitions and size. The answer is a line with its seconds, or with the number of rows where `rows` is set.
 """
 
 from __future__ import annotations
@@ -27,17 +27,20 @@ def _run(spark: Any, order: dict[str, Any], directory: Path) -> float:
     if order["source"] == "ceiling":
         options = {name: str(order[name]) for name in ("records", "partitions", "size")}
     else:
-        options = {"kafka.bootstrap.servers": order["bootstrap"], "subscribe": order["topic"]}
-        options["startingOffsets"] = "earliest"
+        options = order["options"]
     frame = reader.options(**options).load()
     if value_only:
         frame = frame.select("value")
-    if order["count"]:
+    if order["rows"]:
         return int(frame.count())
     if streaming:
         checkpoint = tempfile.mkdtemp(dir=directory)
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
         query.start().awaitTermination()
+    elif order["job"] == "count":
+        frame.count()
+    elif order["job"] == "aggregate":
+        frame.selectExpr("sum(length(value))", "max(offset)", "min(timestamp)").collect()
     else:
         frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began

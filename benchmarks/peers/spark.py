@@ -12,16 +12,27 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
+GIVEN = "KAFKALOG_BENCHMARK"
+"""A variable with JSON of `settings` of Spark, and of the program that it runs as Python (`python`)."""
 ROOT = Path(__file__).parents[2]
 
 
 class SparkProcess:
     """Runs `python -m module directory jars`, which answers lines of JSON on its input with lines of JSON."""
 
-    def __init__(self, name: str, module: str, directory: Path, python: Path, jars: Sequence[Path]) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        directory: Path,
+        python: Path,
+        jars: Sequence[Path],
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         environment = {k: v for k, v in os.environ.items() if k not in ("SPARK_HOME", "PYTHONPATH")}
         environment |= {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+        environment |= variables or {}
         self._errors = directory / f"{name}.err"
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
