@@ -146,7 +146,9 @@ class KazooSession:
     async def create(
         self, path: str, data: bytes = b"", *, is_ephemeral: bool = False, is_sequential: bool = False
     ) -> str:
-        return str(await self._request(self._client.create_async, path, data, None, is_ephemeral, is_sequential))
+        # Kafka's brokers take a node with empty data for a damaged one, and one without data for an empty one.
+        content = data or None
+        return str(await self._request(self._client.create_async, path, content, None, is_ephemeral, is_sequential))
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return _stat(await self._request(self._client.set_async, path, data, version))

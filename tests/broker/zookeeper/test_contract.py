@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from kazoo.client import KazooClient
 
 from broker.zookeeper.interface import (
     NO_OWNER,
@@ -320,3 +321,22 @@ def test_requests_without_a_connection_fail_and_may_have_been_carried_out() -> N
 
         virtual_time.run(lambda loop, scenario=scenario: scenario(SimulatedWorld(loop)))  # type: ignore[misc]
     assert {0, 1, 2} <= carried_out
+
+
+@pytest.mark.peer
+def test_a_node_without_data_has_none_for_other_clients(server: ZooKeeperServer) -> None:
+    """Kafka's brokers do not start where the node of producer ids has empty data."""
+
+    async def main() -> None:
+        session = await KazooSession.connect(server.address, session_timeout=SESSION_S, connect_timeout=60)
+        await session.create("/without_data")
+        await session.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+    client = KazooClient(server.address)
+    client.start()
+    try:
+        assert client.get("/without_data")[0] is None
+    finally:
+        client.stop()
+        client.close()
