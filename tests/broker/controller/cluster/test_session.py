@@ -1,0 +1,217 @@
+"""Writes of a controller: in few requests, fenced, and done once although answers are lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from broker.controller.cluster import session as controller_session
+from broker.controller.cluster.candidacy import elect, resign
+from broker.controller.cluster.session import Connection, ControllerMovedError, SessionEndedError, Term, packs
+from broker.metadata.znodes import controller, paths
+from broker.zookeeper.interface import (
+    BadVersionError,
+    ConnectionLossError,
+    Create,
+    Delete,
+    Node,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    Result,
+    SessionState,
+    SetData,
+    Stat,
+    Watch,
+)
+from tests.simulation import virtual_time
+from tests.simulation.virtual_time import VirtualLoop
+from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
+
+
+class Lossy:
+    """A session that loses the answers to the first requests of several operations.
+
+    Attributes:
+        losses: how many answers are lost from now on; the requests are carried out.
+        requests: the number of operations of each request.
+    """
+
+    def __init__(self, ensemble: SimulatedEnsemble) -> None:
+        self._session = SimulatedSession(ensemble, 1e9)
+        self.losses = 0
+        self.requests: list[int] = []
+        self.get = self._session.get
+        self.children = self._session.children
+        self.create = self._session.create
+        self.set = self._session.set
+        self.delete = self._session.delete
+        self.listen = self._session.listen
+        self.close = self._session.close
+
+    @property
+    def session_id(self) -> int:
+        return self._session.session_id
+
+    async def multi(self, operations: Sequence[Operation]) -> list[Result]:
+        self.requests.append(len(operations))
+        results = await self._session.multi(operations)
+        if self.losses:
+            self.losses -= 1
+            raise ConnectionLossError("lost")
+        return results
+
+
+def no_watch(path: str) -> Watch | None:
+    return None
+
+
+Scenario = Callable[[Lossy, Term, Connection], Awaitable[None]]
+
+
+def play(scenario: Scenario) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        zookeeper, connection = Lossy(SimulatedEnsemble(loop, random.Random(1))), Connection()
+        await zookeeper.create(paths.CONTROLLER_EPOCH, b"4")
+        await zookeeper.create("/a")
+        await scenario(zookeeper, Term(zookeeper, connection, 0), connection)
+
+    virtual_time.run(main)
+
+
+def test_many_groups_go_in_few_requests() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        outcomes = await term.write([[Create(f"/a/{number}", b"x")] for number in range(1200)])
+        assert len(outcomes) == 1200
+        assert zookeeper.requests == [501, 501, 201]
+        found = await term.read([f"/a/{number}" for number in range(1200)] + ["/none"], no_watch)
+        assert [None if node is None else node.data for node in found] == [b"x"] * 1200 + [None]
+        assert sorted(map(len, await term.children(["/a", "/none"], no_watch))) == [0, 1200]
+
+    play(scenario)
+
+
+def test_the_size_of_a_request_is_bounded() -> None:
+    group: list[Operation] = [SetData("/a", bytes(200_000))]
+    assert [len(pack) for pack in packs([group] * 5)] == [2, 2, 1]
+    assert [len(pack) for pack in packs([[SetData("/a", bytes(2 * controller_session.MOST_BYTES))], group])] == [1, 1]
+
+
+def test_a_group_that_fails_harms_no_other() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        outcomes = await term.write(
+            [
+                [Create("/a/1", b"x")],
+                [Create("/a/2"), Create("/none/2")],
+                [SetData("/a", b"", 7)],
+                [Create("/a/3"), Create("/a/3/4")],
+                [Create("/a/1", b"x")],
+            ]
+        )
+        assert outcomes[0] == ["/a/1"]
+        assert [type(outcome) for outcome in outcomes[1:3]] == [NoNodeError, BadVersionError]
+        assert outcomes[3] == ["/a/3", "/a/3/4"]
+        # It is sent again by itself, but it was not done before.
+        assert isinstance(outcomes[4], NodeExistsError)
+        assert await zookeeper.get("/a/2") is None
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_was_done_when_its_answer_was_lost_is_not_a_failure(count: int) -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        await zookeeper.create("/a/gone")
+        zookeeper.losses = count
+        groups: list[list[Operation]] = [
+            [Create("/a/1", b"x"), Create("/a/1/2", b"y")],
+            [SetData("/a", b"new", 0)],
+            [Delete("/a/gone")],
+        ]
+        outcomes = await term.write(groups[:count])
+        outcomes += await term.write(groups[count:])
+        created, changed, deleted = outcomes
+        assert created == ["/a/1", "/a/1/2"]
+        assert isinstance(changed, list)
+        assert isinstance(changed[0], Stat)
+        assert changed[0].version == 1
+        assert deleted == [None]
+
+    play(scenario)
+
+
+def test_a_change_of_somebody_else_is_not_taken_for_ones_own() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        await zookeeper.set("/a", b"theirs")
+        zookeeper.losses = 0
+        (outcome,) = await term.write([[SetData("/a", b"mine", 0)]])
+        assert isinstance(outcome, BadVersionError)
+        found: Node | None = await zookeeper.get("/a")
+        assert found is not None
+        assert found.data == b"theirs"
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_controller_that_was_replaced_changes_nothing(count: int) -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        await zookeeper.set(paths.CONTROLLER_EPOCH, b"5")
+        with pytest.raises(ControllerMovedError):
+            await term.write([[Create(f"/a/{number}")] for number in range(count)])
+        assert await zookeeper.children("/a") == []
+
+    play(scenario)
+
+
+def test_nothing_is_done_after_the_end_of_the_session() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        connection.changed(SessionState.SUSPENDED)
+        zookeeper.losses = 1
+        writing = asyncio.ensure_future(term.write([[SetData("/a", b"1", 0)]]))
+        await asyncio.sleep(1)
+        assert not writing.done()
+        connection.changed(SessionState.EXPIRED)
+        with pytest.raises(SessionEndedError):
+            await writing
+        connection.changed(SessionState.CONNECTED)
+        for wanted in (term.write([[Create("/a/1")]]), term.write([[Create("/a/1")], [Create("/a/2")]])):
+            with pytest.raises(SessionEndedError):
+                await wanted
+        with pytest.raises(SessionEndedError):
+            await term.read(["/a"], no_watch)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("losses", [0, 1])
+def test_a_candidate_recognizes_its_own_election(losses: int) -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        zookeeper.losses = losses
+        watched: list[object] = []
+        data = controller.encode(3, 1)
+        assert await elect(zookeeper, connection, data, watched.append, is_active=False) == (5, 1)
+        assert await elect(zookeeper, connection, data, watched.append, is_active=True) is None
+        await resign(zookeeper, connection, 1)
+        assert await zookeeper.get(paths.CONTROLLER) is None
+        # A former one takes nothing away.
+        assert await elect(zookeeper, connection, data, watched.append, is_active=False) == (6, 2)
+        await resign(zookeeper, connection, 1)
+        assert await zookeeper.get(paths.CONTROLLER) is not None
+
+    play(scenario)
+
+
+def test_a_candidate_that_loses_learns_who_won() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        await zookeeper.create(paths.CONTROLLER, controller.encode(9, 1))
+        told: list[object] = []
+        assert await elect(zookeeper, connection, controller.encode(3, 1), told.append, is_active=False) == 9
+        await zookeeper.delete(paths.CONTROLLER)
+        await asyncio.sleep(1)
+        assert told
+
+    play(scenario)
