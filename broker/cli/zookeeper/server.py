@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 DEFAULTS = {"dataDir": "/tmp/zookeeper", "clientPort": "2181", "admin.enableServer": "false"}
@@ -72,9 +73,12 @@ class ZooKeeperServer:
         java: The path of `java`.
         jars: The class path.
         properties: The server's configuration.
+        output: Where it writes its messages; by default where this process does.
     """
 
-    def __init__(self, java: str, jars: list[Path], properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, java: str, jars: list[Path], properties: Mapping[str, str], output: IO[bytes] | None = None
+    ) -> None:
         self._addresses = addresses(properties)
         self._has_plain_port = "clientPort" in properties
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-zookeeper-")
@@ -83,7 +87,9 @@ class ZooKeeperServer:
         config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
         logging.write_text(LOGGING)
         line = [java, *OPTIONS, f"-Dlog4j2.configurationFile={logging}", "-cp", ":".join(map(str, jars)), MAIN]
-        self.process = subprocess.Popen([*line, str(config)], preexec_fn=_end_with_parent())
+        self.process = subprocess.Popen(
+            [*line, str(config)], stdout=output, stderr=output, preexec_fn=end_with_parent()
+        )
 
     def serves(self) -> bool:
         """Return whether the server accepts sessions: as part of an ensemble it does once that has a leader."""
@@ -123,8 +129,8 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\")
 
 
-def _end_with_parent() -> Callable[[], None] | None:
-    """Return what a child calls on Linux before it becomes Java: the kernel ends it when its parent has ended."""
+def end_with_parent() -> Callable[[], None] | None:
+    """Return what a child calls on Linux before its program starts: the kernel ends it when its parent has ended."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None)

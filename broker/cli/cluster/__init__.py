@@ -1,0 +1,41 @@
+"""`kafkalog cluster`: ZooKeeper and several brokers on this machine, to try things out and to practise failures.
+
+- `start`       `kafkalog cluster start`
+- `status`      `kafkalog cluster status`
+- `kill`        `kafkalog cluster kill`
+- `supervisor`  starts the processes, watches them and stops them
+- `description` the file from which the other commands know the cluster
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+COMMANDS = ("start", "status", "kill")
+
+EXAMPLES = """\
+examples:
+  kafkalog cluster start --brokers 3
+  kafkalog cluster status
+  kafkalog cluster kill 2 --hard
+  kafkalog cluster start 2
+
+The cluster lives in a directory (--dir), in which each process also writes its messages: broker-1.log, zookeeper.log.
+It is for one machine and for trying things out. A cluster in production has a ZooKeeper ensemble, and its brokers are
+started with `kafkalog server start --override zookeeper.connect=...`.
+"""
+DIRECTORY = "kafkalog-cluster"
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `cluster` and its commands."""
+    parser = subparsers.add_parser(
+        "cluster",
+        help="run a cluster on this machine",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name in COMMANDS:
+        import_module(f"broker.cli.cluster.{name}").add_parser(commands)

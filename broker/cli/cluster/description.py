@@ -1,0 +1,112 @@
+"""What the commands of `kafkalog cluster` know of a cluster: a JSON file in its directory.
+
+The supervisor writes the file anew, in one step, whenever a process has started or ended. To have a broker started
+again another command makes an empty file `start-ID`, which the supervisor removes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+FILE = "cluster.json"
+NOT_RUNNING = 0
+"""The process id of a broker that does not run."""
+
+
+class NoClusterError(Exception):
+    """There is no cluster in the directory, or it is not running; the message names the remedy."""
+
+
+@dataclass(slots=True)
+class BrokerEntry:
+    """One broker of the cluster."""
+
+    broker_id: int
+    port: int
+    pid: int = NOT_RUNNING
+
+
+@dataclass(slots=True)
+class Description:
+    """A cluster that is running, or was."""
+
+    supervisor: int
+    """The process id of `kafkalog cluster start`."""
+    zookeeper: str
+    """host:port of ZooKeeper."""
+    brokers: list[BrokerEntry] = field(default_factory=list)
+
+    @property
+    def bootstrap(self) -> str:
+        """The value for `bootstrap.servers`."""
+        return ",".join(f"127.0.0.1:{each.port}" for each in self.brokers)
+
+    def broker(self, broker_id: int) -> BrokerEntry:
+        """Return one broker's entry.
+
+        Raises:
+            NoClusterError: the cluster has no broker with this id.
+        """
+        for each in self.brokers:
+            if each.broker_id == broker_id:
+                return each
+        known = ", ".join(str(each.broker_id) for each in self.brokers)
+        raise NoClusterError(f"the cluster has no broker {broker_id}; its brokers are {known}")
+
+    def save(self, directory: Path) -> None:
+        """Replace the file in `directory`.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        part = directory / f".{FILE}"
+        part.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        part.replace(directory / FILE)
+
+
+def load(directory: Path) -> Description:
+    """Read the description of the cluster in `directory`, which must be running.
+
+    Raises:
+        NoClusterError: there is none, or it is not running.
+        OSError: the file cannot be read.
+    """
+    try:
+        found = json.loads((directory / FILE).read_text())
+        description = Description(
+            int(found["supervisor"]),
+            str(found["zookeeper"]),
+            [BrokerEntry(int(each["broker_id"]), int(each["port"]), int(each["pid"])) for each in found["brokers"]],
+        )
+    except FileNotFoundError:
+        raise NoClusterError(
+            f"there is no cluster in {directory}: start one with `kafkalog cluster start --dir {directory}`"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise NoClusterError(f"{directory / FILE} is damaged ({error}): remove it, and start the cluster") from None
+    if not is_alive(description.supervisor):
+        raise NoClusterError(
+            f"the cluster in {directory} is not running: start it with `kafkalog cluster start --dir {directory}`"
+        )
+    return description
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def start_request(directory: Path, broker_id: int) -> Path:
+    """Return the file that asks the supervisor to start a broker again."""
+    return directory / f"start-{broker_id}"

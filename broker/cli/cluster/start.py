@@ -1,0 +1,153 @@
+"""`kafkalog cluster start`: run a cluster in the foreground, or start one of its brokers again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from broker.cli.cluster.description import NOT_RUNNING, NoClusterError, is_alive, load, start_request
+
+READY_S = 60.0
+"""How long a broker that is started again may take."""
+POLL_S = 0.1
+MOST_BROKERS = 20
+
+EXAMPLES = """\
+examples:
+  kafkalog cluster start
+  kafkalog cluster start --brokers 5 --base-port 19092 --dir /tmp/five
+  kafkalog cluster start --override min.insync.replicas=1
+  kafkalog cluster start 2
+
+Without an id it runs ZooKeeper and the brokers 1, 2, 3, … until Ctrl-C, and keeps their data in the directory. With an
+id it has that broker of a running cluster started again. Topics get three replicas, where there are three brokers.
+"""
+
+
+class _StopRequestedError(Exception):
+    """A signal asks the command to end."""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `start`."""
+    from broker.cli.cluster import DIRECTORY
+
+    parser = commands.add_parser(
+        "start",
+        help="start a cluster in the foreground, or one broker of it again",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("id", type=int, nargs="?", metavar="ID", help="the broker to start again")
+    parser.add_argument("--brokers", type=int, default=3, metavar="N", help="how many brokers (default: 3)")
+    parser.add_argument("--dir", type=Path, default=Path(DIRECTORY), help=f"the directory (default: {DIRECTORY})")
+    parser.add_argument(
+        "--base-port", type=int, default=9092, metavar="PORT",
+        help="the port of the first broker; the others follow (default: 9092; 0 takes free ports)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of all brokers; repeatable"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the cluster until a signal; 1 when it cannot start or ZooKeeper ends, 2 for wrong usage."""
+    return _run_cluster(arguments) if arguments.id is None else _start_again(arguments.dir, arguments.id)
+
+
+def _run_cluster(arguments: argparse.Namespace) -> int:
+    from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, choose_ports
+    from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
+    from broker.cli.zookeeper.server import with_ports
+
+    overrides = dict(each.partition("=")[::2] for each in arguments.override)
+    wrong = next((each for each in arguments.override if "=" not in each), None)
+    if wrong is not None:
+        return _complain(f"--override {wrong}: expected KEY=VALUE", 2)
+    if not 1 <= arguments.brokers <= MOST_BROKERS:
+        return _complain(f"--brokers {arguments.brokers}: expected 1 to {MOST_BROKERS}", 2)
+    if not 0 <= arguments.base_port <= 65535 - arguments.brokers:
+        return _complain(f"--base-port {arguments.base_port}: expected a port that leaves room for the brokers", 2)
+    directory = arguments.dir.absolute()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        running = load(directory)
+    except NoClusterError:
+        pass
+    except OSError as error:
+        return _complain(f"{directory}: {error.strerror}", 1)
+    else:
+        return _complain(f"a cluster is running in {directory} (process {running.supervisor})", 1)
+    try:
+        java, jars = find_java(), find_jars()
+    except MissingZooKeeperError as error:
+        return _complain(str(error), 1)
+    zookeeper = with_ports(
+        {
+            "dataDir": str(directory / "zookeeper"),
+            "clientPort": "0",
+            "clientPortAddress": "127.0.0.1",
+            "tickTime": "500",
+            "admin.enableServer": "false",
+        }
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop)
+    supervisor = None
+    try:
+        ports = choose_ports(arguments.base_port, arguments.brokers)
+        supervisor = Supervisor(directory, ports, java, jars, zookeeper, overrides, _tell)
+        supervisor.start(os.getpid())
+        _tell(f"the cluster is accepting connections on {supervisor.description.bootstrap}")
+        supervisor.watch()
+    except _StopRequestedError:
+        return 0
+    except ClusterFailedError as error:
+        return _complain(str(error), 1)
+    except OSError as error:
+        return _complain(f"{error.filename or directory}: {error.strerror or error}", 1)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_IGN)
+        if supervisor is not None:
+            supervisor.stop()
+    return 1
+
+
+def _start_again(directory: Path, broker_id: int) -> int:
+    try:
+        before = load(directory).broker(broker_id)
+        if before.pid != NOT_RUNNING and is_alive(before.pid):
+            return _complain(f"broker {broker_id} is running (process {before.pid})", 1)
+        start_request(directory, broker_id).touch()
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            entry = load(directory).broker(broker_id)
+            if entry.pid not in (NOT_RUNNING, before.pid):
+                print(f"broker {broker_id} is started (process {entry.pid})")
+                return 0
+            time.sleep(POLL_S)
+    except NoClusterError as error:
+        return _complain(str(error), 1)
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}", 1)
+    return _complain(f"broker {broker_id} was not started within {READY_S:.0f} s", 1)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"kafkalog: {message}", file=sys.stderr)
+    return code
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _StopRequestedError

@@ -1,0 +1,182 @@
+"""Runs the processes of a cluster: ZooKeeper and the brokers, as children of `kafkalog cluster start`.
+
+A broker that ends stays down until it is asked for (`description.start_request`), so that failures can be practised. On
+Linux the brokers end with the supervisor, even if that is killed.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from broker.cli.cluster.description import NOT_RUNNING, BrokerEntry, Description, start_request
+from broker.cli.zookeeper.server import ZooKeeperServer, addresses, end_with_parent
+
+POLL_S = 0.1
+STOP_S = 60.0
+"""How long brokers may take to stop before they are killed."""
+REPLICAS = 3
+"""The most replicas of topics whose factor nobody gives."""
+
+Tell = Callable[[str], None]
+
+
+class ClusterFailedError(Exception):
+    """A process of the cluster has not come up; the message names it and the file with its messages."""
+
+
+def broker_settings(entry: BrokerEntry, zookeeper: str, directory: Path, brokers: int) -> dict[str, str]:
+    """Return the settings of one broker: as many replicas as the cluster allows, up to three."""
+    replicas = min(REPLICAS, brokers)
+    majority = str(replicas // 2 + 1)
+    return {
+        "broker.id": str(entry.broker_id),
+        "zookeeper.connect": zookeeper,
+        # ZooKeeper notices a silent process after this time; a process that has died is noticed sooner.
+        "zookeeper.session.timeout.ms": "6000",
+        # When all brokers stop at once, the last ones find no controller: five seconds a try would be long.
+        "controlled.shutdown.retry.backoff.ms": "500",
+        "listeners": f"PLAINTEXT://127.0.0.1:{entry.port}",
+        "log.dirs": str(directory / f"broker-{entry.broker_id}"),
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": majority,
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": majority,
+    }
+
+
+def choose_ports(base: int, count: int) -> list[int]:
+    """Return `count` ports from `base` on, or free ones if it is 0."""
+    if base:
+        return [base + index for index in range(count)]
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class Supervisor:
+    """Starts, watches and stops the processes.
+
+    Args:
+        directory: The cluster's directory, which exists.
+        ports: The brokers' ports; their ids count from 1.
+        java: The path of `java`.
+        jars: ZooKeeper's class path.
+        zookeeper: ZooKeeper's properties.
+        overrides: Settings of all brokers that win over `broker_settings`.
+        tell: Prints a line for the user.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        ports: Sequence[int],
+        java: str,
+        jars: list[Path],
+        zookeeper: Mapping[str, str],
+        overrides: Mapping[str, str],
+        tell: Tell,
+    ) -> None:
+        self._directory = directory
+        self._overrides = dict(overrides)
+        self._tell = tell
+        ((host, port),) = addresses(zookeeper)
+        entries = [BrokerEntry(index, port) for index, port in enumerate(ports, 1)]
+        self.description = Description(0, f"{host}:{port}", entries)
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        with self._log("zookeeper").open("ab") as output:
+            self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output)
+
+    def start(self, supervisor: int) -> None:
+        """Start everything; return when all brokers accept connections.
+
+        Raises:
+            ClusterFailedError: a process has ended before that.
+        """
+        if not self._zookeeper.wait_until_it_serves():
+            raise ClusterFailedError(f"ZooKeeper has ended; {self._log('zookeeper')} says why")
+        self.description.supervisor = supervisor
+        for entry in self.description.brokers:
+            start_request(self._directory, entry.broker_id).unlink(missing_ok=True)
+            self._launch(entry)
+        waiting = list(self.description.brokers)
+        while waiting:
+            waiting = [entry for entry in waiting if not self._accepts(entry)]
+            time.sleep(POLL_S)
+        self.description.save(self._directory)
+
+    def watch(self) -> None:
+        """Tell of brokers that end, and start those that are asked for; return if ZooKeeper ends."""
+        while self._zookeeper.process.poll() is None:
+            for entry in self.description.brokers:
+                self._look_at(entry)
+            time.sleep(POLL_S)
+        self._tell(f"ZooKeeper has ended; {self._log('zookeeper')} says why")
+
+    def stop(self) -> None:
+        """End the brokers, all at once, and then ZooKeeper."""
+        for process in self._processes.values():
+            process.terminate()
+        deadline = time.monotonic() + STOP_S
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._zookeeper.stop()
+
+    # Inside
+
+    def _log(self, name: str) -> Path:
+        return self._directory / f"{name}.log"
+
+    def _launch(self, entry: BrokerEntry) -> None:
+        settings = (
+            broker_settings(entry, self.description.zookeeper, self._directory, len(self.description.brokers))
+            | self._overrides
+        )
+        line = [sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
+        for key, value in settings.items():
+            line += ["--override", f"{key}={value}"]
+        with self._log(f"broker-{entry.broker_id}").open("ab") as output:
+            process = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=end_with_parent()
+            )
+        self._processes[entry.broker_id] = process
+        entry.pid = process.pid
+
+    def _accepts(self, entry: BrokerEntry) -> bool:
+        code = self._processes[entry.broker_id].poll()
+        if code is not None:
+            name = f"broker-{entry.broker_id}"
+            raise ClusterFailedError(f"broker {entry.broker_id} has ended with code {code}; {self._log(name)} says why")
+        try:
+            socket.create_connection(("127.0.0.1", entry.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _look_at(self, entry: BrokerEntry) -> None:
+        process = self._processes[entry.broker_id]
+        if entry.pid != NOT_RUNNING and process.poll() is not None:
+            entry.pid = NOT_RUNNING
+            self.description.save(self._directory)
+            code = process.returncode
+            how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"
+            self._tell(f"broker {entry.broker_id} {how}")
+        request = start_request(self._directory, entry.broker_id)
+        if request.exists():
+            request.unlink(missing_ok=True)
+            if entry.pid == NOT_RUNNING:
+                self._launch(entry)
+                self.description.save(self._directory)
+                self._tell(f"broker {entry.broker_id} is started")

@@ -1,0 +1,115 @@
+"""Test `kafkalog cluster`: three brokers on this machine, one killed and started again, and mistakes in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.cli.cluster.description import BrokerEntry, Description
+from broker.cli.cluster.supervisor import broker_settings, choose_ports
+from kafkalog.client.admin import NewTopic
+from kafkalog.client.admin.admin import Admin
+from kafkalog.client.producer import Producer
+from peers import java, require
+from tests.support.command import command, lines, run
+from tests.support.waiting import wait_until
+
+READY = "the cluster is accepting connections on "
+
+
+@pytest.fixture
+def cluster(processes: None, tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """Run a cluster; give its directory and its bootstrap addresses."""
+    require(java.missing())
+    directory = tmp_path / "cluster"
+    words = command("cluster", "start", "--dir", str(directory), "--base-port", "0")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith(READY), line + "".join(each.read_text() for each in directory.glob("*.log"))
+        yield directory, line.removeprefix(READY).strip()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_is_killed_and_comes_back(cluster: tuple[Path, str]) -> None:
+    directory, bootstrap = cluster
+    where = "--dir", str(directory)
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        wait_until(lambda: len(admin.describe_cluster().brokers) == 3, "all brokers are registered")
+        admin.create_topics([NewTopic("words", 3, 3)])
+    with Producer({"bootstrap.servers": bootstrap, "acks": "all"}) as producer:
+        first = [producer.send("words", b"before", partition=number) for number in range(3)]
+        assert [each.result(60).offset for each in first] == [0, 0, 0]
+        told = lines(run("cluster", "status", *where))
+        assert sum("controller" in line for line in told) == 1
+        victim = next(number for number in (1, 2, 3) if not told[number].endswith(", controller"))
+        assert lines(run("cluster", "kill", str(victim), "--hard", *where)) == [f"broker {victim} was killed"]
+        again = [producer.send("words", b"meanwhile", partition=number) for number in range(3)]
+        assert [each.result(60).offset for each in again] == [1, 1, 1]
+    assert run("cluster", "kill", str(victim), *where, check=1).stderr.startswith(b"kafkalog: broker")
+
+    def has_lost_one() -> bool:
+        shown = lines(run("cluster", "status", *where))
+        return "not running" in shown[victim] and sum(line.startswith("words-") for line in shown) == 3
+
+    wait_until(has_lost_one, "the partitions have lost a replica")
+    assert lines(run("cluster", "start", str(victim), *where))[0].startswith(f"broker {victim} is started")
+    assert run("cluster", "start", str(victim), *where, check=1).stderr.endswith(b")\n")
+    wait_until(
+        lambda: not any(line.startswith("words-") for line in lines(run("cluster", "status", *where))),
+        "all replicas are in sync",
+    )
+    assert run("cluster", "start", *where, check=1).stderr.startswith(b"kafkalog: a cluster is running in ")
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("start", "--brokers", "0"), 2, "--brokers 0: expected 1 to 20"),
+        (("start", "--base-port", "65535"), 2, "--base-port 65535: expected a port that leaves room"),
+        (("start", "--override", "broker"), 2, "--override broker: expected KEY=VALUE"),
+        (("start", "2"), 1, "there is no cluster in "),
+        (("kill", "2"), 1, "there is no cluster in "),
+        (("status",), 1, "there is no cluster in "),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words: tuple[str, ...], code: int, message: str, tmp_path: Path) -> None:
+    done = run("cluster", *words, "--dir", str(tmp_path / "none"), check=code)
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(f"kafkalog: {message}")
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_cluster_that_is_gone_is_told(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    description = Description(ended.pid, "127.0.0.1:1", [BrokerEntry(1, 1, ended.pid)])
+    description.save(tmp_path)
+    done = run("cluster", "status", "--dir", str(tmp_path), check=1)
+    assert b"is not running: start it with" in done.stderr
+    description.supervisor = os.getpid()
+    description.save(tmp_path)
+    assert b"the cluster has no broker 2" in run("cluster", "kill", "2", "--dir", str(tmp_path), check=1).stderr
+    assert b"broker 1 is not running" in run("cluster", "kill", "1", "--dir", str(tmp_path), check=1).stderr
+
+
+def test_settings_fit_the_number_of_brokers(tmp_path: Path) -> None:
+    one = broker_settings(BrokerEntry(1, 9092), "127.0.0.1:2181", tmp_path, 1)
+    five = broker_settings(BrokerEntry(5, 9096), "127.0.0.1:2181", tmp_path, 5)
+    assert (one["default.replication.factor"], one["min.insync.replicas"]) == ("1", "1")
+    assert (five["offsets.topic.replication.factor"], five["transaction.state.log.min.isr"]) == ("3", "2")
+    assert choose_ports(9092, 3) == [9092, 9093, 9094]
+    assert len(set(choose_ports(0, 3))) == 3
