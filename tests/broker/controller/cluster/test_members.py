@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import paths
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
 from kafkalog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -198,5 +201,55 @@ def test_administrators_ask_the_controller(tmp_path: Path) -> None:
         await cluster.until(lambda: (found := cluster.partition("words")) is not None and found.leader == third)
         # The replica that left has no log any more.
         await cluster.until(lambda: cluster.hosts[state.replicas[0]].server.replicas.get("words", 0) is None)
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_leaders_ask_the_controller_in_all_versions(tmp_path: Path, version: int) -> None:
+    """AlterPartition of each version names topics and members in its own way, and has its own errors."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("words")
+        await cluster.until_in_sync("words", {1, 2, 3})
+        boss = cluster.boss()
+        state = cluster.partition("words")
+        assert boss is not None
+        assert state is not None
+        leader = cluster.hosts[state.leader].server
+        topic_id = leader.store.state.topics["words"].topic_id
+
+        async def ask(isr: tuple[int, ...], *, to: int = boss, epoch: int | None = None, unknown: bool = False) -> Any:
+            data = AlterPartitionRequest.TopicData(
+                topic_name=("other" if unknown else "words") if version < 2 else "",
+                topic_id=(uuid.UUID(int=9) if unknown else topic_id) if version >= 2 else uuid.UUID(int=0),
+                partitions=[
+                    AlterPartitionRequest.TopicData.PartitionData(
+                        leader_epoch=state.leader_epoch,
+                        partition_epoch=state.partition_epoch,
+                        new_isr=list(isr) if version < 3 else [],
+                        new_isr_with_epochs=[BrokerState(broker_id=each) for each in isr] if version >= 3 else [],
+                    )
+                ],
+            )
+            request = AlterPartitionRequest(
+                broker_id=state.leader,
+                broker_epoch=leader.registration.epoch if epoch is None else epoch,
+                topics=[data],
+            )
+            return await cluster.hosts[to].ask(request, version)
+
+        other = next(number for number in IDS if number != boss)
+        assert (await ask((1, 2, 3), to=other)).error_code == ErrorCode.NOT_CONTROLLER
+        assert (await ask((1, 2, 3), epoch=1)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        unknown = (await ask((1, 2, 3), unknown=True)).topics[0].partitions[0].error_code
+        assert unknown == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version < 2 else ErrorCode.UNKNOWN_TOPIC_ID)
+        absent = (await ask((1, 9))).topics[0].partitions[0].error_code
+        assert absent == (ErrorCode.OPERATION_NOT_ATTEMPTED if version < 2 else ErrorCode.INELIGIBLE_REPLICA)
+        answer = (await ask(state.isr)).topics[0]
+        assert (answer.topic_name, answer.topic_id) == (("words", uuid.UUID(int=0)) if version < 2 else ("", topic_id))
+        granted = answer.partitions[0]
+        assert (granted.error_code, granted.leader_id, tuple(granted.isr)) == (0, state.leader, state.isr)
+        assert granted.partition_epoch == state.partition_epoch
 
     play(tmp_path, scenario)
