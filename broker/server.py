@@ -204,6 +204,7 @@ class Server:
             self.broker.quotas,
             self.broker.quota_clock,
             self.broker.member,
+            self.broker.controller,
         )
         self.metrics = MetricsEndpoint(address, sources)
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from broker.controller.cluster.model import gauges
 from broker.counters import BrokerCounters
 
 if TYPE_CHECKING:
+    from broker.controller.cluster.controller import ClusterController
+    from broker.controller.cluster.model.context import ControllerContext
     from broker.coordinator.group.service import GroupCoordinator
     from broker.coordinator.transaction.service import Transactions
     from broker.log.cleaner.log_cleaner import LogCleaner
@@ -57,6 +60,8 @@ class Sources:
     quota_clock: Callable[[], int]
     member: ClusterMember | None = None
     """What makes the broker a member of a cluster."""
+    controller: ClusterController | None = None
+    """The candidate for the controller of that cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,16 @@ def _uncleanable_bytes(sources: Sources) -> Rows:
 
 def _count(condition: Callable[[Any], bool]) -> Callable[[Sources], Rows]:
     return _one(lambda sources: sum(condition(partition) for partition in sources.replicas.partitions()))
+
+
+def _controller(value: Callable[[ControllerContext], float]) -> Callable[[Sources], Rows]:
+    """Return a number that the controller knows; 0 from other brokers."""
+
+    def read(sources: Sources) -> float:
+        context = None if sources.controller is None else sources.controller.context
+        return 0 if context is None else value(context)
+
+    return _one(read)
 
 
 def _member(value: Callable[[ClusterMember], float]) -> Callable[[Sources], Rows]:
@@ -350,6 +365,28 @@ CATALOG = (
     Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids with state in partitions.",
            "kafka.server:type=ReplicaManager,name=ProducerIdCount",
            _one(lambda sources: sum(len(log.producers.producers) for log in sources.logs))),
+    # The controller of a cluster
+    Metric("kafka_controller_kafkacontroller_activecontrollercount", _G, (),
+           "1 if this broker is the controller of its cluster. The sum over all brokers is 1.",
+           "kafka.controller:type=KafkaController,name=ActiveControllerCount", _controller(lambda context: 1)),
+    Metric("kafka_controller_kafkacontroller_offlinepartitionscount", _G, (),
+           "Partitions of the cluster without an available leader. Only the controller reports it, and those below.",
+           "kafka.controller:type=KafkaController,name=OfflinePartitionsCount", _controller(gauges.offline_partitions)),
+    Metric("kafka_controller_kafkacontroller_preferredreplicaimbalancecount", _G, (),
+           "Partitions that their preferred replica does not lead.",
+           "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount",
+           _controller(gauges.imbalanced_partitions)),
+    Metric("kafka_controller_kafkacontroller_globaltopiccount", _G, (), "Topics of the cluster.",
+           "kafka.controller:type=KafkaController,name=GlobalTopicCount", _controller(gauges.topics)),
+    Metric("kafka_controller_kafkacontroller_globalpartitioncount", _G, (), "Partitions of the cluster.",
+           "kafka.controller:type=KafkaController,name=GlobalPartitionCount", _controller(gauges.partitions)),
+    Metric("kafka_controller_kafkacontroller_topicstodeletecount", _G, (),
+           "Topics that are being deleted, or wait for a broker to be deleted.",
+           "kafka.controller:type=KafkaController,name=TopicsToDeleteCount", _controller(gauges.topics_to_delete)),
+    Metric("kafka_controller_kafkacontroller_activebrokercount", _G, (), "Registered brokers.",
+           "kafka.controller:type=KafkaController,name=ActiveBrokerCount", _controller(gauges.brokers)),
+    Metric("kafkalog_controller_reassigning_partitions", _G, (), "Partitions that move to other brokers.",
+           "", _controller(gauges.reassigning_partitions)),
     # Transactions
     Metric("kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize", _G, (),
            "Markers of decided transactions that are still to be written.",

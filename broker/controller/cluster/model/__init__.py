@@ -7,4 +7,5 @@
 - `states`       reads and changes the nodes of partitions' states
 - `requests`     the requests that tell brokers what was decided
 - `history`      why partitions changed
+- `gauges`       numbers for metrics
 """
