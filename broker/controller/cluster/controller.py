@@ -28,15 +28,15 @@ from broker.controller.cluster.events import (
     isr,
     producer_ids,
     shutdown,
-    topics,
 )
 from broker.controller.cluster.events.answers import deleted_replicas, roles
 from broker.controller.cluster.events.isr import WantedIsr
+from broker.controller.cluster.events.watched import decision_for
 from broker.controller.cluster.machine import deletion, reassignment
 from broker.controller.cluster.model import effects
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
 from broker.controller.cluster.model.effects import Steps
-from broker.controller.cluster.model.history import History
+from broker.controller.cluster.model.history import Change, History
 from broker.controller.cluster.model.requests import ControlRequest
 from broker.controller.cluster.queue import NOT_ACTIVE, Decide, EventQueue, Item
 from broker.controller.cluster.session import (
@@ -66,6 +66,8 @@ FIRST_BALANCE_S = 5.0
 PAUSE_S = 1.0
 """How long a controller that has failed waits before it tries to be elected again."""
 
+LOGGED = 20
+"""The number of changes of one decision that are written to the broker's log."""
 REFUSALS = 2
 """How often in a row a broker's address refuses connections before its process is taken for dead."""
 
@@ -121,7 +123,7 @@ class ClusterController:
         self._epoch_version = 0
         self._context: ControllerContext | None = None
         self._queue = EventQueue()
-        self._changed: dict[Event, set[Any]] = {Event.REGISTRATION: set(), Event.PARTITIONS: set(), Event.STATE: set()}
+        self._changed: dict[Event, set[Any]] = {}
         """The brokers, topics and partitions that changed since their last event."""
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -310,8 +312,16 @@ class ClusterController:
             await self._resign()
             raise UnknownServerError(repr(error)) from error
         finally:
-            self.history.add(self._runtime.now_ms(), context.changes)
+            self._note(context.changes)
             context.changes.clear()
+
+    def _note(self, changes: list[Change]) -> None:
+        """Keep changes with their causes, and write the first ones to the broker's log."""
+        self.history.add(self._runtime.now_ms(), changes)
+        for change in changes[:LOGGED]:
+            logger.info("%s-%d: %s, because %s", change.topic, change.partition, change.what, change.cause)
+        if len(changes) > LOGGED:
+            logger.info("… and %d more changes of partitions", len(changes) - LOGGED)
 
     async def _carry_out(self, steps: Steps[T]) -> T:
         """Carry out the effects of a decision; return its result."""
@@ -426,8 +436,7 @@ class ClusterController:
             task.add_done_callback(self._closing.discard)
         self._term = self._channels = self._context = None
         self._watches = Watches(self._watched)
-        for changed in self._changed.values():
-            changed.clear()
+        self._changed.clear()
         self._refusals.clear()
         if self.controller_id == self.settings.broker_id:
             self.controller_id = NO_CONTROLLER
@@ -449,25 +458,13 @@ class ClusterController:
     # -- what comes from outside
 
     def _watched(self, event: Event, subject: Subject) -> None:
-        if event in self._changed:
-            self._changed[event].add(subject)
-        chance = self._runtime.random
-        decide: dict[Event, Callable[[ControllerContext], Steps[Any]]] = {
-            Event.BROKERS: brokers.brokers_changed,
-            Event.REGISTRATION: lambda context: brokers.registration_changed(context, self._taken(event)),
-            Event.TOPICS: lambda context: topics.topics_changed(context, chance),
-            Event.PARTITIONS: lambda context: topics.partitions_changed(context, self._taken(event)),
-            Event.DELETIONS: topics.deletions_changed,
-            Event.STATE: lambda context: isr.states_changed(context, self._taken(event)),
-            Event.ISR_NOTICES: isr.isr_noticed,
-            Event.LOG_DIRS: brokers.log_dirs_failed,
-            Event.REASSIGNMENT_ORDER: _by_order,
-            Event.ELECTION_ORDER: elections.by_order,
-        }
-        self._queue.put_once(event.name.lower(), decide[event])
+        self._changed.setdefault(event, set()).add(subject)
+        decide = decision_for(event, lambda: self._taken(event), self._runtime.random)
+        self._queue.put_once(event.name.lower(), decide)
 
     def _taken(self, event: Event) -> set[Any]:
-        taken, self._changed[event] = self._changed[event], set()
+        taken = self._changed.get(event, set())
+        self._changed[event] = set()
         return taken
 
     def _answered(self, broker: BrokerRegistration, request: ControlRequest, response: Any) -> None:
@@ -504,8 +501,3 @@ class ClusterController:
         self._refusals[key] = self._refusals.get(key, 0) + 1
         if self._refusals[key] >= REFUSALS:
             self._queue.put_once(f"death of {broker.broker_id}", lambda context: brokers.process_died(context, broker))
-
-
-def _by_order(context: ControllerContext) -> Steps[Any]:
-    context.cause = "a tool asked for a reassignment"
-    return reassignment.by_order(context)

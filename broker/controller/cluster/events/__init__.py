@@ -8,4 +8,5 @@
 - `shutdown`      a broker asks for a controlled shutdown
 - `producer_ids`  a broker asks for producer ids
 - `answers`       brokers have answered requests
+- `watched`       which of these follows from what a watch tells
 """

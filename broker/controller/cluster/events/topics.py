@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 def topics_changed(context: ControllerContext, chance: random.Random) -> Steps[None]:
     """Look which topics there are: `/brokers/topics` has changed."""
+    context.cause = "the topic was created"
     (names,) = yield from children([paths.TOPICS], watch=True)
     gone = context.assignments.keys() - set(names)
     if gone:
@@ -42,6 +43,7 @@ def topics_changed(context: ControllerContext, chance: random.Random) -> Steps[N
 
 def partitions_changed(context: ControllerContext, topics: Collection[str]) -> Steps[None]:
     """Look which partitions topics have: their nodes have changed."""
+    context.cause = "the partition was added to its topic"
     nodes = yield from read_topics([topic for topic in topics if topic in context.assignments], watch=True)
     added: list[PartitionKey] = []
     for topic, node in nodes.items():
@@ -61,6 +63,7 @@ def partitions_changed(context: ControllerContext, topics: Collection[str]) -> S
 
 def deletions_changed(context: ControllerContext) -> Steps[None]:
     """Look which topics are to be deleted: `/admin/delete_topics` has changed."""
+    context.cause = deletion.CAUSE
     (names,) = yield from children([paths.DELETE_TOPICS], watch=True)
     unknown = [topic for topic in names if topic not in context.assignments]
     if unknown:

@@ -21,6 +21,9 @@ from broker.zookeeper.interface import Delete, NoNodeError, ZooKeeperError
 
 logger = logging.getLogger(__name__)
 
+CAUSE = "the topic is being deleted"
+"""Why a partition changes whose topic is deleted."""
+
 
 def resume(context: ControllerContext, topics: Iterable[str]) -> Steps[None]:
     """Try topics again that could not be deleted before."""
@@ -56,6 +59,8 @@ def succeeded(context: ControllerContext, gone: Collection[ReplicaKey]) -> Steps
 
 def go_on(context: ControllerContext) -> Steps[None]:
     """Do what can be done now for all topics that are to be deleted."""
+    if context.deleting:
+        context.cause = CAUSE
     retried: list[ReplicaKey] = []
     eligible: list[str] = []
     for topic in sorted(context.deleting):

@@ -99,6 +99,7 @@ def by_order(context: ControllerContext) -> Steps[set[PartitionKey]]:
     order = yield from _order(watch=True)
     if order is None:
         return set()
+    context.cause = f"a tool asked for a reassignment ({paths.REASSIGN_PARTITIONS})"
     begun = {
         key: reassign_to(context.assignment(key), brokers)
         for key, brokers in order.items()
@@ -123,6 +124,7 @@ def complete(context: ControllerContext, keys: Iterable[PartitionKey]) -> Steps[
     waiting = {key: context.assignment(key) for key in keys if key in context.reassigning}
     if waiting:
         done = yield from _done(context, waiting)
+        context.cause = "all replicas that the reassignment adds are in sync"
         yield from reassign(context, {key: waiting[key] for key in done})
 
 
