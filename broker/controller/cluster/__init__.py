@@ -15,6 +15,7 @@ Around them:
 - `controller`  the office: elections, events, requests
 - `queue`       the queue of events
 - `candidacy`   the election of the controller
+- `succession`  the end of a controller whose process has died
 - `session`     reads and writes of ZooKeeper while in office
 - `watching`    watches become events
 - `channels`    connections to the brokers

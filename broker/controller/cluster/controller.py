@@ -46,6 +46,7 @@ from broker.controller.cluster.session import (
     Term,
     TermEndedError,
 )
+from broker.controller.cluster.succession import Succession
 from broker.controller.cluster.watching import Event, Kind, Subject, Watches
 from broker.controller.decisions.elections import ElectionType
 from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
@@ -132,6 +133,15 @@ class ClusterController:
         """Connections to brokers that are being closed."""
         self._refusals: dict[tuple[int, int], int] = {}
         """How often in a row nothing listened at a broker's address, by id and epoch."""
+        self._succession = Succession(
+            settings.broker_id,
+            zookeeper,
+            connect,
+            lambda: self.controller_id,
+            lambda: self._is_registered and not self.is_active,
+            request_timeout_s,
+        )
+        self._watching: asyncio.Task[None] | None = None
 
     # -- the office
 
@@ -156,6 +166,7 @@ class ClusterController:
         self._is_registered = True
         self._queue.put_election()
         self._task = self._runtime.loop.create_task(self._run())
+        self._watching = self._runtime.loop.create_task(self._succession.run())
 
     def registered(self) -> None:
         """Stand for election again: the broker is registered in a new session."""
@@ -167,9 +178,10 @@ class ClusterController:
         self._is_registered = False
         self._connection.end()
         self._queue.clear()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in (self._task, self._watching):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         self._leave()
         await asyncio.gather(*self._closing, return_exceptions=True)
 

@@ -298,6 +298,27 @@ def test_a_process_that_dies_is_noticed_before_its_session_expires() -> None:
     play(scenario, marked=True)
 
 
+def test_a_controller_whose_process_dies_is_replaced_before_its_session_expires() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+        await cluster.until(cluster.is_settled)
+        for epoch in (2, 3):
+            former = cluster.boss()
+            before = cluster.loop.time()
+            await former.stop()
+            await cluster.until(lambda: cluster.active() is not None)
+            assert cluster.boss().controller.epoch == epoch
+            assert former.broker_id not in cluster.registered()
+            await cluster.until(
+                lambda: former.broker_id not in {state.leader for state in cluster.states().values() if state}  # noqa: B023
+            )
+            assert cluster.loop.time() - before < 2 < SESSION_S
+            await former.start()
+            await cluster.until(cluster.is_settled)
+
+    play(scenario, marked=True)
+
+
 def test_brokers_that_do_not_watch_themselves_keep_their_registration() -> None:
     async def scenario(cluster: Cluster) -> None:
         boss = cluster.boss()
