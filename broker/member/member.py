@@ -169,6 +169,7 @@ class ClusterMember:
 
     async def leave(self) -> None:
         """Have the controller move this broker's leaderships, if it is configured so."""
+        self.fetchers.begin_leaving()
         if self._config["controlled.shutdown.enable"] and self._registration is not None and self._epoch() >= 0:
             await leave(self._config, self.broker, self.controller, self.links.connect)
         if self._registration is not None:

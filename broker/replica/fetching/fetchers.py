@@ -60,6 +60,7 @@ class FollowerFetchers:
         self._parked: dict[PartitionKey, Following] = {}
         """Partitions whose leader is not alive, as far as is known."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_leaving = False
         self._is_stopped = False
         replicas.on_role_changed.append(self.role_changed)
 
@@ -98,9 +99,17 @@ class FollowerFetchers:
         if is_followed and present is not None and present.is_current and present.partition is partition:
             return
         self._remove(partition.key)
-        if is_followed:
+        if is_followed and not self._is_leaving:
             on_fetch = self._replicas.config.protocol_version.has(Feature.TRUNCATION_ON_FETCH)
             self._place(Following.begin(partition, truncates_on_fetch=on_fetch))
+
+    def begin_leaving(self) -> None:
+        """Follow no other leaders from now on, because this broker is about to stop, as Kafka's `ReplicaManager`.
+
+        A leader counts a follower that has caught up with it as soon to be in sync. Its high watermark would wait for
+        this broker, which fetches no more in a moment, until the time-outs of producers.
+        """
+        self._is_leaving = True
 
     def brokers_changed(self) -> None:
         """Look again at which leaders are alive and where: call it when the live brokers may have changed."""

@@ -208,6 +208,25 @@ def test_a_throttled_follower_waits_by_itself(tmp_path: Path) -> None:
     with_cluster(tmp_path, work)
 
 
+def test_a_broker_that_leaves_begins_to_follow_nobody(tmp_path: Path) -> None:
+    """The high watermark of the new leader would wait for it: producers waited 30 s for their acknowledgements."""
+
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2, 3))
+        assert await cluster.produce(1, "t", b"a") == 0
+        await cluster.hosts[1].server.mode.leave()
+        await cluster.elect("t", 2, (2, 3))
+        assert cluster.partition(1, "t").leader == 2
+        for number in range(3):
+            assert await asyncio.wait_for(cluster.produce(2, "t", b"%d" % number), 5) == 0
+        assert cluster.partition(1, "t").log.log_end_offset == 1
+        leading = cluster.partition(2, "t").leading
+        assert leading is not None
+        assert leading.followers[1].last_fetch_ms < 0, "it has not fetched from the new leader"
+
+    with_cluster(tmp_path, work)
+
+
 def test_consumers_read_from_a_follower_in_their_rack(tmp_path: Path) -> None:
     async def work(cluster: Cluster) -> None:
         await cluster.create("t", (1, 2, 3))
