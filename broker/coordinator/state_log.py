@@ -119,6 +119,8 @@ class StateLog:
         self._topics = topics
         self._now_ms = now_ms
         self._making: asyncio.Task[int] | None = None
+        self._refusal = ""
+        """Why the topic could not be made when that was tried last."""
         self._counted: tuple[UUID, int] | None = None
 
     @property
@@ -178,7 +180,10 @@ class StateLog:
                 return count
             # In a cluster the controller has not told of it yet. The client asks again.
             raise CoordinatorNotAvailableError
-        logger.error("the topic %s cannot be made: %s", self._name, result)
+        text = str(result)
+        # Clients ask again ten times a second, such as while too few brokers are alive.
+        logger.log(logging.DEBUG if text == self._refusal else logging.ERROR, "%s cannot be made: %s", self._name, text)
+        self._refusal = text
         raise CoordinatorNotAvailableError
 
     def partition_for(self, key: str) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
@@ -15,6 +18,8 @@ from broker.controller.cluster_topics import ClusterExecution
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.topic_execution import DeletionListeners
 from broker.controller.topics import TopicController
+from broker.coordinator.state_log import StateLog
+from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
@@ -26,6 +31,7 @@ from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.zookeeper.interface import ZooKeeper
 from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
     InvalidReplicationFactorError,
     InvalidTopicError,
     PolicyViolationError,
@@ -60,18 +66,17 @@ class Member:
         store.subscribe(self.cache.update)
         listeners = DeletionListeners()
         execution = ClusterExecution(store, self.cache, listeners, store.check_topic)
-        replicas = ReplicaManager(runtime, 1, config, logs)
-        self.topics = TopicController(store, self.cache, replicas, execution, listeners)
+        self.replicas = ReplicaManager(runtime, 1, config, logs)
+        self.topics = TopicController(store, self.cache, self.replicas, execution, listeners)
         self.gone: list[frozenset[str]] = []
         self.topics.on_deleted.append(self.gone.append)
 
     async def tell(self) -> None:
         await self.world.tell(self.store, self.zookeeper)
 
-    def tell_brokers(self) -> None:
-        brokers = {
-            broker: BrokerRegistration(broker, (Endpoint("PLAINTEXT", "h", 1),), rack) for broker, rack in RACKS.items()
-        }
+    def tell_brokers(self, alive: Iterable[int] = tuple(RACKS)) -> None:
+        endpoints = (Endpoint("PLAINTEXT", "h", 1),)
+        brokers = {broker: BrokerRegistration(broker, endpoints, RACKS[broker]) for broker in alive}
 
         def merge(state: ClusterState) -> tuple[ClusterState, list[Operation]]:
             return replace(state, brokers=brokers), []
@@ -181,3 +186,35 @@ def test_a_topic_that_zookeeper_would_not_take_is_refused_alone(tmp_path: Path) 
         assert await member.zookeeper.children(paths.TOPICS) == ["small"]
 
     in_cluster(tmp_path, scenario, max_bytes=8_000)
+
+
+def test_the_topic_of_a_coordinator_waits_for_as_many_brokers_as_it_has_replicas(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka since KIP-115: the configured factor is not lowered, and clients are told to ask again."""
+
+    async def scenario(member: Member) -> None:
+        log = StateLog(
+            lambda: consumer_offsets_topic(member.replicas.config, member.topics.replica_limit),
+            replicas=member.replicas,
+            topics=member.topics,
+            now_ms=lambda: 0,
+        )
+        member.tell_brokers([1, 2])
+        for _ in range(3):
+            with pytest.raises(CoordinatorNotAvailableError):
+                await log.ensure()
+        told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+        assert len(told) == 1, "said once, however often clients ask"
+        assert told[0].endswith("Replication factor: 3 larger than available brokers: 2.")
+        member.tell_brokers()
+        with pytest.raises(CoordinatorNotAvailableError):
+            # It is made, but the controller has not told of it.
+            await log.ensure()
+        await member.tell()
+        assert await log.ensure() == 50
+        state = member.cache.topic("__consumer_offsets")
+        assert state is not None
+        assert {len(partition.replicas) for partition in state.partitions} == {3}
+
+    in_cluster(tmp_path, scenario)
