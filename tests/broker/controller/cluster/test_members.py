@@ -30,6 +30,7 @@ from tests.simulation.host import SimulatedHost
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.virtual_time import VirtualLoop
 from tests.simulation.zookeeper import SimulatedEnsemble
+from tests.support.amount import mostly_exhaustive
 from tests.support.wire import batch, produce_request
 
 IDS = (1, 2, 3)
@@ -251,5 +252,52 @@ def test_leaders_ask_the_controller_in_all_versions(tmp_path: Path, version: int
         granted = answer.partitions[0]
         assert (granted.error_code, granted.leader_id, tuple(granted.isr)) == (0, state.leader, state.isr)
         assert granted.partition_epoch == state.partition_epoch
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("seed", mostly_exhaustive(range(20), 2))
+def test_no_acknowledged_record_is_lost_whatever_happens_to_sessions_and_brokers(tmp_path: Path, seed: int) -> None:
+    """Brokers lose ZooKeeper for less or more than their sessions, and stop in order, the controller among them."""
+
+    async def scenario(cluster: Cluster) -> None:
+        chance = random.Random(seed)
+        await cluster.create("words")
+        await cluster.until_in_sync("words", {1, 2, 3})
+        acknowledged: list[bytes] = []
+        stopped: int | None = None
+        for number in range(12):
+            victim = chance.choice(IDS)
+            host = cluster.hosts[victim]
+            match chance.randrange(3):
+                case 0 if victim in cluster.running:
+                    host.session.disconnect()
+                    cluster.loop.call_later(chance.uniform(0, 10), host.session.reconnect)
+                case 1 if stopped is None:
+                    stopped = victim
+                    cluster.running.discard(victim)
+                    await host.link.close()
+                    host.session.reconnect()
+                    await host.stop()
+                case 2 if stopped is not None:
+                    cluster.hosts[stopped].link = cluster.hosts[stopped].link_to(9092)
+                    await cluster.hosts[stopped].start()
+                    cluster.running.add(stopped)
+                    stopped = None
+            value = b"value-%04d" % number
+            await asyncio.wait_for(cluster.produce("words", value), DEADLINE_S)
+            acknowledged.append(value)
+            await asyncio.sleep(chance.uniform(0, 3))
+        for host in cluster.hosts.values():
+            host.session.reconnect()
+        if stopped is not None:
+            cluster.hosts[stopped].link = cluster.hosts[stopped].link_to(9092)
+            await cluster.hosts[stopped].start()
+            cluster.running.add(stopped)
+        await cluster.until_in_sync("words", {1, 2, 3})
+        for number in IDS:
+            files = sorted((tmp_path / str(number) / "words-0").glob("*.log"))
+            data = b"".join(file.read_bytes() for file in files)
+            assert [value for value in acknowledged if value not in data] == []
 
     play(tmp_path, scenario)
