@@ -17,8 +17,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pyspark.errors import PySparkException
-
 from kafkalog.java_properties import PropertiesError, load_properties
 from spark_kafkalog.delegation.clusters import KEYTAB, PREFIX, PRINCIPAL
 
@@ -52,6 +50,9 @@ def _of_session() -> dict[str, str] | None:
     sql = sys.modules.get("pyspark.sql")
     if sql is None:
         return None
+    # Not above: hosts of tasks, and loads without Spark, may have none.
+    from pyspark.errors import PySparkException
+
     try:
         session = sql.SparkSession.getActiveSession()
         return None if session is None else dict(session.sparkContext.getConf().getAll())

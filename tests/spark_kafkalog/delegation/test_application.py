@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def test_command_lines_without_settings(words: list[str]) -> None:
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a /proc where this process has a daemon and a driver above it, without a command line."""
     monkeypatch.setattr(application, "PROC", tmp_path)
+    # Another test of this process may have left a session.
+    monkeypatch.delitem(sys.modules, "pyspark.sql", raising=False)
     monkeypatch.setattr("os.getpid", lambda: 30)
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     monkeypatch.delenv("SPARK_HOME", raising=False)
