@@ -42,6 +42,10 @@ class Brokers:
         name = f"moved-{uuid.uuid4().hex[:8]}"
         with self.admin() as admin:
             admin.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
+        for broker in self.by_id.values():
+            # Each broker learns of the topic by itself, and a tool asks any of them.
+            with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
+                wait_until(lambda: name in admin.list_topics(), f"broker {broker.bootstrap} knows {name}")
         return name
 
     def replicas(self, topic: str) -> list[list[int]]:
@@ -60,6 +64,14 @@ class Brokers:
             producer.produce(topic, bytes(size), partition=0)
             producer.poll(0)
         assert producer.flush(60) == 0
+
+    def has_throttles(self, topic: str, wanted: set[str]) -> None:
+        """Wait until these throttles are set; brokers learn of their configurations one after another."""
+        wait_until(lambda: wanted <= self.throttles(topic), f"{wanted} are set")
+
+    def has_no_throttles(self, topic: str) -> None:
+        """Wait until no throttle is set."""
+        wait_until(lambda: not self.throttles(topic), "no throttle is set")
 
     def throttles(self, topic: str) -> set[str]:
         """Return the throttles that are set, of the topic and of the brokers."""
@@ -131,8 +143,9 @@ def test_a_generated_plan_is_executed_followed_and_verified(
     assert json.loads(done[2]) == json.loads(out[1])
     named = ",".join(f"{topic}-{index}" for index in range(4))
     assert f"Successfully started partition reassignments for {named}" in done
-    assert brokers.replicas(topic) == [each["replicas"] for each in proposed["partitions"]]
-    assert brokers.throttles(topic) == set(), "the throttle is removed when all is done"
+    wanted = [each["replicas"] for each in proposed["partitions"]]
+    wait_until(lambda: brokers.replicas(topic) == wanted, "the replicas are the proposed ones")
+    brokers.has_no_throttles(topic)
     ours = reassign(brokers, "verify", "--reassignment-json-file", str(file)).out
     theirs = tools.run(
         REASSIGN, "--bootstrap-server", brokers.address, "--verify", "--reassignment-json-file", str(file)
@@ -148,12 +161,15 @@ def test_a_throttled_move_is_seen_by_kafkas_tool_and_cancelled(
     file = written(tmp_path, topic, [2])
     out = reassign(brokers, "execute", "--reassignment-json-file", file, "--throttle", "1000").out
     assert "The inter-broker throttle limit was set to 1000 B/s" in out
-    assert f"{topic} leader.replication.throttled.replicas=0:1" in brokers.throttles(topic)
-    assert f"{topic} follower.replication.throttled.replicas=0:2" in brokers.throttles(topic)
-    assert {
-        "1 leader.replication.throttled.rate=1000",
-        "2 follower.replication.throttled.rate=1000",
-    } <= brokers.throttles(topic)
+    brokers.has_throttles(
+        topic,
+        {
+            f"{topic} leader.replication.throttled.replicas=0:1",
+            f"{topic} follower.replication.throttled.replicas=0:2",
+            "1 leader.replication.throttled.rate=1000",
+            "2 follower.replication.throttled.rate=1000",
+        },
+    )
     status = reassign(brokers, "verify", "--reassignment-json-file", file).out
     assert f"Reassignment of partition {topic}-0 is still in progress." in status
     assert any("1 partitions, " in line and "MiB left" in line for line in status)
@@ -163,8 +179,8 @@ def test_a_throttled_move_is_seen_by_kafkas_tool_and_cancelled(
     assert "--additional" in again.err
     cancelled = reassign(brokers, "cancel", "--reassignment-json-file", file).out
     assert cancelled[0] == f"Successfully cancelled partition reassignment for: {topic}-0"
-    assert brokers.throttles(topic) == set()
-    assert brokers.replicas(topic) == [[1]]
+    brokers.has_no_throttles(topic)
+    wait_until(lambda: brokers.replicas(topic) == [[1]], "the replicas are those of before")
     assert reassign(brokers, "list").out == ["No partition reassignments found."]
     assert "None of the specified" in reassign(brokers, "cancel", "--reassignment-json-file", file).out[0]
     unlike = reassign(brokers, "verify", "--reassignment-json-file", file, check=1).out
@@ -180,7 +196,7 @@ def test_what_kafkas_tool_began_is_verified_by_ours(brokers: Brokers, tools: Kaf
     assert [line for line in out if "is completed" in line] == [
         f"Reassignment of partition {topic}-{index} is completed." for index in range(2)
     ]
-    assert brokers.throttles(topic) == set()
+    brokers.has_no_throttles(topic)
 
 
 def test_refusals(brokers: Brokers, tmp_path: Path) -> None:
@@ -205,7 +221,7 @@ def test_preferred_leaders_are_elected(brokers: Brokers, tmp_path: Path) -> None
     with brokers.admin() as admin:
         admin.replicas.alter_partition_reassignments({TopicPartition(topic, index): [2, 1] for index in range(3)})
         wait_until(lambda: not admin.replicas.list_partition_reassignments(), "the new order")
-    assert brokers.leaders(topic) == [1, 1, 2]
+    wait_until(lambda: brokers.leaders(topic) == [1, 1, 2], "all know the leaders")
     one = ("--election-type", "preferred", "--topic", topic, "--partition", "0")
     assert elect(brokers, *one).out == [f"Successfully completed leader election (PREFERRED) for partitions {topic}-0"]
     assert elect(brokers, *one).out == [f"Valid replica already elected for partitions {topic}-0"]
@@ -216,7 +232,7 @@ def test_preferred_leaders_are_elected(brokers: Brokers, tmp_path: Path) -> None
         f"Successfully completed leader election (PREFERRED) for partitions {topic}-1",
         f"Valid replica already elected for partitions {topic}-0, {topic}-2",
     ]
-    assert brokers.leaders(topic) == [2, 2, 2]
+    wait_until(lambda: brokers.leaders(topic) == [2, 2, 2], "all know the leaders")
     # The tool ends its process.
     theirs = kafka.run_java_tool(ELECT, ["--bootstrap-server", brokers.address, *both], kafka.KAFKA_3)
     said, _, named = theirs.strip().partition(" for partitions ")
@@ -245,7 +261,7 @@ def test_an_unclean_election_and_what_topics_describe_shows(brokers: Brokers) ->
     assert elect(brokers, "--election-type", "unclean", *words).out == [
         f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0"
     ]
-    assert brokers.leaders(topic) == [3]
+    wait_until(lambda: brokers.leaders(topic) == [3], "all know the leaders")
     brokers.by_id[2].restart()
     wait_until(lambda: call(*describe, "--under-replicated-partitions").out == [], "both are in sync")
 
