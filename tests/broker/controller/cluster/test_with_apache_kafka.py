@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -162,10 +162,14 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
     assert not writer.failed
 
 
-def wait_in_sync(cluster: MixedCluster, isr: Iterable[int]) -> None:
-    """Wait until all partitions of the topic have this ISR, as our broker describes them."""
-    for index in range(3):
-        cluster.wait_isr("words", isr, index, broker=OURS)
+def wait_in_sync(cluster: MixedCluster, isr: Collection[int]) -> None:
+    """Wait until all partitions of the topic have this ISR, as each of its brokers describes them.
+
+    Brokers learn of topics one after another, and Kafka's tools ask any of them.
+    """
+    for broker in isr:
+        for index in range(3):
+            cluster.wait_isr("words", isr, index, broker=broker)
 
 
 def has_none(directory: Path) -> bool:
