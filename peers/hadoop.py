@@ -1,4 +1,4 @@
-"""What HDFS and YARN share: Hadoop's version, and starters in Java that are compiled against its jars."""
+"""Parts that HDFS and YARN share: Hadoop's version, and starters in Java that are compiled against its jars."""
 
 from __future__ import annotations
 

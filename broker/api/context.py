@@ -73,9 +73,9 @@ class Broker:
     turns: Turns
     collections: FullCollections
     member: ClusterMember | None = None
-    """What makes the broker a member of a cluster; None for a broker that is a cluster of its own."""
+    """The membership in a cluster over ZooKeeper; None for a lone broker."""
     controller: ClusterController | None = None
-    """The candidate for the controller of the cluster; None for a broker that is a cluster of its own."""
+    """The controller, active or not; None for a lone broker."""
     log_starts_changed: Callable[[], None] = lambda: None
     """Called when clients deleted records, so that log start offsets are checkpointed soon."""
 

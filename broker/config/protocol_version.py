@@ -23,7 +23,7 @@ _OLD_RELEASES = 3
 
 
 class Feature(IntEnum):
-    """What brokers do only from some version on."""
+    """Behaviour that depends on `inter.broker.protocol.version`."""
 
     EPOCH_TRUNCATION = 0
     """Followers ask for the end of a leader epoch before they truncate (KIP-101)."""

@@ -1,4 +1,4 @@
-"""What follows a creation or deletion of topics in a cluster: the controller carries it out, and the request waits.
+"""Wait for the controller of a cluster to carry out a creation or deletion of topics.
 
 A topic exists for clients once this broker's metadata has a leader for each of its partitions. A request whose time is
 over before that is answered REQUEST_TIMED_OUT, although the topic is made, as in Kafka (`DelayedCreatePartitions`,
@@ -44,7 +44,7 @@ class ClusterExecution:
     Args:
         store: the cluster's metadata.
         cache: the broker's view of it, which has subscribed to `store` before.
-        listeners: are told of deletions, whichever broker asked for them.
+        listeners: called with the names of deleted topics, whichever broker deleted them.
         check: refuses a topic that the store would not take.
     """
 

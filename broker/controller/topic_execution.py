@@ -1,4 +1,4 @@
-"""What follows a committed creation or deletion of topics, before the request is answered.
+"""The steps between the commit of a creation or deletion of topics and the answer to the request.
 
 A lone broker is its own controller: it hosts what was created, and removes what was deleted. In a cluster the
 controller does that; see `cluster_topics`.
@@ -34,7 +34,7 @@ Errors: TypeAlias = Mapping[str, KafkaError]
 
 
 class DeletionListeners:
-    """Who is told of deleted topics.
+    """The listeners to deletions of topics.
 
     Attributes:
         on_deleting: functions that are called with the names of topics that are deleted together, as soon as that is
@@ -93,7 +93,7 @@ class LoneExecution:
         cache: the broker's view of it.
         replicas: the broker's partitions.
         channel: carries requests to the broker itself.
-        listeners: are told of deletions.
+        listeners: called with the names of deleted topics.
     """
 
     def __init__(

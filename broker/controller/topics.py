@@ -36,7 +36,7 @@ PLANNED_AT_ONCE = 250
 """The number of topics that are checked, or logged, before other requests get their turn."""
 
 WAIT_MS = 30_000
-"""How long a change of topics waits for the controller unless the request says, as Kafka's `request.timeout.ms`."""
+"""The time-out of changes of topics whose request names none, as Kafka's `request.timeout.ms`."""
 
 Admit = Callable[[int], None]
 """Called with the number of partitions to be created or deleted; raises ThrottlingQuotaExceededError to refuse."""
@@ -71,7 +71,7 @@ class TopicController:
         cache: the broker's view of the cluster.
         replicas: has the configuration of the broker.
         execution: what follows a commit.
-        listeners: are told of deletions.
+        listeners: called with the names of deleted topics.
 
     Attributes:
         on_deleting: functions that are called with the names of topics that are deleted together, as soon as that is

@@ -51,7 +51,7 @@ T = TypeVar("T")
 DEFAULT_TIMEOUT_MS = 5_000
 """How long an append waits for the high watermark unless its caller says, as `offsets.commit.timeout.ms`."""
 CREATION_MS = 2_000
-"""How long the creation of a topic waits for its leaders, in a cluster. Then clients have to ask again."""
+"""The longest wait for the leaders of a new topic in a cluster. After it, clients have to ask again."""
 LOADS_AT_ONCE = 4
 """The most partitions of a topic that a coordinator reads at the same time."""
 RETRY_LOAD_MS = 10_000

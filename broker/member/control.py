@@ -29,7 +29,7 @@ Merge = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
 
 
 class PublishedStore(Protocol):
-    """What a member needs of the store of its cluster's metadata."""
+    """The interface of the metadata store to a member."""
 
     @property
     def state(self) -> ClusterState:

@@ -23,7 +23,7 @@ from kafkalog.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 CHECK_S = 2.5
-"""How often the names of changed partitions may be written."""
+"""The shortest interval between two notices of changed partitions."""
 LINGER_S = 5.0
 """They are written once there was no change for so long,"""
 LONGEST_S = 60.0

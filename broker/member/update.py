@@ -1,4 +1,4 @@
-"""What an UpdateMetadata request changes in the state of the cluster. Pure.
+"""Merge an UpdateMetadata request into the state of the cluster. Pure.
 
 The live brokers replace those that were known. The partitions are those that have changed; a leader of -2 stands for a
 partition that is deleted.

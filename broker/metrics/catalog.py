@@ -59,7 +59,7 @@ class Sources:
     quotas: ClientQuotas
     quota_clock: Callable[[], int]
     member: ClusterMember | None = None
-    """What makes the broker a member of a cluster."""
+    """The membership in a cluster; None for a lone broker."""
     controller: ClusterController | None = None
     """The candidate for the controller of that cluster."""
 

@@ -70,7 +70,7 @@ class ClusterMode:
 
     @property
     def member(self) -> ClusterMember:
-        """What makes the broker a member of its cluster. Available after `join`."""
+        """The membership in the cluster. Available after `join`."""
         assert self._member is not None
         return self._member
 

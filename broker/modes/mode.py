@@ -42,7 +42,7 @@ class Mode(Protocol):
         """Return the overrides of a topic's configuration, as far as they are known; see `ReplicaApplier`."""
 
     def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember | None:
-        """Return what makes the broker a member of a cluster, if it is one. Its parts are not serving yet."""
+        """Make the membership in a cluster, which does not serve yet; return None for a lone broker."""
 
     @property
     def controller(self) -> ClusterController | None:

@@ -55,7 +55,7 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True)
 class IsrDecision:
-    """What the cluster has stored."""
+    """The ISR that the cluster has stored."""
 
     leader: int
     leader_epoch: int
@@ -67,7 +67,7 @@ Answer = Callable[[IsrDecision | ErrorCode], None]
 
 
 class IsrStore(Protocol):
-    """Where an ISR is decided: the controller, or the partition's state in ZooKeeper."""
+    """Stores ISRs: by the controller, or in the partition's state in ZooKeeper."""
 
     def submit(self, proposal: IsrProposal, answer: Answer) -> None:
         """Propose a change; call `answer` once, on the event loop, never before this returns."""

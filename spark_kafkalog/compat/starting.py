@@ -21,9 +21,9 @@ DRIVER_IMPORTS = (
     "pyspark.sql.datasource_internal",
     "pyspark.sql.pandas.serializers",
 )
-"""What the driver's processes import, but for the programs themselves: those must not be imported before they run."""
+"""The imports of the driver's processes. The programs themselves must not be imported before they run."""
 TASK_IMPORTS = ("pyspark.worker",)
-"""What tasks import."""
+"""The imports of tasks."""
 
 
 def is_of_driver(arguments: Sequence[str]) -> bool:

@@ -26,7 +26,7 @@ _SERVERS = "auth.bootstrap.servers"
 _REGEX = "target.bootstrap.servers.regex"
 _MECHANISM = "sasl.token.mechanism"
 _KAFKA = "kafka."
-"""What begins the names of further client properties for the login that gets the token."""
+"""The prefix of further client properties for the login that gets the token."""
 _TRUST_STORE = ("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.password")
 _KEY_STORE = ("ssl.keystore.type", "ssl.keystore.location", "ssl.keystore.password", "ssl.key.password")
 _PROTOCOLS = {"SASL_SSL": _TRUST_STORE, "SSL": _TRUST_STORE + _KEY_STORE, "SASL_PLAINTEXT": ()}

@@ -1,4 +1,4 @@
-"""What brokers of a cluster ask of each other; served on the listener between brokers alone.
+"""The APIs that brokers of a cluster call on each other. Only the inter-broker listener serves them.
 
 - `control`        LeaderAndIsr, StopReplica and UpdateMetadata, which the controller sends
 - `controller`     AlterPartition, ControlledShutdown and AllocateProducerIds, which it is asked

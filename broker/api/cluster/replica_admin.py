@@ -39,7 +39,7 @@ from kafkalog.protocol.messages.list_partition_reassignments import (
 )
 
 LOOK_S = 0.02
-"""How often it is looked whether this broker knows the new leaders."""
+"""The interval at which the handler checks whether this broker knows the new leaders."""
 
 
 async def elect_leaders(request: Request, controller: ClusterController) -> None:

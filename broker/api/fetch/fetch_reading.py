@@ -119,7 +119,7 @@ class FetchReading:
         self._diverged = False
         self._rack = message.rack_id
         self._is_redirected = False
-        """Whether the consumer is told to read a partition from another broker."""
+        """Whether the response names another broker (`preferred_read_replica`) for some partition."""
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
         if quota.limited and not self._is_from_follower:

@@ -1,4 +1,4 @@
-"""What the commands of `kafkalog cluster` know of a cluster: a JSON file in its directory.
+"""The description of a local cluster: a JSON file in its directory, which the commands of `kafkalog cluster` read.
 
 The supervisor writes the file anew, in one step, whenever a process has started or ended. To have a broker started
 again another command makes an empty file `start-ID`, which the supervisor removes.

@@ -13,7 +13,7 @@ from types import FrameType
 from broker.cli.cluster.description import NOT_RUNNING, NoClusterError, is_alive, load, start_request
 
 READY_S = 60.0
-"""How long a broker that is started again may take."""
+"""The longest time in seconds that a restarted broker may take."""
 POLL_S = 0.1
 MOST_BROKERS = 20
 

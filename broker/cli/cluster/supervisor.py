@@ -18,7 +18,7 @@ from broker.cli.zookeeper.server import ZooKeeperServer, addresses, end_with_par
 
 POLL_S = 0.1
 STOP_S = 60.0
-"""How long brokers may take to stop before they are killed."""
+"""Seconds until brokers that do not stop are killed."""
 REPLICAS = 3
 """The most replicas of topics whose factor nobody gives."""
 

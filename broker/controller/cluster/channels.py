@@ -27,7 +27,7 @@ PURPOSE = "controller"
 RETRY_S = 0.1
 """The pause before a request is sent again."""
 PROBE_S = 0.2
-"""How often a channel without requests looks whether it is still connected."""
+"""The interval at which an idle channel checks its connection."""
 REQUEST_TIMEOUT_S = 30.0
 """`controller.socket.timeout.ms`."""
 LOGGED_EVERY = 100

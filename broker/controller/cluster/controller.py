@@ -65,7 +65,7 @@ T = TypeVar("T")
 FIRST_BALANCE_S = 5.0
 """When leaders are balanced for the first time after an election."""
 PAUSE_S = 1.0
-"""How long a controller that has failed waits before it tries to be elected again."""
+"""The pause between a failure of the controller and its next attempt to be elected."""
 
 LOGGED = 20
 """The number of changes of one decision that are written to the broker's log."""

@@ -27,7 +27,7 @@ class Item:
     decide: Decide | None
     """The decision; None for the election of the controller."""
     answer: asyncio.Future[Any] | None = None
-    """Who waits for the result."""
+    """The future of the caller that waits for the result."""
 
     def settle(self, result: Any) -> None:
         """Answer who waits."""

@@ -51,7 +51,7 @@ RETRY_S = 0.05
 
 
 class TermEndedError(Exception):
-    """What is under way is abandoned: this controller is not in office any more."""
+    """The controller is not in office any more; its decisions are abandoned."""
 
 
 class ControllerMovedError(TermEndedError):

@@ -15,14 +15,14 @@ from broker.zookeeper.interface import Watch, WatchEvent
 
 
 class Kind(Enum):
-    """What is watched of a node."""
+    """The part of a node that a watch is for."""
 
     DATA = auto()
     CHILDREN = auto()
 
 
 class Event(Enum):
-    """What may have changed."""
+    """The event that a watch leads to."""
 
     BROKERS = auto()
     REGISTRATION = auto()

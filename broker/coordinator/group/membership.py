@@ -93,7 +93,7 @@ class GroupSummary(NamedTuple):
 
 
 class Membership(Protocol):
-    """What the coordinator needs of a group. Errors are classes of `kafkalog.protocol.errors`."""
+    """The interface of a group to the coordinator. Errors are classes of `kafkalog.protocol.errors`."""
 
     out: list[Answer | Store]
     """Effects in order. `PartitionGroups.settle` carries them out after each call, and empties the list."""

@@ -19,7 +19,7 @@ from broker.replica.partition import Partition
 from kafkalog.protocol.errors import InvalidTxnStateError, KafkaError, TransactionAbortableError
 
 Answer = tuple[TopicPartition, int, Producer]
-"""What an answer is about: the partition, its leader epoch, the producer."""
+"""The subject of an answer: the partition, its leader epoch, the producer."""
 
 
 class AsksOthers(Protocol):
@@ -48,7 +48,7 @@ class Admission:
         self._enabled = enabled
         self._verifier = verifier
         self._answers: dict[Answer, KafkaError | None] = {}
-        """What other brokers have answered for batches that are about to be appended; None if they may be."""
+        """The answers of other brokers about batches to append; None for a batch that may be appended."""
         self.failures = 0
 
     def must_ask(self, transactional_id: str, producer: Producer, partition: Partition) -> bool:

@@ -42,7 +42,7 @@ class Transactions:
         topics: creates the topic of the state.
         allocate_producer_id: returns a fresh producer id.
         reserve_producer_ids: see to it that neither an id nor a smaller one is given again.
-        on_offsets: is told of markers in partitions of `__consumer_offsets`.
+        on_offsets: called with markers in partitions of `__consumer_offsets`.
         now_ms: the wall clock.
         cluster: how other brokers are reached; None for a lone broker.
 

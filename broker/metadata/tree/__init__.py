@@ -3,7 +3,7 @@
 The state has two sources. The controller's UpdateMetadata requests bring brokers, topics and partitions. Configurations
 and quotas are read from the nodes below `/config`.
 
-- `store`      the store: commits, and what its listeners are told
+- `store`      the store: commits, and calls of its listeners
 - `entities`   which node below `/config` belongs to which resource, and its content as operations; pure
 - `reading`    reads the configurations, all of them or some
 - `notices`    follows `/config/changes`, and removes old notices

@@ -22,7 +22,7 @@ from broker.zookeeper.interface import Node, NoNodeError, SessionState, WatchEve
 logger = logging.getLogger(__name__)
 
 KEPT_MS = 15 * 60_000
-"""How long a notice is kept, as by Kafka's `ZkNodeChangeNotificationListener`."""
+"""The time that a notice is kept, as by Kafka's `ZkNodeChangeNotificationListener`."""
 BLIND_S = 5 * 60
 """After being without a connection for so many seconds, all configurations are read: notices may have been removed."""
 RETRY_S = 1.0

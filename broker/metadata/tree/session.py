@@ -15,7 +15,7 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 MAX_BYTES = 0xFFFFF
-"""What ZooKeeper takes in a request unless it is configured otherwise (`jute.maxbuffer`): 1 MiB."""
+"""The largest request that ZooKeeper accepts by default (`jute.maxbuffer`): 1 MiB."""
 OVERHEAD = 512
 """Bytes of a request beside the data of its nodes, at most: the header, paths and access lists of a few operations."""
 AT_ONCE = 200

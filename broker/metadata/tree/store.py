@@ -40,13 +40,13 @@ from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 20
-"""How often a commit is decided before it gives up: others change the same nodes all the time."""
+"""The number of attempts of a commit whose nodes others keep changing."""
 
 _WRITTEN = (CreateTopic, AddPartitions, DeleteTopic, SetConfig, SetClientQuota, TakeProducerIds)
-"""What commits may change."""
+"""The operations that commits may contain."""
 
 Merge: TypeAlias = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
-"""Returns a state with what the controller has told, and the operations that its listeners are told."""
+"""Returns the state after a request of the controller, and the operations for the listeners."""
 
 
 class ZooKeeperStore:
@@ -79,7 +79,7 @@ class ZooKeeperStore:
         self._session = Session(zookeeper, loop, patience_s=patience_s, max_bytes=max_bytes)
         self._state = ClusterState(cluster_id)
         self._contents: dict[str, dict[str, str]] = {}
-        """What was read below `/config`, by the name of the node."""
+        """The configurations below `/config`, by the name of the node."""
         self._read_topics: set[str] = set()
         """The topics whose configuration was read, whether it has a node or not."""
         self._reads = 0

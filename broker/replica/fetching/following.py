@@ -22,7 +22,7 @@ class Following:
     epoch: int
     """The leader epoch in which it is followed."""
     offset: int
-    """Where it is fetched from next: the log end, unless it is to be truncated first."""
+    """The next offset to fetch: the log end, unless the log has to be truncated first."""
     fetched_epoch: int
     """The epoch of the last record here, or UNDEFINED."""
     truncating: bool

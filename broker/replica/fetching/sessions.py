@@ -25,7 +25,7 @@ PartitionKey = tuple[str, int]
 
 
 class Wanted(NamedTuple):
-    """What a follower asks of one partition."""
+    """The request of a follower for one partition."""
 
     topic_id: uuid.UUID
     """Zero where it is not known."""
@@ -44,7 +44,7 @@ class FollowerSession:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._sent: dict[PartitionKey, Wanted] = {}
-        """What the leader knows, if there is a session; else what the request under way has."""
+        """The partitions that the leader has in the session; without a session, those of the request in flight."""
         self._by_id = False
 
     def build(self, wanted: Mapping[PartitionKey, Wanted], version: int) -> FetchRequest:

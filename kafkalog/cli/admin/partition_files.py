@@ -16,7 +16,7 @@ ANY_DIRECTORY = "any"
 
 
 class Placed(NamedTuple):
-    """Where a partition is to be: its brokers, the preferred leader first, and a log directory on each."""
+    """The target of a partition: its brokers, the preferred leader first, and a log directory on each."""
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...]

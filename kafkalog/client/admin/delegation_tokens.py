@@ -28,7 +28,7 @@ from kafkalog.protocol.messages.renew_delegation_token import RenewDelegationTok
 
 _BROKERS_DEFAULT = -1
 _PAUSE_S = 0.02
-"""How long to wait before a broker is asked again whether it knows a token."""
+"""The pause between two questions to a broker that does not know a token yet."""
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 

@@ -23,9 +23,9 @@ from kafkalog.protocol.wire.errors import AuthenticationFailedError, ConnectionE
 logger = logging.getLogger(__name__)
 
 _LEAST_SESSION_S = 1.05
-"""How long to wait between two authentications of a connection: brokers want a second (KIP-368)."""
+"""The shortest interval between two authentications of a connection: brokers want a second (KIP-368)."""
 _PUT_OFF_S = 5.0
-"""How long to put off an authentication for which there are no credentials at present."""
+"""The delay of an authentication for which there are no credentials at present."""
 _NEVER = float("inf")
 
 

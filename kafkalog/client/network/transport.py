@@ -76,7 +76,7 @@ class Transport(Closing):
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the peer has not taken all of what was sent."""
+        """Whether bytes to send wait because the peer does not read."""
         return bool(self._unsent)
 
     def connected(self) -> socket.socket:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
 STOPPING_S = 0.1
-"""How long `Producer.close` waits for a question to end whose answer nobody needs any more."""
+"""The longest wait of `Producer.close` for a request whose answer is not needed any more."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
 

@@ -1,4 +1,4 @@
-"""What the controller decides when something happens. Pure.
+"""The decisions of the controller, by event. Pure.
 
 - `failover`      a broker has become the controller
 - `brokers`       brokers come, go, start anew, lose log directories

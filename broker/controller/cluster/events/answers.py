@@ -1,4 +1,4 @@
-"""What brokers answered to requests, by partition and replica."""
+"""Read the responses of brokers into results by partition and replica."""
 
 from __future__ import annotations
 

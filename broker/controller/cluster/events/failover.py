@@ -1,4 +1,4 @@
-"""What a broker does when it has become the controller (Kafka: `KafkaController.onControllerFailover`).
+"""The steps of a newly elected controller (Kafka: `KafkaController.onControllerFailover`).
 
 The order matters. Watches are set by the reads themselves, so that nothing is missed in between. The live brokers are
 told before any role, because a follower refuses a leader that it does not know. Every broker gets all its roles anew,

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WantedIsr:
-    """What a leader asks for."""
+    """The ISR that a leader proposes by AlterPartition."""
 
     leader_epoch: int
     isr: tuple[int, ...]

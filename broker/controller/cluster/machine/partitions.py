@@ -197,7 +197,7 @@ def _elect(
 def _decide(
     context: ControllerContext, keys: Sequence[PartitionKey], strategy: Strategy, results: Results, *, anew: bool
 ) -> Steps[tuple[dict[PartitionKey, StateNode], dict[PartitionKey, tuple[int, ...]]]]:
-    """Elect leaders, and return the states to write and who is told of them; put failures into `results`."""
+    """Elect leaders; return the states to write, with the recipients of each. Put failures into `results`."""
     present = yield from present_states(context, keys, anew=anew)
     states: dict[PartitionKey, StateNode] = {}
     for key, found in present.items():

@@ -148,7 +148,7 @@ def _leave_isr(
             elif broker_id in found.isr:
                 shrunk[key] = shrink(found, broker_id)
             else:
-                # It is not written anew, but the others are told all the same.
+                # The state does not change, but the other replicas get a LeaderAndIsr all the same, as in Kafka.
                 results[key] = replace(found, controller_epoch=context.epoch)
                 context.put_state(key, results[key])
         done, remaining = yield from write_states(context, shrunk)

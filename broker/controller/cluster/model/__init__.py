@@ -1,4 +1,4 @@
-"""What the controller knows and works with, as values, and the forms of its decisions. Pure.
+"""The state of the controller as values, and the form of its decisions. Pure.
 
 - `context`      what the controller knows of the cluster
 - `assignments`  how the assignment of a partition changes with a reassignment

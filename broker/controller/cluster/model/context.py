@@ -1,4 +1,4 @@
-"""What the controller knows of the cluster (Kafka: `ControllerContext`).
+"""The controller's view of the cluster (Kafka: `ControllerContext`).
 
 Filled from ZooKeeper when a broker becomes the controller. From then on it changes with the controller's decisions, and
 with what watches, requests and brokers' answers bring.
@@ -38,7 +38,7 @@ class ReplicaKey(NamedTuple):
 
 
 class PartitionPhase(Enum):
-    """Where a partition is in its life."""
+    """The state of a partition (Kafka: `PartitionState`)."""
 
     NON_EXISTENT = auto()
     """Not created yet, or deleted."""
@@ -51,7 +51,7 @@ class PartitionPhase(Enum):
 
 
 class ReplicaPhase(Enum):
-    """Where a replica is in its life."""
+    """The state of a replica (Kafka: `ReplicaState`)."""
 
     NON_EXISTENT = auto()
     NEW = auto()

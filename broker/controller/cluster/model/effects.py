@@ -1,4 +1,4 @@
-"""What the controller's decisions ask of the world outside.
+"""The effects that decisions of the controller ask for.
 
 A decision is a generator. It yields effects, one after another, and gets back what each of them brought. So a decision
 has the order of its steps, and does no input or output: a test answers from a dictionary, `cluster.controller` from

@@ -22,7 +22,7 @@ class Change:
     topic: str
     partition: int
     what: str
-    """What changed, such as `leader 1 -> 2, isr [1, 2] -> [2]`."""
+    """The change, such as `leader 1 -> 2, isr [1, 2] -> [2]`."""
     cause: str
     """The event that led to it, with its evidence."""
     before: StateNode | Assignment | None

@@ -38,7 +38,7 @@ class Elected(NamedTuple):
     state: StateNode | None
     """The state with the new leader, or None if no replica can lead."""
     recipients: tuple[int, ...]
-    """The replicas that are told."""
+    """The recipients of the LeaderAndIsr request."""
 
 
 def elect(

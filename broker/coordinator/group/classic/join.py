@@ -27,7 +27,7 @@ Until then the member does not know its id and sends no heartbeats, so its sessi
 
 
 class JoinStep(Enum):
-    """What an accepted JoinGroup changes in the group."""
+    """The changes that an accepted JoinGroup makes to the group."""
 
     GIVE_ID = auto()
     ADD = auto()

@@ -31,7 +31,7 @@ from kafkalog.protocol.errors import (
 FOLLOW_S = 1.0
 """Between two looks at how far the moves are."""
 DIRECTORIES_S = 10.0
-"""How long new replicas are waited for, to put them into the log directories that were asked for."""
+"""The longest wait for new replicas that are to be put into other log directories."""
 
 Wanted = Mapping[TopicPartition, Placed]
 Replicas = dict[TopicPartition, tuple[int, ...]]

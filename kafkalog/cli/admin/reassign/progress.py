@@ -21,7 +21,7 @@ class Progress(NamedTuple):
     partitions: int
     """The number of partitions that are being moved."""
     bytes_left: int
-    """What new replicas lack of the largest replica of their partition."""
+    """The bytes that new replicas still lack, beside the largest replica of their partition."""
     at_s: float
     """The time, by a monotonic clock."""
 

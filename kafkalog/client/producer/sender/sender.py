@@ -76,7 +76,7 @@ class Sender:
         self._channels: dict[int, Channel] = {}
         self._abort: Exception | None = None
         self._is_asking = False
-        """Whether the thread waits for an answer that is about no batch, such as metadata."""
+        """Whether the thread waits for a response that concerns no batch, such as metadata."""
         self.registration = (
             TransactionRegistration(config, cluster, self.accumulator, self.topics)
             if config.transactional_id is not None
