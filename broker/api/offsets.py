@@ -11,7 +11,8 @@ from broker.api.context import Request
 from broker.api.errors import Answering, error_code
 from broker.log.log import Log
 from broker.log.read.cold_reads import read_largest_timestamp
-from broker.replica.partition import FetchIsolation, Partition
+from broker.replica.isolation import FetchIsolation
+from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import (
     ErrorCode,

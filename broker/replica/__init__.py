@@ -2,6 +2,7 @@
 
 - `manager`          hosts the broker's partitions; appends and fetches over many of them
 - `partition`        one partition on this broker: its log and its role
+- `isolation`        how far a fetch may read
 - `roles`            the state and the decisions of a leader and of a follower
 - `isr`              rules for which followers are in sync and how far the high watermark may advance
 - `isr_keeper`       proposes changes of the ISR, and takes over what was decided

@@ -1,14 +1,12 @@
 """One partition on this broker: its log, and its role as leader or follower.
 
-On a lone broker, a partition's only in-sync replica is its leader. The high watermark is the smallest log end offset in
-the ISR, here the leader's own, and `acks=all` waits for it as it does with followers. The roles (`roles`) decide; the
-partition applies their decisions to its log.
+The high watermark is the smallest log end offset in the ISR, and `acks=all` waits for it. On a broker that is a cluster
+of its own the ISR is the leader alone. The roles (`roles`) decide; the partition applies their decisions to its log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
 from typing import NamedTuple
 
 from broker.counters import TopicCounters
@@ -19,6 +17,7 @@ from broker.log.log import Log
 from broker.log.log_config import MAX_LONG
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import PartitionState
+from broker.replica.isolation import FetchIsolation
 from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
 from broker.replica.throttles import Throttled
 from kafkalog.protocol.errors import (
@@ -34,24 +33,6 @@ from kafkalog.protocol.errors import (
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
-
-class FetchIsolation(IntEnum):
-    """How far a fetch may read. The first two are the protocol's isolation levels read_uncommitted, read_committed."""
-
-    HIGH_WATERMARK = 0
-    LAST_STABLE_OFFSET = 1
-    LOG_END = 2
-
-    @classmethod
-    def of(cls, replica_id: int, isolation_level: int) -> FetchIsolation:
-        """Return the bound for a follower, which sends its broker id, or a consumer, whose replica id is negative."""
-        if replica_id >= 0 or replica_id == FUTURE_REPLICA:
-            return cls.LOG_END
-        return cls.LAST_STABLE_OFFSET if isolation_level else cls.HIGH_WATERMARK
-
-
-FUTURE_REPLICA = -3
-"""The replica id with which Apache Kafka copies a log into another of its own log directories."""
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from broker.api.context import Request
 from broker.api.fetch.fetch_session import FetchPartitionState
 from broker.log.segment.file_slices import FileSlice
-from broker.replica.partition import FetchIsolation
+from broker.replica.isolation import FetchIsolation
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.fetch import FetchRequest, PartitionData
 from kafkalog.records.any_format import OLD_MAGICS

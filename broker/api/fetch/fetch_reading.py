@@ -22,8 +22,9 @@ from broker.api.fetch.fetch_session import (
     partition_key,
 )
 from broker.log.segment.file_slices import ReadResult
+from broker.replica.isolation import FetchIsolation
 from broker.replica.nearby import nearby_replica
-from broker.replica.partition import FetchIsolation, Partition
+from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
     InconsistentTopicIdError,
