@@ -350,7 +350,11 @@ class ReplicaManager:
         Raises:
             KafkaError: see `Partition.append`.
         """
-        info = partition.append(records, acks, now_ms, origin=origin, in_transaction=in_transaction)
+        try:
+            info = partition.append(records, acks, now_ms, origin=origin, in_transaction=in_transaction)
+        except KafkaStorageError as error:
+            self._hand_over(partition, error)
+            raise
         return self._note_append(partition, info, nbytes, acks)
 
     def append_legacy(
@@ -368,8 +372,22 @@ class ReplicaManager:
         Raises:
             KafkaError: see `Partition.append`.
         """
-        info = partition.append_legacy(prepared, acks, now_ms, origin=origin)
+        try:
+            info = partition.append_legacy(prepared, acks, now_ms, origin=origin)
+        except KafkaStorageError as error:
+            self._hand_over(partition, error)
+            raise
         return self._note_append(partition, info, nbytes, acks)
+
+    def _hand_over(self, partition: Partition, error: KafkaStorageError) -> None:
+        """Take the log directory offline of a leader that cannot write, if another replica is in sync.
+
+        The controller then has that one lead, as with Apache Kafka. Without another replica the partition stays here:
+        a full disk may have room again.
+        """
+        log = partition.log
+        if log.offline is None and len(partition.isr) > 1:
+            self.logs.fail_directory(log.log_dir, f"{error}, and other brokers can lead its partitions")
 
     def _note_append(self, partition: Partition, info: AppendInfo, nbytes: int, acks: int) -> Appended:
         if not info.duplicate:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.config.server import BrokerConfig
+from broker.log.files.file_ops import OS, FileOps
 from broker.net.links.link import Link, LinkSettings
 from broker.runtime import Runtime
 from broker.server import Server
@@ -34,6 +35,7 @@ class SimulatedHost:
 
     Args:
         ensemble: the ZooKeeper of a broker that is a member of a cluster.
+        files: the calls that change files.
 
     Attributes:
         session: the session of such a broker.
@@ -48,9 +50,11 @@ class SimulatedHost:
         settings: dict[str, str],
         chance: random.Random,
         ensemble: SimulatedEnsemble | None = None,
+        files: FileOps = OS,
     ) -> None:
         self._network = network
         self._ensemble = ensemble
+        self._files = files
         self._chance = chance
         self._config = BrokerConfig({"listeners": f"PLAINTEXT://{name}:{PORT}", "log.dirs": str(directory), **settings})
         self.name = name
@@ -78,6 +82,7 @@ class SimulatedHost:
             now_ms=lambda: EPOCH_MS + int(loop.time() * 1000),
             random=self._chance,
             seconds=loop.time,
+            files=self._files,
             collector=NoCollector(),
             open_zookeeper=self._open_zookeeper,
         )

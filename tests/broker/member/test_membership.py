@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import random
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
+from tests.broker.log.support import FaultyOps
 from tests.broker.member.simulated import SETTINGS, TOPIC_ID, Cluster, with_cluster
 from tests.simulation.host import SimulatedHost
 
@@ -223,6 +225,37 @@ def test_the_controller_is_told_of_a_failed_log_directory(tmp_path: Path) -> Non
         assert decode_log_dir_event(name, node.data) == 4
         # What the controller asks then.
         assert (await cluster.tell_roles(("t", 0), to=[4])) == {4: [ErrorCode.KAFKA_STORAGE_ERROR]}
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_leader_whose_disk_is_full_gives_its_partitions_up_if_others_can_lead(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        ops = FaultyOps(errno.ENOSPC)
+        settings = {**SETTINGS, "broker.id": "4", "log.dirs": f"{tmp_path}/one,{tmp_path}/two"}
+        host = SimulatedHost(cluster.network, "four", tmp_path, settings, random.Random(4), cluster.ensemble, ops)
+        await host.start()
+        cluster.hosts[4] = host
+        await cluster.create("alone", (4,))
+        await cluster.create("shared", (4, 1))
+        alone, shared = cluster.partition(4, "alone").log, cluster.partition(4, "shared").log
+        assert alone.log_dir != shared.log_dir
+
+        def fill() -> None:
+            ops.fail = {"pwrite": 1}
+
+        fill()
+        assert await cluster.produce(4, "alone", b"x") == ErrorCode.KAFKA_STORAGE_ERROR
+        ops.heal()
+        assert await cluster.produce(4, "alone", b"x") == 0, "there is room again"
+        assert not cluster.ensemble.names(paths.LOG_DIR_EVENTS)
+        fill()
+        assert await cluster.produce(4, "shared", b"x") == ErrorCode.KAFKA_STORAGE_ERROR
+        ops.heal()
+        await cluster.until(lambda: len(cluster.ensemble.names(paths.LOG_DIR_EVENTS)) == 1, "the notice is written")
+        assert shared.offline is not None
+        assert "other brokers can lead" in shared.offline
+        assert alone.offline is None
 
     with_cluster(tmp_path, work)
 
