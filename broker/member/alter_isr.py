@@ -1,7 +1,8 @@
 """Has the controller change an ISR (AlterPartition, KIP-497), as Kafka's `DefaultAlterPartitionManager`.
 
 One request is under way at a time, with all changes that wait. It is sent again until there is an answer, to whichever
-broker is the controller then.
+broker is the controller then. A change that was proposed in an earlier life of this broker is dropped: its leader has
+given up its role, and would not wait for a replica that the controller lets in.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable
+from typing import NamedTuple
 
 from broker.cluster_links import Connect, NoListenerError
 from broker.member.isr_nodes import read_state
@@ -32,6 +34,15 @@ NAMES_UP_TO = 1
 EPOCHS_SINCE = 3
 
 PartitionKey = tuple[str, int]
+
+
+class _Waiting(NamedTuple):
+    """A proposal that is not answered yet."""
+
+    proposal: IsrProposal
+    answer: Answer
+    broker_epoch: int
+    """The life of this broker in which it was proposed."""
 
 
 class AlterIsr:
@@ -61,15 +72,15 @@ class AlterIsr:
         self._controller = controller
         self._connect = connect
         self._zookeeper = zookeeper
-        self._waiting: dict[PartitionKey, tuple[IsrProposal, Answer]] = {}
+        self._waiting: dict[PartitionKey, _Waiting] = {}
         self._sending: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._link: Link | None = None
         self._peer: BrokerRegistration | None = None
 
     def submit(self, proposal: IsrProposal, answer: Answer) -> None:
-        """See `IsrStore.submit`. An earlier proposal for the partition is not answered any more."""
-        self._waiting[proposal.key] = proposal, answer
+        """See `IsrStore.submit`. Proposals for the partition before it, or of an earlier life, get no answer."""
+        self._waiting[proposal.key] = _Waiting(proposal, answer, self._broker_epoch())
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())
 
@@ -95,10 +106,14 @@ class AlterIsr:
     # Inside
 
     async def _send(self) -> None:
-        while self._waiting:
+        while True:
+            epoch = self._broker_epoch()
+            self._waiting = {key: each for key, each in self._waiting.items() if each.broker_epoch == epoch}
+            if not self._waiting:
+                return
             sent = dict(self._waiting)
             try:
-                response = await self._ask([proposal for proposal, _ in sent.values()])
+                response = await self._ask([each.proposal for each in sent.values()], epoch)
             except (LinkError, UnsupportedVersionError) as error:
                 logger.debug("The controller cannot be asked to change an ISR: %s", error)
                 response = None
@@ -111,7 +126,7 @@ class AlterIsr:
             else:
                 self._take(sent, response)
 
-    async def _ask(self, proposals: list[IsrProposal]) -> AlterPartitionResponse | None:
+    async def _ask(self, proposals: list[IsrProposal], broker_epoch: int) -> AlterPartitionResponse | None:
         """Send one request; return None where the controller is not known."""
         link = await self._link_to_controller()
         if link is None:
@@ -119,7 +134,7 @@ class AlterIsr:
         await link.connect()
         named = any(each.topic_id is None for each in proposals)
         version = link.version_of(AlterPartitionRequest, NAMES_UP_TO if named else None)
-        request = self._request(proposals, version)
+        request = self._request(proposals, broker_epoch, version)
         response: AlterPartitionResponse = await link.request(request, max_version=version, min_version=version)
         return response
 
@@ -139,7 +154,7 @@ class AlterIsr:
             self._peer = controller
         return self._link
 
-    def _request(self, proposals: list[IsrProposal], version: int) -> AlterPartitionRequest:
+    def _request(self, proposals: list[IsrProposal], broker_epoch: int, version: int) -> AlterPartitionRequest:
         topics: dict[str, AlterPartitionRequest.TopicData] = {}
         for each in proposals:
             topic = topics.get(each.topic)
@@ -156,12 +171,10 @@ class AlterIsr:
             else:
                 data.new_isr = list(each.isr)
             topic.partitions.append(data)
-        return AlterPartitionRequest(
-            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
-        )
+        return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))
 
-    def _take(self, sent: dict[PartitionKey, tuple[IsrProposal, Answer]], response: AlterPartitionResponse) -> None:
-        names = {proposal.topic_id: proposal.topic for proposal, _ in sent.values()}
+    def _take(self, sent: dict[PartitionKey, _Waiting], response: AlterPartitionResponse) -> None:
+        names = {each.proposal.topic_id: each.proposal.topic for each in sent.values()}
         answered: list[tuple[Answer, IsrDecision | ErrorCode]] = []
         for topic in response.topics:
             name = topic.topic_name or names.get(topic.topic_id, "")
@@ -173,7 +186,7 @@ class AlterIsr:
                 del self._waiting[key]
                 decided = IsrDecision(each.leader_id, each.leader_epoch, each.partition_epoch, tuple(each.isr))
                 code = ErrorCode(each.error_code)
-                answered.append((sent[key][1], decided if code is ErrorCode.NONE else code))
+                answered.append((sent[key].answer, decided if code is ErrorCode.NONE else code))
         if not answered:
             logger.error("The controller answers to none of the changes of ISRs that it was asked for")
         for answer, result in answered:

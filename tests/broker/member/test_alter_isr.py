@@ -170,3 +170,37 @@ def test_an_error_of_one_partition_is_its_own() -> None:
 
     answers = ask(Controllers(mixed), proposal(0), proposal(1))
     assert answers == [IsrDecision(1, 4, 8, (1, 2)), ErrorCode.INVALID_UPDATE_VERSION]
+
+
+def test_what_was_proposed_in_an_earlier_life_is_neither_sent_nor_answered() -> None:
+    """Otherwise a replica could join the ISR for which the leader of the new life does not wait."""
+
+    async def main(loop: VirtualLoop) -> None:
+        chance = random.Random(1)
+        controllers = Controllers(failed(ErrorCode.STALE_BROKER_EPOCH), accepted)
+        runtime = cast(Runtime, type("OfLoop", (), {"loop": loop, "workers": SimulatedWorkers(loop, chance)})())
+        epoch = 33
+        store = AlterIsr(
+            runtime,
+            1,
+            lambda: epoch,
+            lambda: BrokerRegistration(1, ()),
+            controllers.connect,
+            SimulatedSession(SimulatedEnsemble(loop, chance), 6),
+        )
+        answers: list[tuple[int, IsrDecision | ErrorCode]] = []
+        store.submit(proposal(0), lambda answer: answers.append((0, answer)))
+        while not controllers.asked:
+            await asyncio.sleep(0.001)
+        epoch = 34
+        store.submit(proposal(1), lambda answer: answers.append((1, answer)))
+        while not answers:
+            await asyncio.sleep(0.01)
+            assert loop.time() < 60
+        await asyncio.sleep(1)
+        await store.close()
+        assert answers == [(1, IsrDecision(1, 4, 8, (1, 2)))]
+        sent = [(message.broker_epoch, len(message.topics[0].partitions)) for _, _, message in controllers.asked]
+        assert sent == [(33, 1), (34, 1)]
+
+    virtual_time.run(main)
