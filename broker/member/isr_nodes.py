@@ -34,9 +34,12 @@ PartitionKey = tuple[str, int]
 
 
 async def read_state(zookeeper: ZooKeeper, proposal: IsrProposal) -> IsrDecision | None:
-    """Return what ZooKeeper has of a partition; None if it cannot be read."""
+    """Return what ZooKeeper has of a partition; None, after a pause, if it cannot be read."""
     found = await _read(zookeeper, proposal)
-    return None if found is None else _decision(found)
+    if found is None:
+        await asyncio.sleep(RETRY_S)
+        return None
+    return _decision(found)
 
 
 async def _read(zookeeper: ZooKeeper, proposal: IsrProposal) -> StateNode | None:

@@ -73,7 +73,10 @@ class IsrStore(Protocol):
         """Propose a change; call `answer` once, on the event loop, never before this returns."""
 
     def look(self, proposal: IsrProposal, answer: Callable[[IsrDecision | None], None]) -> None:
-        """Read the state in force, because a proposal was based on an older one; None if it cannot be read."""
+        """Read the state in force, because a proposal was based on an older one.
+
+        Call `answer` with it; with None, after a pause, if it cannot be read.
+        """
 
 
 class IsrKeeper:
@@ -168,13 +171,20 @@ class IsrKeeper:
             if partition.withdraw_isr(proposal.leader_epoch):
                 self._replicas.high_watermark_advanced(partition)
         elif answer is ErrorCode.INVALID_UPDATE_VERSION:
-            self._store.look(proposal, lambda found: self._found(partition, proposal, found))
+            self._look(partition, proposal)
         elif answer not in SUPERSEDED:
             self._store.submit(proposal, lambda again: self._answered(partition, proposal, again))
 
+    def _look(self, partition: Partition, proposal: IsrProposal) -> None:
+        self._store.look(proposal, lambda found: self._found(partition, proposal, found))
+
     def _found(self, partition: Partition, proposal: IsrProposal, found: IsrDecision | None) -> None:
         """Go on from the state in force, if this broker still leads in it (Kafka waits for the controller's word)."""
-        if found is not None and self._is_open(partition, proposal):
+        if not self._is_open(partition, proposal):
+            return
+        if found is None:
+            self._look(partition, proposal)
+        else:
             self._decided(partition, proposal, found)
 
     def _decided(self, partition: Partition, proposal: IsrProposal, decided: IsrDecision) -> None:

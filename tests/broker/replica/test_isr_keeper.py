@@ -151,3 +151,22 @@ def test_a_leader_that_missed_a_change_reads_it_and_goes_on(tmp_path: Path) -> N
         assert partition.isr == {0}
 
     with_broker(tmp_path, work)
+
+
+def test_a_state_that_cannot_be_read_is_read_again_while_the_proposal_is_open(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        partition, asked, _ = await led(broker, (0,))
+        follower = await broker.connect()
+        await fetched(follower, request(0))
+        asked.answer(ErrorCode.INVALID_UPDATE_VERSION)
+        asked.looks.pop()(None)
+        asked.looks.pop()(IsrDecision(0, 1, 9, (0,)))
+        assert partition.leading is not None
+        assert (partition.leading.proposed, partition.leading.partition_epoch) == (None, 9)
+        await fetched(follower, request(0))
+        asked.answer(ErrorCode.INVALID_UPDATE_VERSION)
+        broker.assign(partition, leader_epoch=2, replicas=(0, FOLLOWER), isr=(0,), partition_epoch=10)
+        asked.looks.pop()(None)
+        assert not asked.looks
+
+    with_broker(tmp_path, work)
