@@ -77,17 +77,19 @@ class Control:
             StaleBrokerEpochError, StaleControllerEpochError, InvalidRequestError: it is refused as a whole.
         """
         self._check(message)
+        check = self._same_life()
         wanted = roles(message, version)
         new = {each.topic for each in wanted if self._replicas.get(*each.key) is None}
         if new:
             await self._read_configs(new)
-        results = await self._applier.apply_leader_and_isr(message.controller_epoch, wanted)
+        results = await self._applier.apply_leader_and_isr(message.controller_epoch, wanted, check)
         return roles_answered(wanted, results, version)
 
     async def stop_replica(self, message: StopReplicaRequest, version: int) -> StopReplicaResponse:
         """Stop the replicas of a request; see `leader_and_isr` for the errors."""
         self._check(message)
-        return stops_answered(await self._applier.stop_replica(message.controller_epoch, stops(message, version)))
+        wanted = stops(message, version)
+        return stops_answered(await self._applier.stop_replica(message.controller_epoch, wanted, self._same_life()))
 
     def update_metadata(self, message: UpdateMetadataRequest, version: int) -> None:
         """Take over what a request tells of the cluster; see `leader_and_isr` for the errors."""
@@ -109,6 +111,16 @@ class Control:
             )
         if message.is_kraft_controller:
             raise InvalidRequestError("this broker does not take part in a migration to KRaft")
+
+    def _same_life(self) -> Callable[[], None]:
+        """Return what refuses to go on with a request once this broker has given up the roles that it has now."""
+        present = self._broker_epoch()
+
+        def check() -> None:
+            if self._broker_epoch() != present:
+                raise StaleBrokerEpochError(f"broker epoch {present} has ended while the request was carried out")
+
+        return check
 
     async def _read_configs(self, topics: Iterable[str]) -> None:
         try:

@@ -37,6 +37,7 @@ NO_TOPIC_ID = uuid.UUID(int=0)
 PartitionKey = tuple[str, int]
 """Topic and partition."""
 Results = dict[PartitionKey, ErrorCode]
+Check = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,13 @@ class ReplicaApplier:
         """The highest controller epoch seen so far."""
         return self._controller_epoch
 
-    async def apply_leader_and_isr(self, controller_epoch: int, partitions: Iterable[LeaderAndIsr]) -> Results:
+    async def apply_leader_and_isr(
+        self, controller_epoch: int, partitions: Iterable[LeaderAndIsr], check: Check = lambda: None
+    ) -> Results:
         """Take the roles that the controller gives this broker, creating logs that are missing.
+
+        Args:
+            check: raises where the request is not to be carried out any more. It is called after every wait.
 
         Returns:
             For each partition NONE or its error: STALE_CONTROLLER_EPOCH if the leader epoch is not newer than the one
@@ -106,21 +112,28 @@ class ReplicaApplier:
             StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
         """
         async with self._in_turn:
+            check()
             self.note_controller(controller_epoch)
             results: Results = {}
             configs: dict[str, TopicConfig] = {}
             for wanted in partitions:
                 results[wanted.key] = self._apply(wanted, configs)
                 if await self._let_others():
+                    check()
                     # A configuration that changed meanwhile was put in force for the partitions that were hosted then.
                     configs.clear()
             return results
 
-    async def stop_replica(self, controller_epoch: int, partitions: Iterable[StopReplica]) -> Results:
+    async def stop_replica(
+        self, controller_epoch: int, partitions: Iterable[StopReplica], check: Check = lambda: None
+    ) -> Results:
         """Stop serving partitions, and delete the logs of those marked `delete`.
 
         Requests that wait for these partitions are answered with NOT_LEADER_OR_FOLLOWER. The method returns when the
         deletions are durable: a power failure does not bring the logs back.
+
+        Args:
+            check: see `apply_leader_and_isr`.
 
         Returns:
             For each partition NONE, also if it is not hosted here, or its error: FENCED_LEADER_EPOCH if the decision is
@@ -130,6 +143,7 @@ class ReplicaApplier:
             StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
         """
         async with self._in_turn:
+            check()
             self.note_controller(controller_epoch)
             results: Results = {}
             deleted: list[PartitionKey] = []
@@ -137,7 +151,8 @@ class ReplicaApplier:
                 results[wanted.key] = code = self._stop(wanted)
                 if wanted.delete and code is ErrorCode.NONE:
                     deleted.append(wanted.key)
-                await self._let_others()
+                if await self._let_others():
+                    check()
             self._replicas.forget_topics({topic for topic, _ in results})
             if deleted:
                 try:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.definition import ConfigError
+from broker.metadata.model import PartitionState
 from broker.metadata.znodes import brokers, paths
 from broker.metadata.znodes.notices import decode_log_dir_event
 from kafkalog.protocol.errors import ErrorCode
@@ -132,6 +133,26 @@ def test_a_member_whose_session_expires_stops_leading_before_it_registers_again(
         await cluster.zookeeper.delete(paths.broker_id(1))
         newer = cluster.hosts[1].server.registration.epoch
         await cluster.until(lambda: cluster.hosts[1].server.registration.epoch > newer, "it registers once more")
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_role_is_not_taken_in_a_life_that_ends_meanwhile(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        host, session = cluster.hosts[1], cluster.hosts[1].session
+        cluster.assigned["t", 0] = PartitionState((1, 2), (1, 2), 1, 0, 0, 1)
+        session.disconnect()
+        await asyncio.sleep(3)
+        # It waits for the topic's configuration.
+        asked = asyncio.ensure_future(cluster.tell_roles(("t", 0), to=[1], is_new=True))
+        await asyncio.sleep(4)
+        assert not asked.done()
+        session.reconnect()
+        with pytest.raises(AssertionError, match=str(int(ErrorCode.STALE_BROKER_EPOCH))):
+            await asked
+        assert host.server.replicas.get("t", 0) is None
+        await cluster.until(lambda: host.server.registration.epoch >= 0, "it registers again")
+        assert await cluster.tell_roles(("t", 0), to=[1], is_new=True) == {1: [0]}
 
     with_cluster(tmp_path, work)
 
