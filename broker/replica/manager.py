@@ -432,16 +432,27 @@ class ReplicaManager:
             self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
 
     def resign(self) -> None:
-        """Give up all roles, because the cluster may have taken this broker for dead; the controller gives new ones."""
-        for partition in list(self):
-            if partition.role is not None:
-                partition.stop()
-                self._role_changed(partition)
+        """Give up all roles, because the cluster may have taken this broker for dead; the controller gives new ones.
+
+        Partitions that could not be hosted stay offline: their roles end, too, so they are not tried again.
+        """
+        for key in self._offline:
+            self._retries.discard(key)
+        stopped = [partition for partition in self if partition.role is not None]
+        # None leads any more before the first listener is called.
+        for partition in stopped:
+            partition.stop()
+        for partition in stopped:
+            self._role_changed(partition)
 
     def _role_changed(self, partition: Partition) -> None:
         """Wake all operations that wait for `partition`, because a new role may change the answer."""
         for changed in self.on_role_changed:
-            changed(partition)
+            try:
+                changed(partition)
+            except Exception:
+                # The others have to learn of it all the same: a coordinator would go on without its partition.
+                logger.exception("the new role of %s-%d is not taken over everywhere", *partition.key)
         self.deletion_purgatory.notify(partition.key)
         self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
         self.produce_purgatory.notify(partition.key)

@@ -15,16 +15,19 @@ from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState
 from broker.net.sockets.network import LoopNetwork
 from broker.replica.applier import (
+    APPLIED_AT_ONCE,
     DELETION_EPOCH,
     NO_TOPIC_ID,
     LeaderAndIsr,
     ReplicaApplier,
     StopReplica,
 )
+from broker.replica.hosting_retries import FIRST_SECONDS
 from broker.replica.manager import ReplicaManager
+from broker.replica.partition import Partition
 from broker.runtime import Runtime
 from broker.system.workers import ThreadWorkers
-from kafkalog.protocol.errors import ErrorCode, StaleControllerEpochError
+from kafkalog.protocol.errors import ErrorCode, KafkaStorageError, StaleBrokerEpochError, StaleControllerEpochError
 from tests.support.wire import batch
 
 HERE, ELSEWHERE = 0, 9
@@ -181,3 +184,67 @@ def test_requests_are_carried_out_in_their_order(tmp_path: Path) -> None:
         assert [path.name for path in tmp_path.glob("t-*") if "delete" not in path.name] == ["t-0"]
 
     with_world(work, tmp_path)
+
+
+def test_a_request_that_has_become_void_is_not_carried_out_further(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        ended = False
+
+        def check() -> None:
+            if ended:
+                raise StaleBrokerEpochError
+
+        def end() -> None:
+            nonlocal ended
+            ended = True
+            world.replicas.resign()
+
+        wanted = [decided(index, is_new=True) for index in range(2 * APPLIED_AT_ONCE)]
+        leading = asyncio.ensure_future(world.applier.apply_leader_and_isr(1, wanted, check))
+        waiting = asyncio.ensure_future(
+            world.applier.stop_replica(1, [StopReplica("t", index) for index in range(2 * APPLIED_AT_ONCE)], check)
+        )
+        while not len(world.replicas):
+            await asyncio.sleep(0)
+        end()
+        results = await asyncio.gather(leading, waiting, return_exceptions=True)
+        assert [type(each) for each in results] == [StaleBrokerEpochError] * 2
+        assert 0 < len(world.replicas) < len(wanted)
+        assert not any(partition.is_leader for partition in world.replicas)
+
+    with_world(work, tmp_path)
+
+
+def test_all_roles_end_though_a_listener_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(world: World) -> None:
+        await world.lead(*(decided(index, is_new=True) for index in range(3)))
+        told: list[tuple[tuple[str, int], int]] = []
+
+        def fails(partition: Partition) -> None:
+            raise KeyError(partition.key)
+
+        def tells(partition: Partition) -> None:
+            told.append((partition.key, sum(each.is_leader for each in world.replicas)))
+
+        world.replicas.on_role_changed += [fails, tells]
+        world.replicas.resign()
+        assert told == [(("t", index), 0) for index in range(3)]
+        assert "t-2 is not taken over" in caplog.text
+
+    with_world(work, tmp_path)
+
+
+def test_an_offline_partition_is_not_tried_again_after_its_role_has_ended(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        failed = world.logs.log_dirs[1]
+        world.logs.fail_directory(failed.path, "it broke")
+        assert await world.lead(decided(0)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        world.replicas.resign()
+        failed.offline = None
+        await asyncio.sleep(FIRST_SECONDS + 0.3)
+        assert world.replicas.get(*T0) is None
+        with pytest.raises(KafkaStorageError):
+            world.replicas.require(*T0)
+        assert await world.lead(decided(0)) == {T0: ErrorCode.NONE}
+
+    with_world(work, tmp_path / "a", tmp_path / "b")
