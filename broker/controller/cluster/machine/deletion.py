@@ -1,8 +1,9 @@
 """Deletes topics (Kafka: `TopicDeletionManager`).
 
 A topic that is to be deleted has a node in `/admin/delete_topics`. Its partitions become NON_EXISTENT, brokers drop it
-from their metadata, and its replicas are stopped and deleted. When all of them are, its nodes are deleted, the order
-last: a controller that takes over in between begins again.
+from their metadata, and its replicas are stopped and deleted. When all of them are, its nodes are deleted, the topic's
+own one last and together with the order: a controller that takes over in between begins again, and no order is left for
+a topic that is created anew.
 
 A topic is ineligible while a replica is offline. It is tried anew when the broker comes back.
 """
@@ -14,10 +15,10 @@ from collections.abc import Collection, Iterable
 
 from broker.controller.cluster.machine import partitions, replicas
 from broker.controller.cluster.model.context import ControllerContext, PartitionPhase, ReplicaKey, ReplicaPhase
-from broker.controller.cluster.model.effects import Steps, Unwatch, children, send, write
+from broker.controller.cluster.model.effects import Steps, Unwatch, children, read, send, write
 from broker.controller.cluster.model.requests import ControlBatch
 from broker.metadata.znodes import paths
-from broker.zookeeper.interface import Delete, NoNodeError, ZooKeeperError
+from broker.zookeeper.interface import Delete, Node, NoNodeError, ZooKeeperError
 
 logger = logging.getLogger(__name__)
 
@@ -110,24 +111,51 @@ def _begin(context: ControllerContext, topics: Collection[str]) -> Steps[None]:
 
 def _finish(context: ControllerContext, topic: str) -> Steps[None]:
     """Delete the nodes of a topic whose replicas are deleted."""
-    # The watch goes first: a topic of the same name may be created as soon as the node is gone.
-    yield Unwatch([paths.topic(topic)])
+    root = paths.topic(topic)
+    (found,) = yield from read([root])
+    yield from _delete_below(root)
+    # Nobody can create the topic anew while its node is there, so that this is not the configuration of a new one.
+    yield from delete_nodes([paths.config("topics", topic)])
+    if not (yield from _delete_with_order(topic, found)):
+        # The order stays, and with it what the controller knows of the topic.
+        return
     done = context.in_phase(topic, ReplicaPhase.DELETION_SUCCESSFUL)
     yield from replicas.change(context, done, ReplicaPhase.NON_EXISTENT)
-    yield from delete_tree(paths.topic(topic))
-    yield from delete_nodes([paths.config("topics", topic)])
-    yield from delete_nodes([paths.delete_topic(topic)])
+    yield Unwatch([root])
     context.remove_topic(topic)
     logger.info("topic %s is deleted", topic)
 
 
-def delete_tree(root: str) -> Steps[None]:
-    """Delete a node with all that is below it."""
+def _delete_with_order(topic: str, found: Node | None) -> Steps[bool]:
+    """Delete a topic's node and the order to delete it; return whether both are gone.
+
+    Args:
+        topic: The topic.
+        found: The node as it was when the topic's nodes began to be deleted.
+    """
+    root, order = paths.topic(topic), paths.delete_topic(topic)
+    (outcome,) = yield from write([[Delete(root), Delete(order)]])
+    if isinstance(outcome, NoNodeError):
+        # Somebody has deleted one of them, or both were deleted by a request whose answer was lost.
+        (present,) = yield from read([root])
+        if present is None:
+            (outcome,) = yield from write([[Delete(order)]])
+        elif found is not None and present.stat.created == found.stat.created:
+            (outcome,) = yield from write([[Delete(root, present.stat.version)]])
+        # Else the topic was created anew: it stays.
+    if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, NoNodeError):
+        logger.error("the node %s cannot be deleted: %r", root, outcome)
+        return False
+    return True
+
+
+def _delete_below(root: str) -> Steps[None]:
+    """Delete all nodes below a node."""
     levels = [[root]]
     while levels[-1]:
         names = yield from children(levels[-1])
         levels.append([f"{parent}/{name}" for parent, found in zip(levels[-1], names, strict=True) for name in found])
-    for level in reversed(levels):
+    for level in reversed(levels[1:]):
         yield from delete_nodes(level)
 
 

@@ -7,6 +7,7 @@ from broker.controller.cluster.events.answers import deleted_replicas
 from broker.controller.cluster.machine import deletion
 from broker.controller.cluster.model.context import ReplicaKey
 from broker.metadata.znodes import configs, paths
+from broker.metadata.znodes.topics import Assignment
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.stop_replica import (
     StopReplicaPartitionError,
@@ -72,6 +73,72 @@ def test_a_topic_goes_when_all_its_replicas_are_gone() -> None:
     assert not world.context.deleting
     assert not [key for key in world.context.states if key[0] == "words"]
     assert "words" not in world.context.topic_ids
+
+
+def test_a_topic_that_is_created_anew_as_soon_as_it_is_gone_keeps_its_configuration_and_is_not_deleted() -> None:
+    world = made()
+    order(world, "words")
+
+    def create_anew() -> None:
+        if not world.tree.exists(paths.topic("words")):
+            world.make_topic("words", [(3,)], {"retention.ms": "2"})
+
+    world.on_write = create_anew
+    answer(world)
+    create_anew()
+    assert configs.decode("", world.tree.read(paths.config("topics", "words")).data) == {"retention.ms": "2"}
+    assert not world.tree.names(paths.DELETE_TOPICS)
+    world.run(topics.topics_changed(world.context, world.chance))
+    assert world.state("words").leader == 3
+    assert paths.topic("words") in world.watched
+
+
+def test_a_topic_whose_order_is_gone_is_deleted_all_the_same() -> None:
+    world = made()
+    order(world, "words")
+    world.remove(paths.delete_topic("words"))
+    answer(world)
+    assert not world.tree.exists(paths.topic("words"))
+    assert "words" not in world.context.assignments
+
+
+def test_a_topic_that_was_created_anew_when_the_answer_was_lost_stays() -> None:
+    world = made()
+    order(world, "words")
+
+    def carry_out_before() -> None:
+        """Do what a request did whose answer was lost, before it is sent again; then the topic is created anew."""
+        root = paths.topic("words")
+        if not world.tree.names(root) and not world.tree.exists(paths.config("topics", "words")):
+            world.remove(root)
+            world.remove(paths.delete_topic("words"))
+            world.make_topic("words", [(3,)], {"retention.ms": "2"})
+
+    world.on_write = carry_out_before
+    answer(world)
+    assert world.topic("words").partitions == {0: Assignment((3,))}
+    assert "words" not in world.context.assignments
+
+
+def test_an_order_stays_as_long_as_its_topic_cannot_be_deleted() -> None:
+    world = made()
+    order(world, "words")
+    child = f"{paths.topic('words')}/somebody"
+
+    def obstruct() -> None:
+        if not world.tree.exists(paths.partitions("words")) and not world.tree.exists(child):
+            world.make(child)
+
+    world.on_write = obstruct
+    answer(world)
+    assert world.tree.exists(paths.delete_topic("words"))
+    assert world.context.deleting == {"words"}
+    assert paths.topic("words") in world.watched
+    world.on_write = lambda: None
+    world.run(deletion.go_on(world.context))
+    assert not world.tree.exists(paths.topic("words"))
+    assert not world.tree.exists(paths.delete_topic("words"))
+    assert not world.context.deleting
 
 
 def test_a_replica_that_cannot_be_deleted_is_tried_again_when_its_broker_starts() -> None:
