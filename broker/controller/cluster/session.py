@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
 from broker.controller.cluster.model.effects import Outcome
+from broker.metadata.tree.session import MAX_BYTES
 from broker.metadata.znodes import paths
 from broker.zookeeper.interface import (
     Check,
@@ -34,6 +35,7 @@ from broker.zookeeper.interface import (
     SetData,
     Watch,
     ZooKeeper,
+    ZooKeeperError,
 )
 
 logger = logging.getLogger(__name__)
@@ -43,7 +45,9 @@ S = TypeVar("S")
 MOST_OPERATIONS = 500
 """The number of operations of one request."""
 MOST_BYTES = 500_000
-"""The size of one request; a server refuses more than 1 MiB (`jute.maxbuffer`)."""
+"""The size of one request, unless a single group of operations is larger."""
+OVERHEAD = 64
+"""Bytes of an operation beside its path and its data, at most."""
 AT_ONCE = 1000
 """The number of requests that await their answers."""
 RETRY_S = 0.05
@@ -199,6 +203,13 @@ class Term:
         return _split(results[1:], pack)
 
     async def _alone(self, group: Sequence[Operation], *, is_repeated: bool = False) -> Outcome:
+        size = _size([self._check, *group])
+        if size > MAX_BYTES:
+            # ZooKeeper closes the connection instead of an answer, each time.
+            nodes = ", ".join(each.path for each in group[:3])
+            return ZooKeeperError(
+                f"A request to change {nodes} would have {size} bytes. ZooKeeper takes {MAX_BYTES} (jute.maxbuffer)"
+            )
         while True:
             self._connection.check(self._number)
             try:
@@ -266,7 +277,7 @@ def packs(groups: Iterable[Sequence[Operation]]) -> Iterable[list[Sequence[Opera
     pack: list[Sequence[Operation]] = []
     operations = size = 0
     for group in groups:
-        bytes_of_group = sum(len(each.path) + len(getattr(each, "data", b"")) + 32 for each in group)
+        bytes_of_group = _size(group)
         if pack and (operations + len(group) > MOST_OPERATIONS or size + bytes_of_group > MOST_BYTES):
             yield pack
             pack, operations, size = [], 0, 0
@@ -275,6 +286,10 @@ def packs(groups: Iterable[Sequence[Operation]]) -> Iterable[list[Sequence[Opera
         size += bytes_of_group
     if pack:
         yield pack
+
+
+def _size(operations: Iterable[Operation]) -> int:
+    return sum(len(each.path.encode()) + len(getattr(each, "data", b"")) + OVERHEAD for each in operations)
 
 
 def _split(results: Sequence[Result], pack: Sequence[Sequence[Operation]]) -> list[Outcome]:

@@ -11,6 +11,7 @@ import pytest
 from broker.controller.cluster import session as controller_session
 from broker.controller.cluster.candidacy import elect, resign
 from broker.controller.cluster.session import Connection, ControllerMovedError, SessionEndedError, Term, packs
+from broker.metadata.tree.session import MAX_BYTES
 from broker.metadata.znodes import controller, paths
 from broker.zookeeper.interface import (
     BadVersionError,
@@ -26,6 +27,7 @@ from broker.zookeeper.interface import (
     SetData,
     Stat,
     Watch,
+    ZooKeeperError,
 )
 from tests.simulation import virtual_time
 from tests.simulation.virtual_time import VirtualLoop
@@ -37,12 +39,14 @@ class Lossy:
 
     Attributes:
         losses: how many answers are lost from now on; the requests are carried out.
+        when_lost: called in place of the next request, which is lost and not carried out.
         requests: the number of operations of each request.
     """
 
     def __init__(self, ensemble: SimulatedEnsemble) -> None:
         self._session = SimulatedSession(ensemble, 1e9)
         self.losses = 0
+        self.when_lost: Callable[[], Awaitable[object]] | None = None
         self.requests: list[int] = []
         self.get = self._session.get
         self.children = self._session.children
@@ -58,6 +62,10 @@ class Lossy:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self.requests.append(len(operations))
+        if self.when_lost is not None:
+            meanwhile, self.when_lost = self.when_lost, None
+            await meanwhile()
+            raise ConnectionLossError("lost")
         results = await self._session.multi(operations)
         if self.losses:
             self.losses -= 1
@@ -98,6 +106,18 @@ def test_the_size_of_a_request_is_bounded() -> None:
     group: list[Operation] = [SetData("/a", bytes(200_000))]
     assert [len(pack) for pack in packs([group] * 5)] == [2, 2, 1]
     assert [len(pack) for pack in packs([[SetData("/a", bytes(2 * controller_session.MOST_BYTES))], group])] == [1, 1]
+
+
+def test_a_group_that_zookeeper_would_not_take_is_refused_and_not_sent() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        large: list[Operation] = [SetData("/a", bytes(MAX_BYTES - 100))]
+        outcomes = await term.write([large, [Create("/a/1")]])
+        assert type(outcomes[0]) is ZooKeeperError
+        assert f"would have {MAX_BYTES + 47} bytes" in str(outcomes[0])
+        assert outcomes[1] == ["/a/1"]
+        assert zookeeper.requests == [2]
+
+    play(scenario)
 
 
 def test_a_group_that_fails_harms_no_other() -> None:
@@ -145,10 +165,10 @@ def test_what_was_done_when_its_answer_was_lost_is_not_a_failure(count: int) -> 
 
 def test_a_change_of_somebody_else_is_not_taken_for_ones_own() -> None:
     async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
-        await zookeeper.set("/a", b"theirs")
-        zookeeper.losses = 0
+        zookeeper.when_lost = lambda: zookeeper.set("/a", b"theirs")
         (outcome,) = await term.write([[SetData("/a", b"mine", 0)]])
         assert isinstance(outcome, BadVersionError)
+        assert zookeeper.requests == [2, 2]
         found: Node | None = await zookeeper.get("/a")
         assert found is not None
         assert found.data == b"theirs"
