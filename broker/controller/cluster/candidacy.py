@@ -12,6 +12,7 @@ from broker.controller.cluster.session import Connection, lasting
 from broker.metadata.model import NO_CONTROLLER
 from broker.metadata.znodes import controller, paths
 from broker.zookeeper.interface import (
+    BadVersionError,
     Check,
     Create,
     Delete,
@@ -45,30 +46,32 @@ async def elect(
     Raises:
         SessionEndedError: The session has ended.
         ZnodeError: A node cannot be read.
+        ZooKeeperError: ZooKeeper refuses a request for another reason than that somebody else was faster.
     """
     number = connection.number
 
     async def present() -> Node | None:
         return await lasting(connection, number, lambda: zookeeper.get(paths.CONTROLLER, watch))
 
+    # The epoch comes first: whatever another election does after this read changes the version.
+    epoch, version = await _epoch(zookeeper, connection, number)
     found = await present()
     if found is not None and found.stat.owner == zookeeper.session_id:
         if is_active:
             return None
         # This broker was elected in this session and has resigned since.
-        with suppress(NoNodeError):
-            await lasting(connection, number, lambda: zookeeper.delete(paths.CONTROLLER))
+        await resign(zookeeper, connection, version)
         found = await present()
     if found is not None:
         return controller.decode(found.data)
-    epoch, version = await _epoch(zookeeper, connection, number)
     wanted: list[Operation] = [
         Create(paths.CONTROLLER, data, is_ephemeral=True),
         SetData(paths.CONTROLLER_EPOCH, controller.encode_epoch(epoch + 1), version),
     ]
     try:
         await lasting(connection, number, lambda: zookeeper.multi(wanted))
-    except MultiError:
+    except MultiError as error:
+        _check_outrun(error)
         # The answer to a first attempt may have been lost.
         now = await present()
         if now is None:
@@ -97,7 +100,16 @@ async def resign(zookeeper: ZooKeeper, connection: Connection, epoch_version: in
 
     Raises:
         SessionEndedError: The session has ended.
+        ZooKeeperError: ZooKeeper refuses to delete the node.
     """
     wanted: list[Operation] = [Check(paths.CONTROLLER_EPOCH, epoch_version), Delete(paths.CONTROLLER)]
-    with suppress(MultiError):
+    try:
         await lasting(connection, connection.number, lambda: zookeeper.multi(wanted))
+    except MultiError as error:
+        _check_outrun(error)
+
+
+def _check_outrun(error: MultiError) -> None:
+    """Raise the reason of an error, unless it is that somebody else has changed the nodes."""
+    if not isinstance(error.reason, (NodeExistsError, BadVersionError, NoNodeError)):
+        raise error.reason from error

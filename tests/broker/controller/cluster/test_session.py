@@ -14,10 +14,12 @@ from broker.controller.cluster.session import Connection, ControllerMovedError, 
 from broker.metadata.tree.session import MAX_BYTES
 from broker.metadata.znodes import controller, paths
 from broker.zookeeper.interface import (
+    AccessDeniedError,
     BadVersionError,
     ConnectionLossError,
     Create,
     Delete,
+    MultiError,
     Node,
     NodeExistsError,
     NoNodeError,
@@ -39,6 +41,7 @@ class Lossy:
 
     Attributes:
         losses: how many answers are lost from now on; the requests are carried out.
+        refusal: the error of the last operation of each request.
         when_lost: called in place of the next request, which is lost and not carried out.
         requests: the number of operations of each request.
     """
@@ -46,6 +49,7 @@ class Lossy:
     def __init__(self, ensemble: SimulatedEnsemble) -> None:
         self._session = SimulatedSession(ensemble, 1e9)
         self.losses = 0
+        self.refusal: ZooKeeperError | None = None
         self.when_lost: Callable[[], Awaitable[object]] | None = None
         self.requests: list[int] = []
         self.get = self._session.get
@@ -62,6 +66,8 @@ class Lossy:
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self.requests.append(len(operations))
+        if self.refusal is not None:
+            raise MultiError(len(operations) - 1, self.refusal)
         if self.when_lost is not None:
             meanwhile, self.when_lost = self.when_lost, None
             await meanwhile()
@@ -233,5 +239,44 @@ def test_a_candidate_that_loses_learns_who_won() -> None:
         await zookeeper.delete(paths.CONTROLLER)
         await asyncio.sleep(1)
         assert told
+
+    play(scenario)
+
+
+def test_a_candidate_takes_nothing_from_one_that_was_elected_meanwhile() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        told: list[object] = []
+        data = controller.encode(3, 1)
+        assert await elect(zookeeper, connection, data, told.append, is_active=False) == (5, 1)
+
+        async def other_is_elected() -> None:
+            """Let an operator force an election, just before this one gives up its former office."""
+            await zookeeper.delete(paths.CONTROLLER)
+            await zookeeper.set(paths.CONTROLLER_EPOCH, b"6", 1)
+            await zookeeper.create(paths.CONTROLLER, controller.encode(9, 1))
+
+        read = zookeeper.get
+
+        async def get(path: str, watch: Watch | None = None) -> Node | None:
+            found = await read(path, watch)
+            if path == paths.CONTROLLER and found is not None and controller.decode(found.data) == 3:
+                await other_is_elected()
+            return found
+
+        zookeeper.get = get
+        assert await elect(zookeeper, connection, data, told.append, is_active=False) == 9
+        assert await zookeeper.get(paths.CONTROLLER) is not None
+
+    play(scenario)
+
+
+def test_a_refusal_that_lasts_is_raised() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        told: list[object] = []
+        zookeeper.refusal = AccessDeniedError("no")
+        with pytest.raises(AccessDeniedError):
+            await elect(zookeeper, connection, controller.encode(3, 1), told.append, is_active=False)
+        with pytest.raises(AccessDeniedError):
+            await resign(zookeeper, connection, 0)
 
     play(scenario)
