@@ -161,3 +161,11 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, False, "The description of the streams topology could not be updated."
     CONTROLLER_ID_NOT_REGISTERED = 136, False, "No controller with this id is registered."
     # fmt: on
+
+    @classmethod
+    def of(cls, code: int) -> ErrorCode:
+        """Return the code of a response; one that only newer brokers know is UNKNOWN_SERVER_ERROR."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR

@@ -242,3 +242,13 @@ def test_answers_count_only_for_logs_that_are_deleted() -> None:
     assert (done, failed) == ([ReplicaKey("words", 0, 1)], [])
     response.error_code = ErrorCode.STALE_CONTROLLER_EPOCH
     assert deleted_replicas(world.context, 1, request, response) == ([], done)
+
+
+def test_a_broker_that_refuses_the_whole_request_has_deleted_nothing() -> None:
+    world = made()
+    order(world, "words")
+    (request,) = [each for each in world.sent if each.broker_id == 2 and each.deleted]
+    asked = [ReplicaKey("words", 0, 2), ReplicaKey("words", 1, 2)]
+    refused = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    assert deleted_replicas(world.context, 2, request, refused) == ([], asked)
+    assert deleted_replicas(world.context, 2, request, StopReplicaResponse()) == ([], asked)
