@@ -30,6 +30,8 @@ PROBE_S = 0.2
 """The interval at which an idle channel checks its connection."""
 REQUEST_TIMEOUT_S = 30.0
 """`controller.socket.timeout.ms`."""
+REFUSALS = 2
+"""How often in a row a broker's address refuses connections before its process is taken for dead."""
 LOGGED_EVERY = 100
 """Of the failures of one request in a row, the first one is logged, and each so many later ones."""
 
@@ -37,25 +39,27 @@ Connect = Callable[[BrokerRegistration, str], Link]
 """Makes a link to the inter-broker listener of a broker; the text names the purpose."""
 Answered = Callable[[BrokerRegistration, ControlRequest, Any], None]
 """Called with the response to a request."""
-Refused = Callable[[BrokerRegistration], None]
-"""Called when nothing listens at a broker's address."""
+Dead = Callable[[BrokerRegistration], None]
+"""Called when nothing listens at a broker's address, `REFUSALS` times in a row and each time after that."""
 
 
 class Channel:
     """The queue of one broker, and the task that empties it."""
 
     def __init__(
-        self, broker: BrokerRegistration, connect: Connect, answered: Answered, refused: Refused, timeout_s: float
+        self, broker: BrokerRegistration, connect: Connect, answered: Answered, dead: Dead, timeout_s: float
     ) -> None:
         self.broker = broker
         self._connect = connect
         self._answered = answered
-        self._refused = refused
+        self._dead = dead
         self._timeout_s = timeout_s
         self._queue: deque[ControlRequest] = deque()
         self._filled = asyncio.Event()
         self._link: Link | None = None
         self._former: list[Link] = []
+        self._refusals = 0
+        """How often in a row the broker's address has refused connections."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -74,6 +78,7 @@ class Channel:
             if self._link is not None:
                 self._former.append(self._link)
             self._link = None
+            self._refusals = 0
         self.broker = broker
 
     def _linked(self) -> Link:
@@ -110,8 +115,7 @@ class Channel:
                 if failures % LOGGED_EVERY == 0:
                     logger.warning("%s to broker %d: %s", _name(request), self.broker.broker_id, error)
                 failures += 1
-                if isinstance(error, LinkRefusedError):
-                    self._refused(self.broker)
+                self._tried(error)
                 await asyncio.sleep(RETRY_S)
                 continue
             except EncodeError:
@@ -119,8 +123,13 @@ class Channel:
                 self._queue.popleft()
                 continue
             failures = 0
+            self._tried(None)
             self._queue.popleft()
-            self._answered(self.broker, request, response)
+            try:
+                self._answered(self.broker, request, response)
+            except Exception:
+                # The requests that follow must reach the broker all the same.
+                logger.exception("the answer of broker %d to %s", self.broker.broker_id, _name(request))
 
     async def _idle(self) -> None:
         """Wait for something to send; look now and then whether the broker's process still lives."""
@@ -132,10 +141,19 @@ class Channel:
             link = self._linked()
             if not link.connected:
                 await link.connect(timeout=self._timeout_s)
-        except LinkRefusedError:
-            self._refused(self.broker)
-        except LinkError:
+        except LinkError as error:
+            self._tried(error)
+        else:
+            self._tried(None)
+
+    def _tried(self, error: Exception | None) -> None:
+        """Take note of how an attempt to reach the broker ended: only refusals in a row say that it is dead."""
+        if not isinstance(error, LinkRefusedError):
+            self._refusals = 0
             return
+        self._refusals += 1
+        if self._refusals >= REFUSALS:
+            self._dead(self.broker)
 
 
 class Channels:
@@ -144,16 +162,14 @@ class Channels:
     Args:
         connect: Makes the links.
         answered: Called with each response.
-        refused: Called when nothing listens at a broker's address.
+        dead: Called when a broker's process is taken for dead.
         timeout_s: How long to wait for an answer before a request is sent again.
     """
 
-    def __init__(
-        self, connect: Connect, answered: Answered, refused: Refused, timeout_s: float = REQUEST_TIMEOUT_S
-    ) -> None:
+    def __init__(self, connect: Connect, answered: Answered, dead: Dead, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
         self._connect = connect
         self._answered = answered
-        self._refused = refused
+        self._dead = dead
         self._timeout_s = timeout_s
         self._channels: dict[int, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -172,7 +188,7 @@ class Channels:
                 continue
             self.drop([broker.broker_id])
             self._channels[broker.broker_id] = Channel(
-                broker, self._connect, self._answered, self._refused, self._timeout_s
+                broker, self._connect, self._answered, self._dead, self._timeout_s
             )
 
     def send(self, requests: Iterable[ControlRequest]) -> None:

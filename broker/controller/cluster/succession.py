@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.controller.cluster.channels import PROBE_S, Connect
+from broker.controller.cluster.channels import PROBE_S, REFUSALS, Connect
 from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
 from broker.metadata.znodes import brokers, controller, paths
 from broker.metadata.znodes.json_node import ZnodeError
@@ -26,8 +26,6 @@ from broker.zookeeper.interface import Check, Delete, MultiError, Operation, Zoo
 logger = logging.getLogger(__name__)
 
 PURPOSE = "succession"
-REFUSALS = 2
-"""How often in a row the controller's address refuses connections before its process is taken for dead."""
 
 
 class Succession:
@@ -66,13 +64,17 @@ class Succession:
         try:
             while True:
                 await asyncio.sleep(PROBE_S)
-                if not self._is_candidate() or self._controller_id() in (self._own_id, NO_CONTROLLER):
-                    await self._forget()
-                    continue
                 try:
-                    await self._look()
+                    if self._is_candidate() and self._controller_id() not in (self._own_id, NO_CONTROLLER):
+                        await self._look()
+                    else:
+                        await self._forget()
                 except (ZooKeeperError, ZnodeError) as error:
                     logger.debug("the process of the controller is not watched at present: %r", error)
+                    await self._forget()
+                except Exception:
+                    # Whatever it is: the controller may die later, and somebody must notice.
+                    logger.exception("the process of the controller cannot be watched")
                     await self._forget()
         finally:
             await self._forget()
@@ -85,13 +87,12 @@ class Succession:
             self._watched = await self._registration(wanted)
         if self._watched is None or not self._watched.watches_itself:
             return
-        if self._link is None:
-            self._link = self._connect(self._watched, PURPOSE)
-        if self._link.connected:
-            self._refusals = 0
-            return
         try:
-            await self._link.connect(timeout=self._timeout_s)
+            if self._link is None:
+                self._link = self._connect(self._watched, PURPOSE)
+            if not self._link.connected:
+                await self._link.connect(timeout=self._timeout_s)
+            self._refusals = 0
         except LinkRefusedError:
             self._refusals += 1
             if self._refusals >= REFUSALS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
@@ -46,9 +46,17 @@ def register(broker_id: int, *, watches_itself: bool) -> bytes:
 
 
 def is_deposed(
-    error: LinkError, *, watches_itself: bool = True, when_tried: Callable[[SimulatedEnsemble], None] | None = None
+    error: LinkError,
+    *,
+    watches_itself: bool = True,
+    when_tried: Callable[[SimulatedEnsemble], None] | None = None,
+    without_link: Sequence[Exception] = (),
 ) -> bool:
-    """Let a candidate watch a controller whose address gives `error`; return whether `/controller` has gone."""
+    """Let a candidate watch a controller whose address gives `error`; return whether `/controller` has gone.
+
+    The first attempts to make a link raise the errors `without_link`.
+    """
+    failures = list(without_link)
     found = False
 
     async def main(loop: VirtualLoop) -> None:
@@ -61,7 +69,13 @@ def is_deposed(
         data = register(OTHER, watches_itself=watches_itself)
         await other.create(paths.broker_id(OTHER), data, is_ephemeral=True)
         link = cast(Link, Unreachable(error, lambda: when_tried(ensemble) if when_tried else None))
-        watch = Succession(1, own, lambda broker, purpose: link, lambda: OTHER, lambda: True, 30.0)
+
+        def connect(broker: BrokerRegistration, purpose: str) -> Link:
+            if failures:
+                raise failures.pop()
+            return link
+
+        watch = Succession(1, own, connect, lambda: OTHER, lambda: True, 30.0)
         task = loop.create_task(watch.run())
         await asyncio.sleep(20)
         task.cancel()
@@ -92,3 +106,8 @@ def test_one_that_has_registered_anew_is_not() -> None:
         ensemble.carry_out([Delete(path), Create(path, register(OTHER, watches_itself=True))], 0)
 
     assert not is_deposed(LinkRefusedError("refused"), when_tried=again)
+
+
+@pytest.mark.parametrize("failure", [LinkError("it has no such listener"), RuntimeError("a test")])
+def test_a_failure_does_not_end_the_watch(failure: Exception) -> None:
+    assert is_deposed(LinkRefusedError("refused"), without_link=[failure])
