@@ -55,7 +55,7 @@ class ControllerIds:
             except LinkError as error:
                 reason = str(error)
                 continue
-            code = ErrorCode(response.error_code)
+            code = ErrorCode.of(response.error_code)
             if code is ErrorCode.NONE:
                 block = range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
                 if block.stop > least:

@@ -54,7 +54,7 @@ from broker.metadata.znodes import controller as controller_node
 from broker.metadata.znodes.cluster import ProducerIdBlock
 from broker.metadata.znodes.topics import Assignment, StateNode
 from broker.runtime import Runtime
-from broker.zookeeper.interface import SessionState, WatchEvent, ZooKeeper
+from broker.zookeeper.interface import SessionState, WatchEvent, ZooKeeper, ZooKeeperError
 from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError, UnknownServerError
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkalog.protocol.messages.stop_replica import StopReplicaResponse
@@ -69,8 +69,6 @@ PAUSE_S = 1.0
 
 LOGGED = 20
 """The number of changes of one decision that are written to the broker's log."""
-REFUSALS = 2
-"""How often in a row a broker's address refuses connections before its process is taken for dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +129,6 @@ class ClusterController:
         self._is_registered = False
         self._closing: set[asyncio.Task[None]] = set()
         """Connections to brokers that are being closed."""
-        self._refusals: dict[tuple[int, int], int] = {}
-        """How often in a row nothing listened at a broker's address, by id and epoch."""
         self._succession = Succession(
             settings.broker_id,
             zookeeper,
@@ -427,7 +423,7 @@ class ClusterController:
         self.controller_id = self.settings.broker_id
         self._epoch_version = epoch_version
         self._term = Term(self._zookeeper, self._connection, epoch_version)
-        self._channels = Channels(self._connect, self._answered, self._refused, self._request_timeout_s)
+        self._channels = Channels(self._connect, self._answered, self._found_dead, self._request_timeout_s)
         self._context = ControllerContext(self.settings, epoch)
         logger.info("this broker, %d, is the controller of epoch %d", self.settings.broker_id, epoch)
         with suppress(KafkaError):
@@ -449,7 +445,6 @@ class ClusterController:
         self._term = self._channels = self._context = None
         self._watches = Watches(self._watched)
         self._changed.clear()
-        self._refusals.clear()
         if self.controller_id == self.settings.broker_id:
             self.controller_id = NO_CONTROLLER
 
@@ -461,6 +456,9 @@ class ClusterController:
             await resign(self._zookeeper, self._connection, epoch_version)
         except TermEndedError:
             return
+        except ZooKeeperError:
+            # The node of the office is still there. It is deleted before the next election.
+            logger.exception("the node of the controller cannot be deleted")
         self._runtime.loop.call_later(PAUSE_S, self._queue.put_election)
 
     def _balance(self) -> None:
@@ -482,14 +480,13 @@ class ClusterController:
     def _answered(self, broker: BrokerRegistration, request: ControlRequest, response: Any) -> None:
         """Take the answer of a broker to a request."""
         context = self._context
-        self._refusals.pop((broker.broker_id, broker.epoch), None)
         if context is None:
             return
         if response.error_code != ErrorCode.NONE:
             logger.warning(
                 "broker %d answers %s to %s",
                 broker.broker_id,
-                ErrorCode(response.error_code).name,
+                ErrorCode.of(response.error_code).name,
                 type(request.message).__name__,
             )
         if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
@@ -505,11 +502,7 @@ class ClusterController:
             if done:
                 self._queue.put("deletion", lambda now: deletion.succeeded(now, done))
 
-    def _refused(self, broker: BrokerRegistration) -> None:
-        """Take note that nothing listens at a broker's address: its process may have died."""
-        if not broker.watches_itself or broker.broker_id == self.settings.broker_id:
-            return
-        key = broker.broker_id, broker.epoch
-        self._refusals[key] = self._refusals.get(key, 0) + 1
-        if self._refusals[key] >= REFUSALS:
+    def _found_dead(self, broker: BrokerRegistration) -> None:
+        """Take note that a broker's process seems to have died."""
+        if broker.watches_itself and broker.broker_id != self.settings.broker_id:
             self._queue.put_once(f"death of {broker.broker_id}", lambda context: brokers.process_died(context, broker))

@@ -14,7 +14,7 @@ from broker.controller.cluster.model.context import PartitionKey
 from broker.controller.decisions.elections import ElectionType
 from broker.metadata.znodes import controller, paths, topics
 from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
-from broker.zookeeper.interface import Create, Delete, Operation, SetData
+from broker.zookeeper.interface import AccessDeniedError, Create, Delete, MultiError, Operation, Result, SetData
 from kafkalog.protocol.errors import KafkaError, NotControllerError, StaleBrokerEpochError
 from tests.simulation import virtual_time
 from tests.simulation.network import SimulatedNetwork
@@ -132,7 +132,11 @@ class Cluster:
     def amiss(self) -> list[str]:
         """Return what is not in order yet."""
         boss = self.active()
-        if boss is None or controller.decode(self.ensemble.read(paths.CONTROLLER).data) != boss.broker_id:
+        if (
+            boss is None
+            or not self.ensemble.exists(paths.CONTROLLER)
+            or controller.decode(self.ensemble.read(paths.CONTROLLER).data) != boss.broker_id
+        ):
             return ["no controller"]
         found = [f"{path} is left" for path in self.ensemble.names(paths.DELETE_TOPICS)]
         if self.ensemble.exists(paths.REASSIGN_PARTITIONS):
@@ -375,6 +379,35 @@ def test_a_controller_that_fails_resigns_and_is_elected_again() -> None:
         await cluster.until(cluster.is_settled)
 
     play(scenario)
+
+
+def test_a_controller_that_cannot_give_up_its_office_is_elected_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        context, carry_out = boss.controller.context, boss.session.multi
+        assert context is not None
+        refusals = 3
+
+        async def multi(operations: Sequence[Operation]) -> list[Result]:
+            nonlocal refusals
+            if refusals and Delete(paths.CONTROLLER) in operations:
+                refusals -= 1
+                raise MultiError(1, AccessDeniedError("a test"))
+            return await carry_out(operations)
+
+        boss.session.multi = multi  # type: ignore[method-assign]
+        context.assignments["words"] = None  # type: ignore[assignment]
+        before = cluster.loop.time()
+        with pytest.raises(KafkaError):
+            await boss.controller.alter_reassignments({("words", 0): (2, 1)})
+        await cluster.until(lambda: cluster.active() is not None and cluster.boss().controller.epoch > 1)
+        assert refusals == 0
+        # There is a pause between the attempts.
+        assert cluster.loop.time() - before > 2
+        await cluster.until(cluster.is_settled)
+
+    play(scenario)
+    assert "the node of the controller cannot be deleted" in caplog.text
 
 
 def test_a_controller_that_stops_answers_what_waits() -> None:
