@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,10 +47,22 @@ def read_settings(arguments: argparse.Namespace) -> dict[str, str]:
     Raises:
         PropertiesError: The file cannot be read, or an override is not `KEY=VALUE`.
     """
-    from kafkalog.java_properties import PropertiesError, load_properties
+    from kafkalog.java_properties import load_properties
 
     settings = load_properties(arguments.config) if arguments.config else {}
-    for override in arguments.override:
+    return settings | read_overrides(arguments.override)
+
+
+def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """Return the settings of the options `--override`, of which the last one of a key counts.
+
+    Raises:
+        PropertiesError: An override is not `KEY=VALUE`.
+    """
+    from kafkalog.java_properties import PropertiesError
+
+    settings = {}
+    for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
             raise PropertiesError(f"--override {override}: expected KEY=VALUE")

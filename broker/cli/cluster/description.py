@@ -1,23 +1,32 @@
 """The description of a local cluster: a JSON file in its directory, which the commands of `kafkalog cluster` read.
 
 The supervisor writes the file anew, in one step, whenever a process has started or ended. To have a broker started
-again another command makes an empty file `start-ID`, which the supervisor removes.
+again another command makes an empty file `start-ID`, which the supervisor removes. As long as it runs, the supervisor
+holds a lock on the file `.lock`: two of them would give the same data to two servers.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 FILE = "cluster.json"
+LOCK = ".lock"
 NOT_RUNNING = 0
 """The process id of a broker that does not run."""
 
 
 class NoClusterError(Exception):
     """There is no cluster in the directory, or it is not running; the message names the remedy."""
+
+
+class ClusterRunsError(Exception):
+    """A cluster is running in the directory; the message names its process."""
 
 
 @dataclass(slots=True)
@@ -65,6 +74,29 @@ class Description:
         part = directory / f".{FILE}"
         part.write_text(json.dumps(asdict(self), indent=1) + "\n")
         part.replace(directory / FILE)
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold the lock on a cluster's directory, which ends with this process if not before.
+
+    Raises:
+        ClusterRunsError: another process holds it.
+        OSError: the lock's file cannot be written.
+    """
+    # Without O_TRUNC: the file names the process that holds the lock. Children do not inherit the descriptor.
+    fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(fd, 20).decode("ascii", "replace").strip()
+            raise ClusterRunsError(f"a cluster is running in {directory} (process {holder or 'unknown'})") from None
+        os.truncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
+        yield
+    finally:
+        os.close(fd)
 
 
 def load(directory: Path) -> Description:

@@ -10,7 +10,16 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from broker.cli.cluster.description import NOT_RUNNING, NoClusterError, is_alive, load, start_request
+from broker.cli.cluster.description import (
+    NOT_RUNNING,
+    ClusterRunsError,
+    NoClusterError,
+    held,
+    is_alive,
+    load,
+    start_request,
+)
+from broker.cli.settings import read_overrides
 
 READY_S = 60.0
 """The longest time in seconds that a restarted broker may take."""
@@ -62,32 +71,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_cluster(arguments: argparse.Namespace) -> int:
-    from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, choose_ports
     from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
-    from broker.cli.zookeeper.server import with_ports
+    from kafkalog.java_properties import PropertiesError
 
-    overrides = dict(each.partition("=")[::2] for each in arguments.override)
-    wrong = next((each for each in arguments.override if "=" not in each), None)
-    if wrong is not None:
-        return _complain(f"--override {wrong}: expected KEY=VALUE", 2)
     if not 1 <= arguments.brokers <= MOST_BROKERS:
         return _complain(f"--brokers {arguments.brokers}: expected 1 to {MOST_BROKERS}", 2)
     if not 0 <= arguments.base_port <= 65535 - arguments.brokers:
         return _complain(f"--base-port {arguments.base_port}: expected a port that leaves room for the brokers", 2)
     directory = arguments.dir.absolute()
     try:
+        overrides = read_overrides(arguments.override)
         directory.mkdir(parents=True, exist_ok=True)
-        running = load(directory)
-    except NoClusterError:
-        pass
-    except OSError as error:
-        return _complain(f"{directory}: {error.strerror}", 1)
-    else:
-        return _complain(f"a cluster is running in {directory} (process {running.supervisor})", 1)
-    try:
-        java, jars = find_java(), find_jars()
-    except MissingZooKeeperError as error:
+        with held(directory):
+            return _supervise(directory, arguments, overrides, find_java(), find_jars())
+    except PropertiesError as error:
+        return _complain(str(error), 2)
+    except (MissingZooKeeperError, ClusterRunsError) as error:
         return _complain(str(error), 1)
+    except OSError as error:
+        return _complain(f"{error.filename or directory}: {error.strerror or error}", 1)
+
+
+def _supervise(
+    directory: Path, arguments: argparse.Namespace, overrides: dict[str, str], java: str, jars: list[Path]
+) -> int:
+    """Run the processes until a signal; the directory is held."""
+    from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, choose_ports
+    from broker.cli.zookeeper.server import with_ports
+
     zookeeper = with_ports(
         {
             "dataDir": str(directory / "zookeeper"),
@@ -97,10 +108,10 @@ def _run_cluster(arguments: argparse.Namespace) -> int:
             "admin.enableServer": "false",
         }
     )
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
     supervisor = None
     try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, _stop)
         ports = choose_ports(arguments.base_port, arguments.brokers)
         supervisor = Supervisor(directory, ports, java, jars, zookeeper, overrides, _tell)
         supervisor.start(os.getpid())
@@ -110,8 +121,6 @@ def _run_cluster(arguments: argparse.Namespace) -> int:
         return 0
     except ClusterFailedError as error:
         return _complain(str(error), 1)
-    except OSError as error:
-        return _complain(f"{error.filename or directory}: {error.strerror or error}", 1)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)

@@ -11,12 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from broker.cli.cluster.description import NOT_RUNNING, BrokerEntry, Description, start_request
 from broker.cli.zookeeper.server import ZooKeeperServer, addresses, end_with_parent
 
 POLL_S = 0.1
+READY_S = 120.0
+"""Seconds until a process that accepts no connections is taken for failed."""
 STOP_S = 60.0
 """Seconds until brokers that do not stop are killed."""
 REPLICAS = 3
@@ -26,7 +30,7 @@ Tell = Callable[[str], None]
 
 
 class ClusterFailedError(Exception):
-    """A process of the cluster has not come up; the message names it and the file with its messages."""
+    """The cluster cannot come up; the message names the process and the file with its messages, or the remedy."""
 
 
 def broker_settings(entry: BrokerEntry, zookeeper: str, directory: Path, brokers: int) -> dict[str, str]:
@@ -51,19 +55,26 @@ def broker_settings(entry: BrokerEntry, zookeeper: str, directory: Path, brokers
 
 
 def choose_ports(base: int, count: int) -> list[int]:
-    """Return `count` ports from `base` on, or free ones if it is 0."""
-    if base:
-        return [base + index for index in range(count)]
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Return `count` ports from `base` on, or free ones if it is 0.
+
+    Raises:
+        ClusterFailedError: one of them cannot be used.
+    """
+    with ExitStack() as probes:
+        found = []
+        for port in range(base, base + count) if base else [0] * count:
+            try:
+                probe = probes.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError as error:
+                raise ClusterFailedError(
+                    f"port {port} cannot be used: {error.strerror}. Name other ports by --base-port; 0 takes free ones"
+                ) from None
+            found.append(int(probe.getsockname()[1]))
+        return found
 
 
 class Supervisor:
-    """Starts, watches and stops the processes.
+    """Starts, watches and stops the processes. Whoever makes one holds the lock on the directory (`description.held`).
 
     Args:
         directory: The cluster's directory, which exists.
@@ -73,6 +84,7 @@ class Supervisor:
         zookeeper: ZooKeeper's properties.
         overrides: Settings of all brokers that win over `broker_settings`.
         tell: Prints a line for the user.
+        ready_s: How long each process may take until it accepts connections.
     """
 
     def __init__(
@@ -84,34 +96,35 @@ class Supervisor:
         zookeeper: Mapping[str, str],
         overrides: Mapping[str, str],
         tell: Tell,
+        ready_s: float = READY_S,
     ) -> None:
         self._directory = directory
         self._overrides = dict(overrides)
         self._tell = tell
+        self._ready_s = ready_s
         ((host, port),) = addresses(zookeeper)
         entries = [BrokerEntry(index, port) for index, port in enumerate(ports, 1)]
         self.description = Description(0, f"{host}:{port}", entries)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        with self._log("zookeeper").open("ab") as output:
+        with self._log("ZooKeeper").open("ab") as output:
             self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output)
 
     def start(self, supervisor: int) -> None:
         """Start everything; return when all brokers accept connections.
 
         Raises:
-            ClusterFailedError: a process has ended before that.
+            ClusterFailedError: a process has ended before that, or takes too long.
         """
-        if not self._zookeeper.wait_until_it_serves():
-            raise ClusterFailedError(f"ZooKeeper has ended; {self._log('zookeeper')} says why")
         self.description.supervisor = supervisor
         for entry in self.description.brokers:
             start_request(self._directory, entry.broker_id).unlink(missing_ok=True)
-            self._launch(entry)
-        waiting = list(self.description.brokers)
-        while waiting:
-            waiting = [entry for entry in waiting if not self._accepts(entry)]
-            time.sleep(POLL_S)
         self.description.save(self._directory)
+        self._wait_for("ZooKeeper", self._zookeeper.process, self._zookeeper.serves)
+        for entry in self.description.brokers:
+            self._launch(entry)
+        self.description.save(self._directory)
+        for entry in self.description.brokers:
+            self._wait_for(_name(entry), self._processes[entry.broker_id], partial(_accepts, entry.port))
 
     def watch(self) -> None:
         """Tell of brokers that end, and start those that are asked for; return if ZooKeeper ends."""
@@ -119,7 +132,7 @@ class Supervisor:
             for entry in self.description.brokers:
                 self._look_at(entry)
             time.sleep(POLL_S)
-        self._tell(f"ZooKeeper has ended; {self._log('zookeeper')} says why")
+        self._tell(f"ZooKeeper has ended; {self._log('ZooKeeper')} says why")
 
     def stop(self) -> None:
         """End the brokers, all at once, and then ZooKeeper."""
@@ -137,7 +150,8 @@ class Supervisor:
     # Inside
 
     def _log(self, name: str) -> Path:
-        return self._directory / f"{name}.log"
+        """Return the file with the messages of `ZooKeeper`, or of `broker 1`: zookeeper.log, broker-1.log."""
+        return self._directory / f"{name.lower().replace(' ', '-')}.log"
 
     def _launch(self, entry: BrokerEntry) -> None:
         settings = (
@@ -147,23 +161,26 @@ class Supervisor:
         line = [sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
         for key, value in settings.items():
             line += ["--override", f"{key}={value}"]
-        with self._log(f"broker-{entry.broker_id}").open("ab") as output:
+        with self._log(_name(entry)).open("ab") as output:
             process = subprocess.Popen(
                 line, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=end_with_parent()
             )
         self._processes[entry.broker_id] = process
         entry.pid = process.pid
 
-    def _accepts(self, entry: BrokerEntry) -> bool:
-        code = self._processes[entry.broker_id].poll()
-        if code is not None:
-            name = f"broker-{entry.broker_id}"
-            raise ClusterFailedError(f"broker {entry.broker_id} has ended with code {code}; {self._log(name)} says why")
-        try:
-            socket.create_connection(("127.0.0.1", entry.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+    def _wait_for(self, name: str, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + self._ready_s
+        while True:
+            code = process.poll()
+            if code is not None:
+                raise ClusterFailedError(f"{name} has ended with code {code}; {self._log(name)} says why")
+            if is_ready():
+                return
+            if time.monotonic() >= deadline:
+                raise ClusterFailedError(
+                    f"{name} accepts no connections within {self._ready_s:g} s; {self._log(name)} may say why"
+                )
+            time.sleep(POLL_S)
 
     def _look_at(self, entry: BrokerEntry) -> None:
         process = self._processes[entry.broker_id]
@@ -172,11 +189,23 @@ class Supervisor:
             self.description.save(self._directory)
             code = process.returncode
             how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"
-            self._tell(f"broker {entry.broker_id} {how}")
+            self._tell(f"{_name(entry)} {how}")
         request = start_request(self._directory, entry.broker_id)
         if request.exists():
             request.unlink(missing_ok=True)
             if entry.pid == NOT_RUNNING:
                 self._launch(entry)
                 self.description.save(self._directory)
-                self._tell(f"broker {entry.broker_id} is started")
+                self._tell(f"{_name(entry)} is started")
+
+
+def _name(entry: BrokerEntry) -> str:
+    return f"broker {entry.broker_id}"
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True

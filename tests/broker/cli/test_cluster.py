@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster.description import BrokerEntry, Description
-from broker.cli.cluster.supervisor import broker_settings, choose_ports
+from broker.cli.cluster.description import BrokerEntry, Description, held
+from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, broker_settings, choose_ports
 from kafkalog.client.admin import NewTopic
 from kafkalog.client.admin.admin import Admin
 from kafkalog.client.producer import Producer
 from peers import java, require
-from tests.support.command import command, lines, run
+from tests.support.command import command, lines, run, start
 from tests.support.waiting import wait_until
 
 READY = "the cluster is accepting connections on "
@@ -74,6 +75,53 @@ def test_a_broker_is_killed_and_comes_back(cluster: tuple[Path, str]) -> None:
     assert run("cluster", "start", *where, check=1).stderr.startswith(b"kafkalog: a cluster is running in ")
 
 
+@pytest.fixture
+def silent_java(processes: None, tmp_path: Path) -> str:
+    """Make a `java` that never serves anybody; return the value of JAVA_HOME."""
+    program = tmp_path / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    return str(tmp_path / "java")
+
+
+def test_there_is_one_cluster_in_a_directory_also_while_it_starts(silent_java: str, tmp_path: Path) -> None:
+    directory = tmp_path / "cluster"
+    words = "cluster", "start", "--dir", str(directory), "--base-port", "0"
+    process = start(*words, environment={"JAVA_HOME": silent_java})
+    try:
+        wait_until((directory / "zookeeper.log").exists, "ZooKeeper is started")
+        second = run(*words, check=1).stderr.decode()
+        assert second == f"kafkalog: a cluster is running in {directory} (process {process.pid})\n"
+        wait_until((directory / "cluster.json").exists, "other commands know the cluster")
+        assert b"broker 1 is not running" in run("cluster", "kill", "1", *words[2:4], check=1).stderr
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    with held(directory):
+        pass
+
+
+def test_a_process_that_never_serves_is_told(silent_java: str, tmp_path: Path) -> None:
+    zookeeper = {"clientPort": str(*choose_ports(0, 1))}
+    program = f"{silent_java}/bin/java"
+    supervisor = Supervisor(tmp_path, [1], program, [], zookeeper, {}, print, ready_s=0.2)
+    try:
+        with pytest.raises(ClusterFailedError, match=r"^ZooKeeper accepts no connections within 0\.2 s; .*r\.log"):
+            supervisor.start(os.getpid())
+    finally:
+        supervisor.stop()
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterFailedError, match=f"port {port} cannot be used: .* by --base-port"):
+            choose_ports(port, 1)
+
+
 @pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     ("words", "code", "message"),
@@ -111,5 +159,6 @@ def test_settings_fit_the_number_of_brokers(tmp_path: Path) -> None:
     five = broker_settings(BrokerEntry(5, 9096), "127.0.0.1:2181", tmp_path, 5)
     assert (one["default.replication.factor"], one["min.insync.replicas"]) == ("1", "1")
     assert (five["offsets.topic.replication.factor"], five["transaction.state.log.min.isr"]) == ("3", "2")
-    assert choose_ports(9092, 3) == [9092, 9093, 9094]
+    base, *_ = choose_ports(0, 1)
+    assert choose_ports(base, 1) == [base]
     assert len(set(choose_ports(0, 3))) == 3
