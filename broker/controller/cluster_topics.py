@@ -1,8 +1,8 @@
 """Wait for the controller of a cluster to carry out a creation or deletion of topics.
 
-A topic exists for clients once this broker's metadata has a leader for each of its partitions. A request whose time is
-over before that is answered REQUEST_TIMED_OUT, although the topic is made, as in Kafka (`DelayedCreatePartitions`,
-`DelayedDeleteTopics`).
+A topic exists for clients once this broker's metadata has a leader for each of its partitions. Partitions that are
+added exist once each of them has one, whatever the others have. A request whose time is over before that is answered
+REQUEST_TIMED_OUT, although the topic is made, as in Kafka (`DelayedCreatePartitions`, `DelayedDeleteTopics`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from broker.controller.topic_execution import Creation, DeletionListeners, Errors
 from broker.metadata.cache import MetadataCache
-from broker.metadata.model import NO_LEADER, ClusterState, TopicState
+from broker.metadata.model import NO_LEADER, ClusterState, TopicState, may_be_one_topic
 from broker.metadata.operations import CreateTopic, DeleteTopic, Operation
 from broker.metadata.store import MetadataStore
 from kafkalog.protocol.errors import RequestTimedOutError
@@ -72,33 +73,30 @@ class ClusterExecution:
         self._check(topic)
 
     async def created(self, state: ClusterState, operations: Sequence[Creation], wait_ms: int) -> Errors:
-        """Wait for leaders of all partitions; see `TopicExecution.created`."""
+        """Wait for leaders of all new partitions; see `TopicExecution.created`."""
         wanted: dict[str, Holds] = {}
         for operation in operations:
             if isinstance(operation, CreateTopic):
-                name, count = operation.topic.name, len(operation.topic.partitions)
+                name, new = operation.topic.name, range(len(operation.topic.partitions))
             else:
-                name, count = operation.topic, operation.first + len(operation.partitions)
-            wanted[name] = lambda name=name, count=count: self._has_leaders(name, count)  # type: ignore[misc]
+                name, new = operation.topic, range(operation.first, operation.first + len(operation.partitions))
+            wanted[name] = partial(self._have_leaders, name, new)
         return await self._wait(wanted, wait_ms)
 
     async def deleted(self, before: ClusterState, operations: Sequence[DeleteTopic], wait_ms: int) -> Errors:
         """Wait until the topics are gone; see `TopicExecution.deleted`."""
-        wanted: dict[str, Holds] = {
-            each.name: lambda each=each: self._is_gone(each)  # type: ignore[misc]
-            for each in operations
-        }
+        wanted: dict[str, Holds] = {each.name: partial(self._is_gone, each) for each in operations}
         return await self._wait(wanted, wait_ms)
 
-    def _has_leaders(self, name: str, count: int) -> bool:
+    def _have_leaders(self, name: str, new: range) -> bool:
         topic = self._cache.topic(name)
-        if topic is None or len(topic.partitions) < count:
+        if topic is None or len(topic.partitions) < new.stop:
             return False
-        return all(partition.leader != NO_LEADER for partition in topic.partitions)
+        return all(topic.partitions[index].leader != NO_LEADER for index in new)
 
     def _is_gone(self, operation: DeleteTopic) -> bool:
         topic = self._cache.topic(operation.name)
-        return topic is None or topic.topic_id != operation.topic_id
+        return topic is None or not may_be_one_topic(topic.topic_id, operation.topic_id)
 
     async def _wait(self, wanted: dict[str, Holds], wait_ms: int) -> Errors:
         waiting = _Waiting(wanted, asyncio.get_running_loop().create_future())
@@ -126,4 +124,4 @@ class ClusterExecution:
 
 
 def _is_another(before: TopicState, now: TopicState | None) -> bool:
-    return now is not before and (now is None or now.topic_id != before.topic_id)
+    return now is not before and (now is None or not may_be_one_topic(now.topic_id, before.topic_id))

@@ -17,6 +17,8 @@ from broker.quota.entities import QuotaEntity
 
 NO_LEADER = -1
 NO_CONTROLLER = -1
+NO_TOPIC_ID = uuid.UUID(int=0)
+"""The id of a topic of which nobody has told one: it has none, or the controller is older than 2.8."""
 HYPHEN = 62
 """The value of a hyphen in URL-safe base64."""
 
@@ -119,6 +121,14 @@ def new_cluster_id(chance: random.Random) -> str:
         text = base64.urlsafe_b64encode(uuid.UUID(int=chance.getrandbits(128), version=4).bytes).decode().rstrip("=")
         if not text.startswith("-"):
             return text
+
+
+def may_be_one_topic(one: uuid.UUID, other: uuid.UUID) -> bool:
+    """Return whether two ids found under one name may be those of the same topic.
+
+    An id that is not known says nothing: it becomes known when the cluster is upgraded to 2.8 or later.
+    """
+    return one == other or NO_TOPIC_ID in (one, other)
 
 
 def new_topic_id(taken: Set[uuid.UUID], chance: random.Random) -> uuid.UUID:

@@ -7,12 +7,18 @@ there is noted in a `View` instead, for the next decision.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from broker.metadata.model import NO_LEADER, ClusterState, PartitionState, TopicState
+from broker.metadata.model import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    ClusterState,
+    PartitionState,
+    TopicState,
+    may_be_one_topic,
+)
 from broker.metadata.operations import AddPartitions, CreateTopic, DeleteTopic
 from broker.metadata.tree.entities import TOPICS
 from broker.metadata.tree.session import LOST, Session
@@ -28,9 +34,6 @@ from broker.zookeeper.interface import (
     Operation,
     SetData,
 )
-
-NO_ID = uuid.UUID(int=0)
-"""The id of a topic that has none, because no broker of 2.8 or later has been the controller yet."""
 
 TopicOperation = CreateTopic | AddPartitions | DeleteTopic
 
@@ -155,7 +158,7 @@ class TopicWriter:
     async def _delete(self, view: View, operation: DeleteTopic) -> bool:
         node = await self._get(paths.topic(operation.name))
         present = None if node is None else _topic(operation.name, node.data)
-        if present is None or not _is_same(present.topic_id, operation.topic_id):
+        if present is None or not may_be_one_topic(present.topic_id, operation.topic_id):
             view.topics[operation.name] = present
             return False
         while True:
@@ -186,12 +189,7 @@ def _topic(name: str, data: bytes) -> TopicState:
     partitions = tuple(
         PartitionState(each.replicas, (), NO_LEADER, adding=each.adding, removing=each.removing) for each in assigned
     )
-    return TopicState(name, node.topic_id or NO_ID, partitions)
-
-
-def _is_same(one: uuid.UUID, other: uuid.UUID) -> bool:
-    """Return whether two ids may be those of one topic. Before 2.8, brokers do not tell of ids that topics have."""
-    return one == other or NO_ID in (one, other)
+    return TopicState(name, node.topic_id or NO_TOPIC_ID, partitions)
 
 
 def _agree(present: TopicState, known: TopicState) -> bool:
@@ -199,7 +197,7 @@ def _agree(present: TopicState, known: TopicState) -> bool:
 
     UpdateMetadata does not tell which replicas are being added or removed; a decision is made again with them.
     """
-    if len(present.partitions) != len(known.partitions) or not _is_same(present.topic_id, known.topic_id):
+    if len(present.partitions) != len(known.partitions) or not may_be_one_topic(present.topic_id, known.topic_id):
         return False
     pairs = zip(present.partitions, known.partitions, strict=True)
     return all(

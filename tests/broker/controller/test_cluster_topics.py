@@ -22,7 +22,7 @@ from broker.coordinator.state_log import StateLog
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
-from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
+from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, BrokerRegistration, ClusterState, TopicState
 from broker.metadata.operations import Operation
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import paths
@@ -80,6 +80,15 @@ class Member:
 
         def merge(state: ClusterState) -> tuple[ClusterState, list[Operation]]:
             return replace(state, brokers=brokers), []
+
+        self.store.publish(merge)
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Tell of a topic with other values."""
+
+        def merge(state: ClusterState) -> tuple[ClusterState, list[Operation]]:
+            topics = {**state.topics, name: replace(state.topics[name], **fields)}
+            return replace(state, topics=topics), []
 
         self.store.publish(merge)
 
@@ -175,6 +184,47 @@ def test_partitions_are_added_but_not_while_a_reassignment_is_going_on(tmp_path:
             except error:
                 continue
             raise AssertionError("it was refused")
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_only_partitions_that_are_added_must_have_leaders(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("words", 1, 1)], wait_ms=0)
+        await member.tell()
+        topic = member.cache.topic("words")
+        assert topic is not None
+        led = topic.partitions[0]
+        offline = replace(led, leader=NO_LEADER)
+        member.change("words", partitions=(offline,))
+        growing = asyncio.ensure_future(member.topics.grow("words", 3, None, wait_ms=60_000))
+        await asyncio.sleep(1)
+        member.change("words", partitions=(offline, led, offline))
+        await asyncio.sleep(1)
+        assert not growing.done()
+        member.change("words", partitions=(offline, led, led))
+        await growing
+        assert member.world.loop.time() < 10
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_an_id_that_becomes_known_is_no_deletion(tmp_path: Path) -> None:
+    """Controllers before 2.8 tell of no ids; in an upgrade their successor does."""
+
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("words", 1, 1)], wait_ms=0)
+        await member.tell()
+        member.change("words", topic_id=NO_TOPIC_ID)
+        deleting = asyncio.ensure_future(member.topics.delete(["words"], wait_ms=60_000))
+        await asyncio.sleep(1)
+        await member.tell()
+        await asyncio.sleep(1)
+        assert not deleting.done()
+        assert member.gone == []
+        await member.delete("words")
+        assert await deleting == {"words": None}
+        assert member.gone == [frozenset({"words"})]
 
     in_cluster(tmp_path, scenario)
 

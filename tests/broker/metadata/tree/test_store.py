@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from broker.controller.decisions.planning import Placement, creations
-from broker.metadata.model import ClusterState, PartitionState, TopicState
+from broker.metadata.model import NO_TOPIC_ID, ClusterState, PartitionState, TopicState
 from broker.metadata.operations import (
     AddPartitions,
     ConfigResource,
@@ -27,7 +27,6 @@ from broker.metadata.operations import (
 from broker.metadata.tree.entities import NoNodeForError
 from broker.metadata.tree.notices import KEPT_MS
 from broker.metadata.tree.store import ZooKeeperStore
-from broker.metadata.tree.topics import NO_ID
 from broker.metadata.znodes import configs, notices, paths
 from broker.metadata.znodes.cluster import ProducerIdBlock, decode_block
 from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
@@ -476,7 +475,7 @@ def test_a_topic_that_lost_its_id_counts_as_the_one_that_is_known() -> None:
         await zookeeper.set("/brokers/topics/words", encode_topic(node))
         await store.commit(lambda state: [DeleteTopic("words", topic.topic_id)])
         assert await zookeeper.children(paths.DELETE_TOPICS) == ["words"]
-        assert NO_ID not in {each.topic_id for each in store.state.topics.values()}
+        assert NO_TOPIC_ID not in {each.topic_id for each in store.state.topics.values()}
 
     run(scenario)
 
