@@ -18,6 +18,7 @@ from broker.api.large import Turn
 from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
 from broker.coordinator.group.service import Admit
+from broker.coordinator.transaction.service import Verified
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
@@ -141,8 +142,8 @@ async def handle_txn_offset_commit(request: Request) -> None:
         )
         producer = (message.producer_id, message.producer_epoch)
         try:
-            async with broker.transactions.verified(message.transactional_id, _unverified(request)):
-                admit = _admission(request)
+            async with broker.transactions.verified(message.transactional_id, _unverified(request)) as verified:
+                admit = _admission(request, verified)
                 codes |= await broker.groups.commit(message.group_id, committing, offsets, producer, admit)
         except Exception as error:
             codes = dict.fromkeys(offsets, _txn_code(request, error_code(error)))
@@ -152,7 +153,7 @@ async def handle_txn_offset_commit(request: Request) -> None:
     await request.answer(txn_offset_commit.TxnOffsetCommitResponse(topics=answers))
 
 
-def _admission(request: Request) -> Admit:
+def _admission(request: Request, verified: Verified) -> Admit:
     """Return a check that the producer's transaction covers the group's partition of `__consumer_offsets`."""
     message: txn_offset_commit.TxnOffsetCommitRequest = request.message
 
@@ -162,6 +163,7 @@ def _admission(request: Request) -> Admit:
             message.producer_id,
             message.producer_epoch,
             partition,
+            verified,
             abortable=request.version >= ABORTABLE_SINCE,
         )
 

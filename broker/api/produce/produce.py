@@ -21,6 +21,7 @@ from broker.api.errors import error_code, error_message
 from broker.api.produce import produce_legacy
 from broker.api.produce.delayed_produce import DelayedProduce, Pending, fill_leader
 from broker.api.produce.rejected_batches import RejectedBatches
+from broker.coordinator.transaction.service import Verified
 from broker.log.append.legacy.message_sets import PreparedSet
 from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
 from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
@@ -117,7 +118,7 @@ async def _verify_and_serve(produce: Produce, unverified: list[Unverified]) -> N
                 data.records = memoryview(bytearray(data.records))
     try:
         assert message.transactional_id is not None
-        async with request.broker.transactions.verified(message.transactional_id, unverified):
+        async with request.broker.transactions.verified(message.transactional_id, unverified) as produce.verified:
             deferred = produce.append_all()
             await _work_and_respond(produce, deferred)
     finally:
@@ -147,7 +148,7 @@ async def _serve_in_turns(produce: Produce) -> None:
             if unverified is None:
                 await produce.append_in_turns(topic.name, data, results)
                 continue
-            async with transactions.verified(transactional_id, [unverified]):
+            async with transactions.verified(transactional_id, [unverified]) as produce.verified:
                 await produce.append_in_turns(topic.name, data, results)
         produce.answered(topic.name, results)
     if produce.rejected is not None:
@@ -194,11 +195,12 @@ class Produce:
 
     Attributes:
         rejected: made with the first batch that is refused because of some of its records.
+        verified: what other brokers have answered about transactional batches, if they had to be asked.
     """
 
     __slots__ = (
         "_acks", "_failed", "_now_ms", "_room", "_topics", "_version", "_waiting",
-        "rejected", "request",
+        "rejected", "request", "verified",
     )  # fmt: skip
 
     def __init__(self, request: Request) -> None:
@@ -212,6 +214,7 @@ class Produce:
         """Bytes that may still be checked in this turn."""
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
+        self.verified: Verified | None = None
 
     def unverified(self, topic: str, data: PartitionProduceData) -> Unverified | None:
         """Return what another broker has to be asked about a batch; None if nothing."""
@@ -337,7 +340,7 @@ class Produce:
         result: PartitionProduceResponse,
         checked: CheckedBatch | None = None,
     ) -> None:
-        in_transaction = view.is_transactional and _admit(self.request, partition, read_header(records))
+        in_transaction = view.is_transactional and _admit(self.request, partition, read_header(records), self.verified)
         appended = self.request.broker.replicas.append(
             partition, checked or records, view.size, self._acks, self._now_ms, in_transaction=in_transaction
         )
@@ -347,7 +350,7 @@ class Produce:
         self, partition: Partition, view: RecordsView, records: memoryview, result: PartitionProduceResponse
     ) -> None:
         if view.is_transactional:
-            _admit(self.request, partition, read_header(records))
+            _admit(self.request, partition, read_header(records), self.verified)
         label = f"{partition.topic}-{partition.index}"
         prepared = produce_legacy.prepare(records, view, partition.log.config, self._now_ms, label)
         self._append_prepared(partition, view, prepared, result)
@@ -465,7 +468,7 @@ def _wait_ms(request: Request) -> int:
     return request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0
 
 
-def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
+def _admit(request: Request, partition: Partition, header: BatchHeader, verified: Verified | None) -> bool:
     """Return whether the transaction of a transactional batch covers the partition.
 
     Raises:
@@ -484,6 +487,7 @@ def _admit(request: Request, partition: Partition, header: BatchHeader) -> bool:
             header.producer_id,
             header.producer_epoch,
             partition,
+            verified,
             abortable=request.version >= ABORTABLE_SINCE,
         )
     except _UNVERIFIED as error:

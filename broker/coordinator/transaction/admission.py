@@ -16,10 +16,37 @@ from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer, TopicPartition
 from broker.coordinator.transaction.verification import Unverified
 from broker.replica.partition import Partition
-from kafkalog.protocol.errors import InvalidTxnStateError, KafkaError, TransactionAbortableError
+from kafkalog.protocol.errors import InvalidTxnStateError, TransactionAbortableError
 
-Answer = tuple[TopicPartition, int, Producer]
-"""The subject of an answer: the partition, its leader epoch, the producer."""
+
+class Answered:
+    """What the coordinator, another broker, answers about the batches of one request.
+
+    Each request has its own: an answer to a question after a marker says nothing about a batch of before.
+
+    Args:
+        producer: the producer of the batches.
+        partitions: where they are to be appended.
+    """
+
+    def __init__(self, producer: Producer, partitions: Collection[Partition]) -> None:
+        self._producer = producer
+        self._epochs = {partition.key: partition.leader_epoch for partition in partitions}
+        """The partitions whose answer is not void, with the leader epoch in which it was asked for."""
+        self.unverified: Unverified = {}
+
+    def marked(self, key: TopicPartition, producer_id: int) -> None:
+        """Make the answer about a partition void: a marker has ended a transaction of the producer there."""
+        if producer_id == self._producer.id:
+            self._epochs.pop(key, None)
+
+    def end(self) -> None:
+        """Make all answers void: nobody tells of markers from now on."""
+        self._epochs.clear()
+
+    def holds_for(self, producer: Producer, partition: Partition) -> bool:
+        """Return whether there is an answer about a batch that is appended now."""
+        return producer == self._producer and self._epochs.get(partition.key) == partition.leader_epoch
 
 
 class AsksOthers(Protocol):
@@ -47,8 +74,8 @@ class Admission:
         self._coordinator = coordinator
         self._enabled = enabled
         self._verifier = verifier
-        self._answers: dict[Answer, KafkaError | None] = {}
-        """The answers of other brokers about batches to append; None for a batch that may be appended."""
+        self._asked: set[Answered] = set()
+        """For each request that asks other brokers, or appends after their answer."""
         self.failures = 0
 
     def must_ask(self, transactional_id: str, producer: Producer, partition: Partition) -> bool:
@@ -60,35 +87,38 @@ class Admission:
     @asynccontextmanager
     async def ahead(
         self, transactional_id: str, producer: Producer, partitions: Collection[Partition]
-    ) -> AsyncIterator[None]:
-        """Ask the coordinator about partitions for which `must_ask` is true; its answer holds in the body."""
-        asked: dict[Answer, TopicPartition] = {
-            (partition.key, partition.leader_epoch, producer): partition.key for partition in partitions
-        }
-        if not asked or self._verifier is None:
-            yield
-            return
-        # A marker that comes meanwhile removes them.
-        self._answers.update(dict.fromkeys(asked))
+    ) -> AsyncIterator[Answered]:
+        """Ask the coordinator where `must_ask` is true; in the body, its answer holds for `check`."""
+        assert self._verifier is not None
+        answered = Answered(producer, partitions)
+        # A marker that comes from now on makes it void.
+        self._asked.add(answered)
         try:
-            unverified = await self._verifier.verify(transactional_id, producer, list(asked.values()))
-            for answer, key in asked.items():
-                if answer in self._answers and key in unverified:
-                    self._answers[answer] = unverified[key]
-            yield
+            keys = [partition.key for partition in partitions]
+            answered.unverified = await self._verifier.verify(transactional_id, producer, keys)
+            yield answered
         finally:
-            for answer in asked:
-                self._answers.pop(answer, None)
+            self._asked.discard(answered)
+            answered.end()
 
     def marked(self, topic: str, index: int, producer_id: int) -> None:
         """Make answers void: a marker has ended a transaction of the producer in a partition."""
-        for answer in [each for each in self._answers if each[0] == (topic, index) and each[2].id == producer_id]:
-            del self._answers[answer]
+        for answered in self._asked:
+            answered.marked((topic, index), producer_id)
 
-    def check(self, transactional_id: str, producer: Producer, partition: Partition, *, abortable: bool) -> None:
+    def check(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partition: Partition,
+        answered: Answered | None = None,
+        *,
+        abortable: bool,
+    ) -> None:
         """Check a transactional batch.
 
         Args:
+            answered: what another broker has answered to this request, if it was asked.
             abortable: the client knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4); others get
                 INVALID_TXN_STATE.
 
@@ -101,11 +131,9 @@ class Admission:
         """
         if _is_open(producer, partition) or not self._enabled():
             return
-        answer = (partition.key, partition.leader_epoch, producer)
         try:
-            if answer in self._answers:
-                error = self._answers[answer]
-                if error is not None:
+            if answered is not None and answered.holds_for(producer, partition):
+                if (error := answered.unverified.get(partition.key)) is not None:
                     raise error
             else:
                 self._coordinator.verify(transactional_id, producer, partition.key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from broker.cluster_links import Connect
 from broker.controller.topics import TopicController
 from broker.coordinator.state_log import StateLog
 from broker.coordinator.state_topic import transaction_state_topic
-from broker.coordinator.transaction.admission import Admission
+from broker.coordinator.transaction.admission import Admission, Answered
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.marker_router import MarkerRouter
@@ -21,6 +21,9 @@ from broker.metadata.cache import MetadataCache
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Appended, Partition
 from kafkalog.storage.topics import TRANSACTION_STATE
+
+Verified = Mapping[Producer, Answered]
+"""What other brokers have answered about the batches of one request."""
 
 
 class ClusterAccess(NamedTuple):
@@ -139,8 +142,8 @@ class Transactions:
     @asynccontextmanager
     async def verified(
         self, transactional_id: str | None, batches: Iterable[tuple[int, int, Partition]]
-    ) -> AsyncIterator[None]:
-        """Ask other brokers what `admit` will have to know; the answers hold in the body.
+    ) -> AsyncIterator[Verified]:
+        """Ask other brokers what `admit` has to know; their answers, for `admit`, hold in the body.
 
         Args:
             transactional_id: the transactional id of the request.
@@ -149,11 +152,13 @@ class Transactions:
         asked: dict[Producer, list[Partition]] = {}
         for producer_id, producer_epoch, partition in batches:
             asked.setdefault(Producer(producer_id, producer_epoch), []).append(partition)
+        answers: dict[Producer, Answered] = {}
         async with AsyncExitStack() as stack:
             for producer, partitions in asked.items():
                 assert transactional_id is not None
-                await stack.enter_async_context(self.admission.ahead(transactional_id, producer, partitions))
-            yield
+                ahead = self.admission.ahead(transactional_id, producer, partitions)
+                answers[producer] = await stack.enter_async_context(ahead)
+            yield answers
 
     @property
     def asks_others(self) -> bool:
@@ -170,8 +175,15 @@ class Transactions:
         producer_id: int,
         producer_epoch: int,
         partition: Partition,
+        verified: Verified | None = None,
         *,
         abortable: bool,
     ) -> None:
-        """Let a transactional batch pass, in the turn of the loop in which it is appended; see `Admission.check`."""
-        self.admission.check(transactional_id, Producer(producer_id, producer_epoch), partition, abortable=abortable)
+        """Let a transactional batch pass, in the turn of the loop in which it is appended; see `Admission.check`.
+
+        Args:
+            verified: what `verified` gave the request, if other brokers had to be asked.
+        """
+        producer = Producer(producer_id, producer_epoch)
+        answered = verified.get(producer) if verified else None
+        self.admission.check(transactional_id, producer, partition, answered, abortable=abortable)

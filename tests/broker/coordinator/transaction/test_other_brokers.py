@@ -296,9 +296,9 @@ def test_an_answer_holds_for_the_append_that_follows_unless_a_marker_came(tmp_pa
         outcome: list[Exception | None] = []
 
         async def append() -> None:
-            async with admission.ahead(TXN, producer, [partition]):
+            async with admission.ahead(TXN, producer, [partition]) as answered:
                 try:
-                    admission.check(TXN, producer, partition, abortable=True)
+                    admission.check(TXN, producer, partition, answered, abortable=True)
                     outcome.append(None)
                 except Exception as error:
                     outcome.append(error)
@@ -322,5 +322,36 @@ def test_an_answer_holds_for_the_append_that_follows_unless_a_marker_came(tmp_pa
         assert [error and type(error) for error in outcome] == [expected[what]]
         with pytest.raises(NotCoordinatorError):
             admission.check(TXN, producer, partition, abortable=True)
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_an_answer_is_that_of_one_request_alone(tmp_path: Path) -> None:
+    """A marker makes the first request's answer void; a second request that asks later has nothing to say for it."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("t", 1)
+        server = cluster.hosts[1].server
+        partition = server.replicas.get("t", 0)
+        assert partition is not None
+        verifier, producer = SlowVerifier(), Producer(70, 0)
+        admission = Admission(server.broker.transactions.coordinator, lambda: True, verifier)
+        markers = server.broker.transactions.markers
+        markers.on_marker = admission.marked
+        first, second = (admission.ahead(TXN, producer, [partition]) for _ in range(2))
+        early = asyncio.ensure_future(first.__aenter__())
+        await asyncio.sleep(0.1)
+        await markers.write("t", 0, Marker(70, 0, False, 1))
+        late = asyncio.ensure_future(second.__aenter__())
+        await asyncio.sleep(0.1)
+        verifier.answer.set_result({})
+        void, valid = await early, await late
+        with pytest.raises(NotCoordinatorError):
+            admission.check(TXN, producer, partition, void, abortable=True)
+        await first.__aexit__(None, None, None)
+        admission.check(TXN, producer, partition, valid, abortable=True)
+        await second.__aexit__(None, None, None)
+        with pytest.raises(NotCoordinatorError):
+            admission.check(TXN, producer, partition, valid, abortable=True)
 
     in_cluster(tmp_path, scenario)
