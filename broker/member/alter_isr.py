@@ -114,17 +114,19 @@ class AlterIsr:
             sent = dict(self._waiting)
             try:
                 response = await self._ask([each.proposal for each in sent.values()], epoch)
+                if response is not None and not response.error_code:
+                    self._take(sent, response)
+                    continue
+                if response is not None:
+                    code = ErrorCode(response.error_code)
+                    logger.info("The controller does not change ISRs at present: %s", code.name)
+                await asyncio.sleep(RETRY_S)
             except (LinkError, UnsupportedVersionError) as error:
                 logger.debug("The controller cannot be asked to change an ISR: %s", error)
-                response = None
-            if response is None:
                 await asyncio.sleep(RETRY_S)
-            elif response.error_code:
-                code = ErrorCode(response.error_code)
-                logger.info("The controller does not change ISRs at present: %s", code.name)
+            except Exception:
+                logger.exception("The controller cannot be asked to change an ISR. Trying again")
                 await asyncio.sleep(RETRY_S)
-            else:
-                self._take(sent, response)
 
     async def _ask(self, proposals: list[IsrProposal], broker_epoch: int) -> AlterPartitionResponse | None:
         """Send one request; return None where the controller is not known."""
@@ -183,11 +185,15 @@ class AlterIsr:
                 # One that is not in the response is sent again, as one that came meanwhile.
                 if key not in sent or self._waiting.get(key) is not sent[key]:
                     continue
-                del self._waiting[key]
-                decided = IsrDecision(each.leader_id, each.leader_epoch, each.partition_epoch, tuple(each.isr))
                 code = ErrorCode(each.error_code)
+                decided = IsrDecision(each.leader_id, each.leader_epoch, each.partition_epoch, tuple(each.isr))
+                del self._waiting[key]
                 answered.append((sent[key].answer, decided if code is ErrorCode.NONE else code))
         if not answered:
             logger.error("The controller answers to none of the changes of ISRs that it was asked for")
         for answer, result in answered:
-            answer(result)
+            try:
+                answer(result)
+            except Exception:
+                # The others have their answers.
+                logger.exception("The controller's answer to a changed ISR cannot be taken over")

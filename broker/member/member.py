@@ -143,6 +143,7 @@ class ClusterMember:
             lambda: brokers.encode(broker, runtime.now_ms(), version),
             self._gone,
             self._registered,
+            self._config["zookeeper.session.timeout.ms"] / 1000,
         )
         await self._registration.start()
         self._checking = runtime.loop.create_task(self._check_isrs())

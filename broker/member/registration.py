@@ -49,6 +49,7 @@ class Registration:
         encode: returns the data of the node.
         on_gone: called when the cluster may have taken this broker for dead.
         on_registered: called when it is registered, the first time and again.
+        patience_s: how long a start waits for ZooKeeper.
     """
 
     def __init__(
@@ -58,7 +59,8 @@ class Registration:
         broker: BrokerRegistration,
         encode: Callable[[], bytes],
         on_gone: Callable[[], None],
-        on_registered: Callable[[], None] = lambda: None,
+        on_registered: Callable[[], None],
+        patience_s: float,
     ) -> None:
         self._zookeeper = zookeeper
         self._loop = loop
@@ -66,12 +68,14 @@ class Registration:
         self._encode = encode
         self._on_gone = on_gone
         self._on_registered = on_registered
+        self._patience_s = patience_s
         self._path = paths.broker_id(broker.broker_id)
         self._sessions: set[int] = set()
         """The sessions of this process."""
         self._changed = asyncio.Event()
         self._keeping: asyncio.Task[None] | None = None
         self._was_registered = False
+        self._has_warned = False
         self.epoch = -1
 
     @property
@@ -83,13 +87,19 @@ class Registration:
         """Register, and keep the registration from now on.
 
         Raises:
-            ConfigError: another broker has this id, or one of these addresses.
+            ConfigError: another broker has this id, or one of these addresses; or ZooKeeper does not answer.
             ZooKeeperError: ZooKeeper refuses.
         """
         await self._check_addresses()
         self._zookeeper.listen(self._session_changed)
-        while not await self._register():
-            await asyncio.sleep(RETRY_S)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while not await self._register():
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError:
+            raise ConfigError(
+                f"zookeeper.connect: broker {self._broker.broker_id} could not be registered in {self._patience_s:g} s"
+            ) from None
         self._keeping = self._loop.create_task(self._keep())
         self._changed.set()
 
@@ -126,7 +136,10 @@ class Registration:
             results = await self._zookeeper.multi(
                 [Create(self._path, is_ephemeral=True), SetData(self._path, self._encode(), 0)]
             )
-        except _LOST:
+        except _LOST as error:
+            if not self._was_registered and not self._has_warned:
+                self._has_warned = True
+                logger.warning("broker %d is not registered yet: %r. Trying again", self._broker.broker_id, error)
             return False
         except MultiError as error:
             if not isinstance(error.reason, NodeExistsError):
@@ -213,6 +226,9 @@ class Registration:
                 self._loop.call_later(RETRY_S, self._changed.set)
             except (ZooKeeperError, ConfigError) as error:
                 logger.error("broker %d cannot be registered: %s. Trying again", self._broker.broker_id, error)
+                self._loop.call_later(RETRY_S, self._changed.set)
+            except Exception:
+                logger.exception("broker %d cannot be registered. Trying again", self._broker.broker_id)
                 self._loop.call_later(RETRY_S, self._changed.set)
 
     async def _look(self) -> None:

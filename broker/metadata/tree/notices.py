@@ -105,6 +105,9 @@ class ConfigNotices:
             except (ZooKeeperError, OSError) as error:
                 logger.error("Changes of configurations cannot be read from ZooKeeper: %s. Trying again", error)
                 self._session.loop.call_later(RETRY_S, self._changed.set)
+            except Exception:
+                logger.exception("Changes of configurations cannot be taken over. Trying again")
+                self._session.loop.call_later(RETRY_S, self._changed.set)
 
     async def _take(self) -> None:
         lost_at, self._lost_at = self._lost_at, None

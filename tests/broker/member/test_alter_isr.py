@@ -107,9 +107,12 @@ def proposal(index: int = 0, topic_id: uuid.UUID | None = ID) -> IsrProposal:
 
 
 def ask(
-    controllers: Controllers, *proposals: IsrProposal, controller: Callable[[], int | None] = lambda: 1
+    controllers: Controllers,
+    *proposals: IsrProposal,
+    controller: Callable[[], int | None] = lambda: 1,
+    breaks_at: int = -1,
 ) -> list[IsrDecision | ErrorCode]:
-    """Propose all of these at once; return the answers."""
+    """Propose all of these at once; return the answers. Taking that number `breaks_at` fails."""
 
     async def main(loop: VirtualLoop) -> list[IsrDecision | ErrorCode]:
         chance = random.Random(1)
@@ -122,8 +125,14 @@ def ask(
         zookeeper = SimulatedSession(SimulatedEnsemble(loop, chance), 6)
         store = AlterIsr(runtime, 1, lambda: 33, registration, controllers.connect, zookeeper)
         answers: list[IsrDecision | ErrorCode] = []
+
+        def take(answer: IsrDecision | ErrorCode) -> None:
+            answers.append(answer)
+            if len(answers) == breaks_at + 1:
+                raise RuntimeError("a defect")
+
         for each in proposals:
-            store.submit(each, answers.append)
+            store.submit(each, take)
         while len(answers) < len(proposals):
             await asyncio.sleep(0.01)
             assert loop.time() < 60
@@ -154,6 +163,15 @@ def test_it_is_sent_again_until_a_controller_answers() -> None:
     alive = iter([None, 1, 1, 2])
     assert ask(controllers, proposal(), controller=lambda: next(alive)) == [IsrDecision(1, 4, 8, (1, 2))]
     assert [broker for broker, _, _ in controllers.asked] == [1, 1, 2]
+
+
+def test_it_goes_on_after_what_nobody_has_foreseen() -> None:
+    controllers = Controllers(RuntimeError("a defect"), failed(cast(ErrorCode, 9999)), accepted)
+    assert ask(controllers, proposal()) == [IsrDecision(1, 4, 8, (1, 2))]
+
+
+def test_an_answer_that_cannot_be_taken_leaves_the_others_alone() -> None:
+    assert len(ask(Controllers(accepted), proposal(0), proposal(1), proposal(2), breaks_at=0)) == 3
 
 
 def test_a_partition_that_is_missing_in_the_answer_is_sent_again() -> None:
