@@ -37,13 +37,6 @@ REPLICA_STATE_VERSION = 15
 """From this version on a follower names itself in `replica_state`."""
 TURN_BYTES = 1 << 20
 """After so many bytes were appended, other work of the loop has its turn."""
-SESSION_ERRORS = frozenset(
-    {
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +139,8 @@ class Fetcher:
             logger.warning("%d partitions are not fetched from broker %d at present: %s", len(news), self._leader, why)
 
     def _current(self) -> list[Following]:
-        """Return the partitions that are still followed; forget the others, of which a new role tells."""
-        for key, each in list(self._following.items()):
-            if not each.is_current:
-                del self._following[key]
-        return list(self._following.values())
+        """Return the partitions that are still followed; the others are removed when their new role is told of."""
+        return [each for each in self._following.values() if each.is_current]
 
     async def _wait(self, partitions: list[Following]) -> None:
         """Wait for another partition, or the end of the shortest delay."""
@@ -195,11 +185,8 @@ class Fetcher:
         self._name(request, version)
         response: FetchResponse = await self._link.request(request, max_version=version, min_version=version)
         code = ErrorCode(response.error_code)
-        if code in SESSION_ERRORS:
-            if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
-                self._session.forget()
-            else:
-                self._session.begin_again()
+        if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self._session.forget()
             return
         if code is not ErrorCode.NONE:
             self._session.begin_again()

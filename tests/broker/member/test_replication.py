@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.config.cluster import RACK_AWARE
+from broker.net.links.link import Link
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from tests.broker.member.simulated import Cluster, with_cluster
 from tests.support.wire import fetch_request
 
@@ -272,5 +274,49 @@ def test_what_a_follower_has_told_to_have_is_flushed_where_the_topic_asks_for_it
         for number in range(5):
             assert await cluster.produce(1, "t", b"%d" % number) == 0
             assert cluster.partition(2, "t").log.recovery_point == number + 1
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_connection_that_lost_its_last_partitions_one_after_the_other_ends_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A log goes offline some time before the end of its role is told of; another partition goes in between."""
+
+    async def work(cluster: Cluster) -> None:
+        for topic in ("a", "b"):
+            await cluster.create(topic, (1, 2))
+            assert await cluster.produce(1, topic, b"x") == 0
+            await cluster.until_equal(topic, 1, 2)
+        cluster.partition(2, "a").log.offline = "the test says so"
+        await asyncio.sleep(2)
+        assert await cluster.stop_replica("b", 0, 2, epoch=-2, delete=False) == 0
+        await asyncio.sleep(2)
+        assert await cluster.stop_replica("a", 0, 2, epoch=-2, delete=False) == 0
+        assert "is not taken over" not in caplog.text
+
+    with_cluster(tmp_path, work)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR])
+def test_a_leader_that_refuses_every_session_is_asked_after_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    asked = 0
+    request = Link.request
+
+    async def refusing(self: Link, message: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal asked
+        if not isinstance(message, FetchRequest):
+            return await request(self, message, *arguments, **named)
+        asked += 1
+        await asyncio.sleep(0.001)
+        return FetchResponse(error_code=code)
+
+    async def work(cluster: Cluster) -> None:
+        monkeypatch.setattr(Link, "request", refusing)
+        await cluster.create("t", (1, 2))
+        await asyncio.sleep(2)
+        assert 5 <= asked <= 11, "replica.fetch.backoff.ms is 200"
 
     with_cluster(tmp_path, work)
