@@ -106,7 +106,7 @@ class ReplicaApplier:
             For each partition NONE or its error: STALE_CONTROLLER_EPOCH if the leader epoch is not newer than the one
             here, which is normal after a change of controller; UNKNOWN_TOPIC_OR_PARTITION if this broker is not one
             of the replicas; INCONSISTENT_TOPIC_ID if the log belongs to another topic of this name;
-            KAFKA_STORAGE_ERROR if the log cannot be used.
+            KAFKA_STORAGE_ERROR if the log cannot be used; UNKNOWN_SERVER_ERROR for what nobody has foreseen.
 
         Raises:
             StaleControllerEpochError: the request comes from a replaced controller. Nothing is changed.
@@ -193,11 +193,14 @@ class ReplicaApplier:
                 replicas.require(*wanted.key)
                 if topic_id is not None and partition.log.topic_id not in (None, topic_id):
                     return ErrorCode.INCONSISTENT_TOPIC_ID
-                if topic_id is not None and partition.log.topic_id is None:
+                if wanted.state.leader_epoch < partition.leader_epoch:
+                    return ErrorCode.STALE_CONTROLLER_EPOCH
+                is_named_now = topic_id is not None and partition.log.topic_id is None
+                if topic_id is not None and is_named_now:
                     # A controller of 2.8 gives ids to topics of before, in roles that do not change (KAFKA-13132).
                     partition.log.assign_topic_id(topic_id)
-                if wanted.state.leader_epoch <= partition.leader_epoch:
-                    return ErrorCode.STALE_CONTROLLER_EPOCH
+                if wanted.state.leader_epoch == partition.leader_epoch:
+                    return ErrorCode.NONE if is_named_now else ErrorCode.STALE_CONTROLLER_EPOCH
             config = configs.get(wanted.topic)
             if config is None:
                 config = configs[wanted.topic] = replicas.topic_config(self._topic_config(wanted.topic))
@@ -205,6 +208,9 @@ class ReplicaApplier:
         except KafkaError as error:
             logger.error("the role of %s-%d cannot be taken: %s", *wanted.key, error)
             return error.code
+        except Exception:
+            logger.exception("the role of %s-%d cannot be taken", *wanted.key)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
 
     def _stop(self, wanted: StopReplica) -> ErrorCode:
@@ -214,15 +220,18 @@ class ReplicaApplier:
         if partition is not None and is_fenced and wanted.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         is_offline = replicas.is_offline(*wanted.key)
-        replicas.stop_partition(*wanted.key)
-        if not wanted.delete:
-            return ErrorCode.NONE
-        if is_offline:
-            # The log directory may come back with the log in it; the start that finds the log then has to delete it.
-            return ErrorCode.KAFKA_STORAGE_ERROR
         try:
+            replicas.stop_partition(*wanted.key)
+            if not wanted.delete:
+                return ErrorCode.NONE
+            if is_offline:
+                # The log directory may come back with the log in it; the start that finds it then has to delete it.
+                return ErrorCode.KAFKA_STORAGE_ERROR
             replicas.logs.delete(*wanted.key, sync=False)
         except KafkaError as error:
             logger.error("the log of %s-%d cannot be deleted: %s", *wanted.key, error)
             return error.code
+        except Exception:
+            logger.exception("%s-%d cannot be stopped", *wanted.key)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE

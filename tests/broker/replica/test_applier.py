@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,31 @@ def test_an_offline_partition_is_not_tried_again_after_its_role_has_ended(tmp_pa
         assert await world.lead(decided(0)) == {T0: ErrorCode.NONE}
 
     with_world(work, tmp_path / "a", tmp_path / "b")
+
+
+def test_a_topic_gets_its_id_in_the_epoch_in_force_or_a_newer_one(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        await world.lead(decided(0, epoch=3, topic_id=NO_TOPIC_ID, is_new=True))
+        log = world.replicas.require("t", 0).log
+        assert await world.lead(decided(0, epoch=2)) == {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
+        assert log.topic_id is None
+        assert await world.lead(decided(0, epoch=3)) == {T0: ErrorCode.NONE}
+        assert log.topic_id == TOPIC_ID
+        assert await world.lead(decided(0, epoch=3)) == {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
+
+    with_world(work, tmp_path)
+
+
+def test_one_partition_that_fails_does_not_keep_the_others_from_their_roles(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        def breaks(topic: str) -> dict[str, str]:
+            raise ZeroDivisionError
+
+        applier = ReplicaApplier(world.replicas, lambda topic: breaks(topic) if topic == "u" else {})
+        wanted = [replace(decided(0, is_new=True), topic="u"), decided(2, is_new=True)]
+        assert await applier.apply_leader_and_isr(1, wanted) == {
+            ("u", 0): ErrorCode.UNKNOWN_SERVER_ERROR,
+            ("t", 2): ErrorCode.NONE,
+        }
+
+    with_world(work, tmp_path)
