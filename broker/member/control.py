@@ -97,7 +97,7 @@ class Control:
         self._applier.note_controller(message.controller_epoch)
         before = self._store.state.brokers
         self._store.publish(lambda state: merged(state, message, version))
-        if self._store.state.brokers is not before:
+        if self._store.state.brokers != before:
             self._on_brokers()
 
     def _check(self, message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> None:

@@ -36,18 +36,21 @@ def merged(
 ) -> tuple[ClusterState, Sequence[Operation]]:
     """Return the state after the request, and the operations that make the difference in topics."""
     brokers = {each.id: _broker(each, version) for each in message.live_brokers}
-    if brokers == state.brokers:
-        brokers = dict(state.brokers)
     topics, operations = dict(state.topics), list[Operation]()
     for name, topic_id, partitions in _topics(message, version):
-        before = topics.get(name)
+        known = topics.get(name)
+        before = None if known is not None and _is_another(known.topic_id, topic_id) else known
         after = _topic(before, name, topic_id, partitions)
         if after is None:
-            if topics.pop(name, None) is not None:
-                operations.append(DeleteTopic(name, before.topic_id if before is not None else NO_TOPIC_ID))
+            if before is not None:
+                del topics[name]
+                operations.append(DeleteTopic(name, before.topic_id))
         elif after != before:
             topics[name] = after
             if before is None:
+                if known is not None:
+                    # It was deleted and created again.
+                    operations.append(DeleteTopic(name, known.topic_id))
                 operations.append(CreateTopic(after))
             else:
                 changed = {
@@ -86,13 +89,15 @@ def _topics(
         yield name, NO_TOPIC_ID, partitions
 
 
+def _is_another(known: uuid.UUID, told: uuid.UUID) -> bool:
+    """Return whether two ids are certainly those of two topics. Brokers before 2.8 tell of none."""
+    return known != told and NO_TOPIC_ID not in (known, told)
+
+
 def _topic(
     before: TopicState | None, name: str, topic_id: uuid.UUID, told: list[UpdateMetadataPartitionState]
 ) -> TopicState | None:
     """Return the topic with the partitions that were told of; None if none of them is left."""
-    if before is not None and NO_TOPIC_ID not in (topic_id, before.topic_id) and topic_id != before.topic_id:
-        # It was deleted and created again.
-        before = None
     partitions = list(before.partitions) if before is not None else []
     for each in told:
         index = each.partition_index

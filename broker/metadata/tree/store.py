@@ -127,12 +127,13 @@ class ZooKeeperStore:
         state, operations = change(self._state)
         before, after = self._state.topics, state.topics
         if after is not before:
+            for operation in operations:
+                if isinstance(operation, DeleteTopic):
+                    # The controller deletes its configuration without a notice. There may be a new topic of this name.
+                    self._contents.pop(f"{TOPICS}/{operation.name}", None)
+                    self._read_by.pop(f"{TOPICS}/{operation.name}", None)
+                    self._read_topics.discard(operation.name)
             state = self._configured(state)
-            for name in before.keys() - after.keys():
-                # The controller deletes its configuration without a notice.
-                self._contents.pop(f"{TOPICS}/{name}", None)
-                self._read_by.pop(f"{TOPICS}/{name}", None)
-                self._read_topics.discard(name)
         self._replace(state, operations)
         unread = [name for name in after if name not in self._read_topics] if after is not before else []
         if unread:

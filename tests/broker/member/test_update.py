@@ -66,8 +66,11 @@ def test_a_deleted_topic_is_gone_when_all_of_its_partitions_are() -> None:
 
 
 def test_a_topic_of_the_same_name_with_another_id_is_another_topic() -> None:
-    state, _ = merged(known(ONE, ONE), request(told(), topic_id=OTHER_ID), 7)
+    state, operations = merged(known(ONE, ONE), request(told(), topic_id=OTHER_ID), 7)
     assert state.topics["t"] == TopicState("t", OTHER_ID, (ONE,), {})
+    assert operations == [DeleteTopic("t", ID), CreateTopic(state.topics["t"])]
+    # The deletion of the one of before is over.
+    assert merged(state, request(told(0, DELETED)), 7)[1] == []
 
 
 def test_reassignments_that_are_known_stay_while_the_replicas_do() -> None:

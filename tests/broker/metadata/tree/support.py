@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.metadata.model import ClusterState, PartitionState, TopicState
-from broker.metadata.operations import CreateTopic, Operation
+from broker.metadata.operations import CreateTopic, DeleteTopic, Operation
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import controller, paths
 from broker.metadata.znodes.topics import decode_topic
@@ -77,12 +77,17 @@ class World:
             topics[name] = TopicState(name, found.topic_id, partitions)
 
         def merge(state: ClusterState) -> tuple[ClusterState, Sequence[Operation]]:
-            merged = {
-                name: replace(topic, config=getattr(state.topics.get(name), "config", {}))
-                for name, topic in topics.items()
+            same = {
+                name: topic
+                for name, topic in state.topics.items()
+                if name in topics and topics[name].topic_id == topic.topic_id
             }
-            new = [CreateTopic(topic) for name, topic in merged.items() if name not in state.topics]
-            return replace(state, topics=merged), new
+            gone = [DeleteTopic(name, topic.topic_id) for name, topic in state.topics.items() if name not in same]
+            merged = {
+                name: replace(topic, config=same[name].config if name in same else {}) for name, topic in topics.items()
+            }
+            new = [CreateTopic(topic) for name, topic in merged.items() if name not in same]
+            return replace(state, topics=merged), [*gone, *new]
 
         store.publish(merge)
 

@@ -351,6 +351,13 @@ def test_configuration_of_a_new_topic_is_read_before_its_logs_are_made_or_when_t
         await world.tell(store, zookeeper)
         await until(lambda: store.state.topics["early"].config == {"retention.ms": "6"}, "its own configuration")
 
+        # Nor where one word tells of both.
+        await zookeeper.delete("/brokers/topics/early")
+        await other.commit(lambda state: [CreateTopic(new_topic("early", 10, config={"retention.ms": "7"}))])
+        await world.tell(store, zookeeper)
+        assert store.state.topics["early"].config == {}
+        await until(lambda: store.state.topics["early"].config == {"retention.ms": "7"}, "its own configuration")
+
     run(scenario)
 
 
