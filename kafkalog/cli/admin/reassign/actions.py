@@ -96,8 +96,9 @@ def run_execute(arguments: argparse.Namespace) -> int:
         _place_in_directories(admin, directories, alive)
         if arguments.follow:
             _follow(admin, begun)
-        if arguments.follow or (arguments.throttle and not begun):
-            _clear(admin, wanted)
+        is_throttled = arguments.throttle or arguments.replica_alter_log_dirs_throttle
+        if (arguments.follow and is_throttled) or (arguments.throttle and not begun):
+            _clear_if_idle(admin, wanted)
     return 1 if failed else 0
 
 
@@ -238,8 +239,20 @@ def _clear(admin: Admin, wanted: Wanted) -> None:
     throttles.clear_throttles(admin, topics, brokers)
 
 
+def _clear_if_idle(admin: Admin, wanted: Wanted) -> None:
+    """Remove the throttles, unless others move partitions: theirs cannot be told from those of this command."""
+    if admin.replicas.list_partition_reassignments():
+        print("Other reassignments are in progress, and the throttles stay. Run verify to remove them at the end.")
+    else:
+        _clear(admin, wanted)
+
+
 def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
-    """Print how far the partitions are, until none of them moves any more."""
+    """Print how far the partitions are, until none of them moves any more.
+
+    Raises:
+        KafkaError, ClientError: A broker refuses to tell, and will go on to refuse it.
+    """
     wanted = list(partitions)
     first: progress.Progress | None = None
     line = ""
@@ -250,6 +263,8 @@ def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
                 return
             now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
         except (KafkaError, ClientError) as error:
+            if not error.retriable:
+                raise
             # A broker may restart meanwhile.
             complain(error)
         else:

@@ -187,6 +187,30 @@ def test_a_throttled_move_is_seen_by_kafkas_tool_and_cancelled(
     assert f"no active reassignment of partition {topic}-0, but replica set is 1 rather than 2." in unlike[1]
 
 
+def test_a_move_that_is_followed_leaves_the_throttles_of_others(brokers: Brokers, tmp_path: Path) -> None:
+    others, ours = brokers.topic([1]), brokers.topic([1], [1])
+    brokers.fill(others, 300, 10_000)
+    theirs = written(tmp_path, others, [2])
+    reassign(brokers, "execute", "--reassignment-json-file", theirs, "--throttle", "1000")
+    set_by_others = {
+        f"{others} leader.replication.throttled.replicas=0:1",
+        f"{others} follower.replication.throttled.replicas=0:2",
+        "1 leader.replication.throttled.rate=1000",
+        "2 follower.replication.throttled.rate=1000",
+    }
+    for number, throttle in enumerate([(), ("--throttle", "1000")]):
+        replicas = [[3], [1]] if number == 0 else [[3], [3]]
+        file = written(tmp_path, ours, *replicas)
+        words = ("execute", "--additional", "--follow", "--reassignment-json-file", file, *throttle)
+        assert not any("Clearing" in line for line in reassign(brokers, *words).out)
+        assert brokers.replicas(ours) == replicas
+        brokers.has_throttles(others, set_by_others)
+    reassign(brokers, "cancel", "--reassignment-json-file", theirs)
+    reassign(brokers, "verify", "--reassignment-json-file", file)
+    brokers.has_no_throttles(others)
+    brokers.has_no_throttles(ours)
+
+
 def test_what_kafkas_tool_began_is_verified_by_ours(brokers: Brokers, tools: KafkaTools, tmp_path: Path) -> None:
     topic = brokers.topic([1], [2])
     file = written(tmp_path, topic, [3], [3])
