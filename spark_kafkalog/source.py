@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from spark_kafkalog import catalog_table
 from spark_kafkalog.brief import brief
 from spark_kafkalog.columns import has_metadata, source_schema
+from spark_kafkalog.delegation.clusters import PREFIX
 from spark_kafkalog.offline.offline_options import OfflineOptions, is_offline, refuse_stream
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
@@ -49,6 +50,17 @@ class KafkalogDataSource(DataSource):
         reads_brokers = names_a_source(options) and "kafka.bootstrap.servers" in options and not is_offline(options)
         self._parsed = SourceOptions.parse(options) if reads_brokers else None
         self._values: Typed | None = None
+        self._is_planned = False
+        """Whether this process plans the query: what it pickles goes to executors, with the reader."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the login by which tokens are made. The planner finds it in the options or the application."""
+        state = dict(self.__dict__)
+        if self._parsed is not None and self._parsed.token_cluster is not None:
+            state["_parsed"] = None
+        if self._is_planned:
+            state["options"] = {name: text for name, text in self.options.items() if not name.startswith(PREFIX)}
+        return state
 
     @property
     def _source_options(self) -> SourceOptions:
@@ -97,15 +109,16 @@ class KafkalogDataSource(DataSource):
         SinkOptions.parse(self.options)
         return source_schema(include_headers=True)
 
-    def _adopt_table(self, schema: StructType) -> None:
-        """Add the options of the catalog table whose schema this is, if it is one."""
+    def _begin_to_plan(self, schema: StructType) -> None:
+        """Begin to plan: add the options of the catalog table whose schema this is, if it is one."""
+        self._is_planned = True
         options = catalog_table.for_reading(schema, self.options)
         if options != self.options:
             self.options, self._parsed, self._values = options, None, None
 
     @brief
     def reader(self, schema: StructType) -> DataSourceReader:
-        self._adopt_table(schema)
+        self._begin_to_plan(schema)
         typed = self._typed()
         if typed is None:
             return self._binary_reader(schema)
@@ -127,7 +140,7 @@ class KafkalogDataSource(DataSource):
         from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
 
         try:
-            self._adopt_table(schema)
+            self._begin_to_plan(schema)
             refuse_stream(self.options)
             options = _tasks_only(self._source_options, schema)
             typed = self._typed()

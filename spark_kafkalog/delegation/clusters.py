@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_kafkalog.options.java_patterns import PatternError, compile_java
 from spark_kafkalog.options.parsing import OptionsError
@@ -45,13 +45,16 @@ class TokenCluster:
     """The settings of one cluster.
 
     `login` has the properties of the client that gets the token, in the order of their names; passwords may be among
-    them.
+    them. Pickling leaves it out, because executors log in by the token: it is empty there.
     """
 
     alias: str
     login: tuple[tuple[str, str], ...] = field(repr=False)
     security_protocol: str
     token_mechanism: str
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"login": ()}
 
     def with_token(self, properties: Mapping[str, str], token: DelegationToken | None) -> dict[str, str]:
         """Return a query's client properties with the login by a token; with no credentials where `token` is None."""

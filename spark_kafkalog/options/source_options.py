@@ -188,11 +188,11 @@ class SourceOptions:
         return token_for(self.token_cluster)
 
     def with_token(self, token: DelegationToken | None) -> SourceOptions:
-        """Return the options of a query that logs in by `token`; the same ones where that is None."""
+        """Return the options of a query that logs in by `token` and gets no other; the same ones without `token`."""
         if token is None or self.token_cluster is None:
             return self
         properties = self.token_cluster.with_token(self.properties, token)
-        return replace(self, client=ClientConfig.from_dict(properties), properties=properties)
+        return replace(self, client=ClientConfig.from_dict(properties), properties=properties, token_cluster=None)
 
     def logged_in(self) -> SourceOptions:
         """Return options with which clients can log in, on the driver. Raises the errors of `token`."""

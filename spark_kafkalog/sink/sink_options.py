@@ -93,6 +93,8 @@ class SinkOptions:
     def logged_in(self) -> SinkOptions:
         """Return options with which clients can log in, on the driver: with a delegation token, where one is needed.
 
+        They can be sent to executors: they do not have the login by which the driver gets tokens.
+
         Raises:
             OptionsError: The settings `spark.kafka.clusters.…` are no client properties.
             AuthenticationError: The brokers give no token.
@@ -105,7 +107,7 @@ class SinkOptions:
         properties = self.token_cluster.with_token(self.properties, token_for(self.token_cluster))
         producer = ProducerConfig.from_dict(properties)
         once = None if self.once is None else replace(self.once, client=producer.client)
-        return replace(self, producer=producer, once=once)
+        return replace(self, producer=producer, once=once, token_cluster=None)
 
 
 def _once(given: Mapping[str, str], producer: ProducerConfig, topic: str | None) -> OnceOptions | None:
