@@ -6,7 +6,7 @@ import os
 import selectors
 import signal
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from spark_kafkalog.starting.handover import NUMBER
 
@@ -23,12 +23,24 @@ class Children:
         """The descriptor of each child's process, and the connection, by process id."""
 
     def add(self, pid: int, connection: socket.socket) -> None:
-        """Watch a child and its launcher, and tell the launcher who runs its program."""
-        descriptor = os.pidfd_open(pid)
+        """Watch a child and its launcher, and tell the launcher who runs its program.
+
+        Raises:
+            OSError: The child cannot be watched, or the launcher is gone. The child is none of these then.
+        """
+        with ExitStack() as undo:
+            descriptor = os.pidfd_open(pid)
+            undo.callback(os.close, descriptor)
+            self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._ended(pid))
+            undo.callback(self._selector.unregister, descriptor)
+            self._selector.register(connection, selectors.EVENT_READ, lambda: self._abandoned(pid))
+            undo.callback(self._selector.unregister, connection)
+            connection.sendall(NUMBER.pack(pid))
+            undo.pop_all()
         self._running[pid] = descriptor, connection
-        self._selector.register(descriptor, selectors.EVENT_READ, lambda: self._ended(pid))
-        self._selector.register(connection, selectors.EVENT_READ, lambda: self._abandoned(pid))
-        self._tell(connection, pid)
+
+    def __len__(self) -> int:
+        return len(self._running)
 
     def close(self) -> None:
         """Close the descriptors of all children, in a forked process that is none of their parents."""
@@ -44,7 +56,9 @@ class Children:
         os.close(descriptor)
         if connection.fileno() >= 0:
             self._selector.unregister(connection)
-            self._tell(connection, os.waitstatus_to_exitcode(status))
+            # A launcher that is gone is noticed when its connection is read.
+            with suppress(OSError):
+                connection.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
             connection.close()
 
     def _abandoned(self, pid: int) -> None:
@@ -54,9 +68,3 @@ class Children:
         connection.close()
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-
-    @staticmethod
-    def _tell(connection: socket.socket, number: int) -> None:
-        # A launcher that is gone is noticed when its connection is read.
-        with suppress(OSError):
-            connection.sendall(NUMBER.pack(number))

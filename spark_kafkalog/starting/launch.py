@@ -12,10 +12,12 @@ on the way, Python is run as it was asked for.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 from spark_kafkalog.compat.starting import is_daemon, is_of_driver
@@ -68,12 +70,27 @@ def run_forked(arguments: Sequence[str], environment: Mapping[str, str]) -> int 
                 return None
             program = handover.Program(list(arguments), os.getcwd(), dict(environment))
             handover.send(connection, program, (0, 1, 2))
-            if handover.number(connection) is None:
-                return None
-            code = handover.number(connection)
-            return 1 if code is None else code
+            pid = handover.number(connection)
+            # The program begins when the server has told its process id.
+            return None if pid is None else _exit_code(connection, pid)
     except OSError:
         return None
+
+
+def _exit_code(connection: socket.socket, pid: int) -> int:
+    """Wait for the end of a program; return its exit code. If its server ends before it, end the program, too."""
+    process: int | None = None
+    with suppress(OSError):
+        # Where the process has ended already, the server tells its exit code.
+        process = os.pidfd_open(pid)
+    with suppress(OSError):
+        code = handover.number(connection)
+        if code is not None:
+            return code
+    if process is not None:
+        with suppress(OSError):
+            signal.pidfd_send_signal(process, signal.SIGTERM)
+    return 1
 
 
 def _connect(address: str) -> socket.socket | None:

@@ -135,6 +135,34 @@ def test_a_launcher_that_is_killed_takes_its_program_along(jvm: Jvm) -> None:
 
 
 @LINUX
+def test_a_server_that_is_killed_takes_its_programs_along(jvm: Jvm) -> None:
+    jvm.start(*LOOKUP)
+    wait_until(lambda: len(jvm.servers()) == 1 and bool(jvm.servers()[0].children()), "a child was forked")
+    (server,) = jvm.servers()
+    (program,) = server.children()
+    server.kill()
+    wait_until(lambda: not program.is_running(), "the program has ended")
+    assert jvm.end()[:2] == (1, 4)
+
+
+@LINUX
+def test_a_server_without_descriptors_leaves_programs_to_their_launchers(jvm: Jvm) -> None:
+    jvm.start(*LOOKUP)
+    assert jvm.end()[:2] == ENDED
+    (server,) = jvm.servers()
+    before = server.rlimit(psutil.RLIMIT_NOFILE)
+    for free in (0, 1, 4, 5):
+        server.rlimit(psutil.RLIMIT_NOFILE, (server.num_fds() + free, before[1]))
+        jvm.start(*LOOKUP)
+        assert jvm.end()[:2] == ENDED
+    server.rlimit(psutil.RLIMIT_NOFILE, before)
+    launcher = jvm.start(*LOOKUP)
+    wait_until(lambda: bool(server.children()), "a child was forked")
+    assert "spark_kafkalog.starting.launch" in " ".join(psutil.Process(launcher).cmdline())
+    assert jvm.end()[:2] == ENDED
+
+
+@LINUX
 def test_other_variables_of_python_get_a_server_of_their_own(jvm: Jvm) -> None:
     for seed in ("0", "1"):
         jvm.start(*LOOKUP, PYTHONHASHSEED=seed)
