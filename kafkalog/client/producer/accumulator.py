@@ -246,11 +246,13 @@ class Accumulator:
             with self.lock:
                 self._flushing -= 1
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether all records are delivered or have failed."""
+    def wait_until_empty(self, timeout: float | None) -> bool:
+        """Wait until all records are done and their callbacks have returned; return whether they have.
+
+        Call it when no more records are taken.
+        """
         with self.lock:
-            return not self._incomplete
+            return self.changed.wait_for(lambda: not self._incomplete and not self._ending, timeout)
 
     def close(self) -> None:
         """Take no more records; send the present ones without lingering."""
@@ -434,7 +436,7 @@ class Accumulator:
         with self.lock:
             self._ending = []
             self._releases += 1
-            if self._flushing:
+            if self._flushing or self.closed:
                 self.changed.notify_all()
 
     def withdraw(self) -> list[ProducerBatch]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
 STOPPING_S = 0.1
-"""The longest wait of `Producer.close` for a request whose answer is not needed any more."""
+"""How long `Producer.close` waits for the sender's thread to end, once all records are done."""
 
 FORKED = "the producer belongs to the process that this one was forked from; make another one here"
 
@@ -454,18 +454,12 @@ class Producer:
         if self._sender.on_this_thread:
             # The sender still has to send the rest; it closes the cluster's connections then.
             return
-        if self._accumulator.is_empty:
-            # What the sender may still try to fetch is of no use any more.
-            self._cluster.end_retries()
-            if self._sender.stop_asking(STOPPING_S):
-                self._plugins.close()
-                return
-        if not self._sender.join(None if deadline is None else max(deadline - time.monotonic(), 0)):
-            self._sender.abort(ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed"))
-            # The thread may be waiting for an answer.
-            self._cluster.close()
-            self._sender.join(GRACE_S)
-        self._cluster.close()
+        if self._accumulator.wait_until_empty(None if deadline is None else max(deadline - time.monotonic(), 0)):
+            # What the sender may still ask for is of no use any more.
+            self._sender.abort(ProducerClosedError("the producer was closed"), STOPPING_S)
+        else:
+            late = ClientTimeoutError(f"not delivered within the {timeout} s that close() allowed")
+            self._sender.abort(late, GRACE_S)
         self._plugins.close()
 
     def __enter__(self) -> Self:

@@ -75,8 +75,6 @@ class Sender:
         self.counters = Counters()
         self._channels: dict[int, Channel] = {}
         self._abort: Exception | None = None
-        self._is_asking = False
-        """Whether the thread waits for a response that concerns no batch, such as metadata."""
         self.registration = (
             TransactionRegistration(config, cluster, self.accumulator, self.topics)
             if config.transactional_id is not None
@@ -93,31 +91,16 @@ class Sender:
         """End the thread's wait; from any thread."""
         self._waker.wake()
 
-    def join(self, timeout: float | None) -> bool:
-        """Wait until the thread has ended; return whether it has."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+    def abort(self, error: Exception, patience: float) -> None:
+        """End the thread, which makes all batches that are not done fail with `error`; wait `patience` seconds for it.
 
-    def abort(self, error: Exception) -> None:
-        """Make all batches that are not done fail with `error`."""
+        It may be waiting for an answer, or making a connection. The latter cannot be interrupted: then the thread ends
+        when the connection is made or has failed.
+        """
         self._abort = error
         self.wake()
-
-    def stop_asking(self, patience: float) -> bool:
-        """End the thread if it waits for an answer that nobody needs any more, for all records are done.
-
-        A connection that is being made cannot be interrupted. So this waits `patience` seconds at most; then the thread
-        ends when the connection is made or has failed.
-
-        Returns:
-            Whether the thread has waited for such an answer.
-        """
-        if not self._is_asking:
-            return False
-        self.abort(ProducerClosedError("the producer was closed"))
         self._cluster.close()
-        self.join(patience)
-        return True
+        self._thread.join(patience)
 
     @property
     def on_this_thread(self) -> bool:
@@ -163,13 +146,11 @@ class Sender:
         for node_id, batches in plan.requests.items():
             self._send(node_id, batches, until)
         again = bool(plan.requests)
-        self._is_asking = True
         if plan.needs_producer_id and self.sequences.request_at <= now:
             again |= self._request_producer_id(min(plan.expires_at, self._channel_deadline()))
         if plan.unregistered and self.registration is not None and self.registration.next_at <= now:
             self.registration.register(plan.unregistered, min(plan.expires_at, self._channel_deadline()))
         again |= self.topics.refresh_if_due(plan.leaderless, min(plan.expires_at, self._channel_deadline()))
-        self._is_asking = False
         self._expire_in_flight(now)
         wake_at = min(plan.wake_at, plan.expires_at, self.topics.due(plan.leaderless), self._channel_deadline())
         if plan.needs_producer_id:

@@ -10,8 +10,9 @@ import pytest
 
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import Producer
+from kafkalog.client.producer.producer import STOPPING_S
 from kafkalog.protocol.error_codes import ErrorCode
-from kafkalog.protocol.errors import TopicAuthorizationFailedError
+from kafkalog.protocol.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 from kafkalog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -90,6 +91,32 @@ def test_close_does_not_wait_for_a_login_that_nobody_needs() -> None:
             assert not closing.is_alive()
         finally:
             over.set()
+
+
+def test_close_waits_for_callbacks_of_records_that_have_failed() -> None:
+    """Also where they have failed because of an answer that concerns no record, such as that about a producer id."""
+    has_begun, has_closed, closed_before = threading.Event(), threading.Event(), []
+
+    def delivered(metadata: object, error: Exception | None) -> None:
+        has_begun.set()
+        closed_before.append(has_closed.wait(STOPPING_S * 5))
+
+    def close() -> None:
+        producer.close()
+        has_closed.set()
+
+    with broker_of_one_topic() as broker:
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        broker.handlers[InitProducerIdRequest] = lambda request: InitProducerIdResponse(error_code=code)
+        producer = Producer({"bootstrap.servers": broker.address})
+        futures = [producer.send("t", b"x", partition=0, on_delivery=delivered) for _ in range(2)]
+        assert has_begun.wait(DEADLINE_S)
+        closing = threading.Thread(target=close)
+        closing.start()
+        closing.join(DEADLINE_S)
+        assert has_closed.is_set()
+        assert closed_before == [False, False]
+        assert all(isinstance(future.exception(0), ClusterAuthorizationFailedError) for future in futures)
 
 
 def test_a_topic_that_a_transaction_may_not_write_to() -> None:
