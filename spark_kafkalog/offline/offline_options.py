@@ -17,6 +17,7 @@ DEFAULT_MAX_BYTES_PER_PARTITION = 128 << 20
 _STRATEGIES = ("subscribe", "subscribepattern", "assign")
 _NO_BROKER = "offline:9"
 """The address of a discard service: nothing ever connects to it."""
+_PROTOCOL = "kafka.security.protocol"
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class OfflineOptions:
                 "path and kafka.bootstrap.servers are both set: a query reads either log directories, without a "
                 "broker, or from brokers. Leave one of them out."
             )
-        rest = {name: value for name, value in options.items() if name.lower() not in (PATH, PATHS)}
-        rest["kafka.bootstrap.servers"] = _NO_BROKER
+        rest = {name: value for name, value in options.items() if name.lower() not in (PATH, PATHS, _PROTOCOL)}
+        # Nobody logs in, so that settings for delegation tokens do not matter.
+        rest |= {"kafka.bootstrap.servers": _NO_BROKER, _PROTOCOL: "PLAINTEXT"}
         if not any(name in given for name in _STRATEGIES):
             rest["subscribePattern"] = ".*"  # all topics but internal ones
         return cls(paths, SourceOptions.parse(rest))

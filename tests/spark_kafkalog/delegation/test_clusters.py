@@ -9,6 +9,7 @@ import pytest
 from kafkalog.client.admin.delegation_tokens import DelegationToken, Principal
 from kafkalog.client.config import ClientConfig
 from spark_kafkalog.delegation.clusters import TokenCluster, cluster_for
+from spark_kafkalog.offline.offline_options import OfflineOptions
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.sink.sink_options import SinkOptions
@@ -133,6 +134,13 @@ def test_a_token_is_a_login_by_scram() -> None:
     assert config.security_protocol == "SASL_PLAINTEXT"
     assert config.sasl_mechanism == "SCRAM-SHA-256"
     assert config.credentials == ("the-id", TOKEN.password)
+
+
+def test_queries_without_a_broker_need_no_token() -> None:
+    """Both clusters are for all servers, so that a query that reads from brokers would be refused."""
+    two = ONE | {"spark.kafka.clusters.two.auth.bootstrap.servers": "login:9094"}
+    for protocol in ({}, {"Kafka.Security.Protocol": "SASL_SSL"}):
+        assert OfflineOptions.parse(two | protocol | {"path": "/logs"}).source.token_cluster is None
 
 
 def test_options_of_queries(caplog: pytest.LogCaptureFixture) -> None:
