@@ -81,7 +81,7 @@ def cluster_for(properties: Mapping[str, str], settings: Mapping[str, str]) -> T
         return None
     servers = [each.strip() for each in properties.get("bootstrap.servers", "").split(",")]
     aliases = sorted({name[len(PREFIX) :].partition(".")[0] for name in settings if name.startswith(PREFIX)} - {""})
-    found = [alias for alias in aliases if _is_used(alias, settings) and _matches(alias, settings, servers)]
+    found = [alias for alias in aliases if _matches(alias, settings, servers) and _is_used(alias, settings)]
     if len(found) > 1:
         raise OptionsError(
             f"More than one delegation token matches the following bootstrap servers: {', '.join(servers)}. Set "
@@ -101,11 +101,20 @@ def has_login(properties: Mapping[str, str]) -> bool:
 
 
 def _is_used(alias: str, settings: Mapping[str, str]) -> bool:
-    """Return whether the settings of a cluster are complete, and its protocol has logins."""
+    """Return whether the settings of a cluster are complete, and its protocol has logins.
+
+    Raises:
+        OptionsError: There is no such protocol.
+    """
     if not settings.get(f"{PREFIX}{alias}.{_SERVERS}", "").strip():
         logger.warning("%s%s.%s is missing, so that the settings of %s have no effect", PREFIX, alias, _SERVERS, alias)
         return False
-    return _protocol(alias, settings) in _PROTOCOLS
+    protocol = _protocol(alias, settings)
+    if protocol not in _PROTOCOLS and protocol != "PLAINTEXT":
+        raise OptionsError(
+            f"{PREFIX}{alias}.security.protocol={protocol} is unknown; expected {', '.join(_PROTOCOLS)} or PLAINTEXT"
+        )
+    return protocol in _PROTOCOLS
 
 
 def _protocol(alias: str, settings: Mapping[str, str]) -> str:

@@ -117,6 +117,7 @@ def test_what_is_incomplete_is_named(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        ({"security_protocol": "SASL-SSL"}, r"one.security.protocol=SASL-SSL is unknown; expected SASL_SSL"),
         ({"sasl_token_mechanism": "PLAIN"}, "sasl.token.mechanism=PLAIN: Delegation token works only with SCRAM"),
         ({"target_bootstrap_servers_regex": "("}, r"regex=\( is no regular expression"),
         ({"target_bootstrap_servers_regex": r"\p{L}+"}, "not supported; list the characters"),
@@ -134,6 +135,11 @@ def test_a_token_is_a_login_by_scram() -> None:
     assert config.security_protocol == "SASL_PLAINTEXT"
     assert config.sasl_mechanism == "SCRAM-SHA-256"
     assert config.credentials == ("the-id", TOKEN.password)
+
+
+def test_settings_of_other_clusters_do_not_matter() -> None:
+    other = of_one(security_protocol="SASL-SSL", target_bootstrap_servers_regex="elsewhere:.*")
+    assert cluster_for(QUERY, other) is None
 
 
 def test_queries_without_a_broker_need_no_token() -> None:
