@@ -54,10 +54,10 @@ def _of_session() -> dict[str, str] | None:
     from pyspark.errors import PySparkException
 
     try:
-        session = sql.SparkSession.getActiveSession()
-        return None if session is None else dict(session.sparkContext.getConf().getAll())
+        # Another thread than the one that has made the session has no active one, but a default.
+        return dict(sql.SparkSession.active().sparkContext.getConf().getAll())
     except PySparkException:
-        # A session of Spark Connect does not have them.
+        # There is none. A session of Spark Connect does not have the settings.
         return None
 
 

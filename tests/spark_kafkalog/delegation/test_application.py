@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark_kafkalog.delegation import application
 from spark_kafkalog.delegation.application import application_settings, parse_command_line
@@ -58,6 +60,15 @@ def test_the_driver_is_found_among_the_ancestors(proc: Path) -> None:
     command_line(proc, SUBMIT, "--conf", f"{SETTING}=one", "--conf", "spark.other=x", "pyspark-shell")
     assert application_settings({}) == {SETTING: "one"}
     assert application_settings({SETTING: "of the query"}) == {SETTING: "of the query"}
+
+
+@pytest.mark.spark
+def test_a_thread_that_has_not_made_the_session(spark: SparkSession) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(SparkSession.getActiveSession).result() is None
+        settings = threads.submit(application._of_session).result()
+    assert settings is not None
+    assert settings["spark.app.id"] == spark.sparkContext.applicationId
 
 
 def test_the_driver_of_a_process_that_was_forked_ahead(proc: Path) -> None:
