@@ -103,7 +103,12 @@ def _make(cluster: TokenCluster) -> DelegationToken:
                 logger.warning("%s%s: not all brokers know the new delegation token", PREFIX, cluster.alias)
         except (ClientError, KafkaError) as error:
             # A broker that cannot be asked may be one that this query does not need.
-            logger.warning("%s%s: whether brokers know the new delegation token: %s", PREFIX, cluster.alias, error)
+            logger.warning(
+                "%s%s: it is not known whether all brokers know the new delegation token: %s",
+                PREFIX,
+                cluster.alias,
+                error,
+            )
         return token
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import about
+from kafkalog.client.errors import ClientError, about
 from kafkalog.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from kafkalog.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
@@ -27,8 +27,8 @@ from kafkalog.protocol.messages.expire_delegation_token import ExpireDelegationT
 from kafkalog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 
 _BROKERS_DEFAULT = -1
-_PAUSE_S = 0.02
-"""The pause between two questions to a broker that does not know a token yet."""
+_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 0.2
+"""The first and the longest pause between two questions to a broker that does not know a token yet."""
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -160,22 +160,37 @@ class DelegationTokenAdmin(Closing):
 
         Raises:
             DelegationTokenRequestNotAllowedError: The connection does not allow it.
+            ClientError: A broker could not be asked. The others were.
         """
         deadline = time.monotonic() + timeout
         owner = DescribeDelegationTokenOwner(principal_type=token.owner.type, principal_name=token.owner.name)
         request = DescribeDelegationTokenRequest(owners=[owner])
-        waited_for = list(self.cluster.metadata([], refresh=True, deadline=deadline).brokers)
-        while waited_for:
-            response = self.cluster.request_to(waited_for[-1], request)
-            if response.error_code:
-                raise about(response.error_code, "delegation tokens")
-            if any(each.token_id == token.token_id for each in response.tokens):
-                waited_for.pop()
-            elif time.monotonic() >= deadline:
-                return False
-            else:
-                time.sleep(_PAUSE_S)
-        return True
+        left = list(self.cluster.metadata([], refresh=True, deadline=deadline).brokers)
+        failure: ClientError | None = None
+        pause = _PAUSE_S
+        while True:
+            for node_id in list(left):
+                # A silent broker takes no more than its share.
+                share = max((deadline - time.monotonic()) / len(left), _PAUSE_S)
+                try:
+                    response = self.cluster.request_to(
+                        node_id, request, timeout=min(share, self.cluster.config.request_timeout)
+                    )
+                except ClientError as error:
+                    left.remove(node_id)
+                    failure = error
+                    continue
+                if response.error_code:
+                    raise about(response.error_code, "delegation tokens")
+                if any(each.token_id == token.token_id for each in response.tokens):
+                    left.remove(node_id)
+            if not left or time.monotonic() >= deadline:
+                break
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+        if failure is not None:
+            raise failure
+        return not left
 
     def renew(self, hmac: bytes, period_ms: int = _BROKERS_DEFAULT) -> int:
         """Let a token last for `period_ms` from now on; return when it ends, in ms since 1970.
