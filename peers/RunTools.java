@@ -31,9 +31,11 @@ public class RunTools {
             } catch (InvocationTargetException error) {
                 if (!(error.getCause() instanceof Ended)) {
                     System.out.println("Error: " + error.getCause());
-                } else if (exitCode != 0) {
-                    System.out.println("Exit: " + exitCode);
                 }
+            }
+            // A tool that catches what follows its exit may return as if nothing had happened.
+            if (exitCode != null && exitCode != 0) {
+                System.out.println("Exit: " + exitCode);
             }
             System.out.println();
             System.out.println("\u0004");

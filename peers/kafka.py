@@ -308,14 +308,10 @@ class ApacheKafka(Server):
             self._process = None
 
     def kill(self) -> None:
-        """Send SIGKILL; the log directory stays as a crash leaves it."""
-        self.process.kill()
-        self._process = None
-
-    def kill_if_running(self) -> None:
-        """Send SIGKILL, unless it was stopped or never started."""
+        """Send SIGKILL if it runs; the log directory stays as a crash leaves it."""
         if self._process is not None:
-            self.kill()
+            self._process.kill()
+            self._process = None
 
 
 class ZooKeeperKafka(ApacheKafka):

@@ -241,7 +241,7 @@ def mixed_cluster(directory: Path, protocol: str) -> Iterator[MixedCluster]:
         zookeeper.wait()
         cluster = MixedCluster(directory, zookeeper.address, protocol)
         for broker in cluster.theirs.values():
-            stack.callback(broker.kill_if_running)
+            stack.callback(broker.kill)
         stack.callback(cluster.ours.kill)
         cluster.start()
         yield cluster

@@ -70,7 +70,7 @@ def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Judge]:
         cluster = MixedCluster(tmp_path, zookeeper.address, request.param)
         cluster.ours.overrides["auto.leader.rebalance.enable"] = "false"
         for broker in cluster.theirs.values():
-            stack.callback(broker.kill_if_running)
+            stack.callback(broker.kill)
         stack.callback(cluster.ours.kill)
         client = KazooClient(zookeeper.address)
         client.start()

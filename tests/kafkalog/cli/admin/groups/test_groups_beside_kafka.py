@@ -164,6 +164,13 @@ def test_a_group_in_use_is_left_alone(scene: Scene, tools: KafkaTools) -> None:
     assert ours.out == []
 
 
+def test_a_tool_of_kafka_that_hides_its_exit(scene: Scene, tools: KafkaTools) -> None:
+    """It must say what to reset. It prints its own exit as a failure, and returns."""
+    words = ["--bootstrap-server", scene.bootstrap, "--group", scene.left]
+    theirs = tools.run(GROUPS, *words, "--reset-offsets", "--to-earliest", "--dry-run")
+    assert theirs[-1] == "Exit: 1"
+
+
 def test_what_one_tool_changes_the_other_sees(scene: Scene, tools: KafkaTools) -> None:
     words = ["--bootstrap-server", scene.bootstrap, "--group", scene.left]
     call("groups", "reset-offsets", *words, "--topic", f"{scene.topic}:2", "--to-offset", "7", "--execute")
