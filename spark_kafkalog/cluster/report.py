@@ -8,11 +8,8 @@ from pathlib import PurePath
 from spark_kafkalog.cluster import diagnosis, interpreters
 from spark_kafkalog.cluster.diagnosis import Finding
 from spark_kafkalog.cluster.facts import Connection, Probe, Survey
+from spark_kafkalog.starting.names import DAEMON, LAUNCHER
 
-LAUNCHER = "kafkalog-python"
-"""The program that starts Python quickly (`spark_kafkalog.starting.launch`)."""
-DAEMON = "spark_kafkalog.daemon"
-"""The daemon that imports before it forks workers."""
 _PACKAGES = ("kafkalog", "pyspark", "pyarrow", "numba")
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kafkalog.java_properties import PropertiesError, load_properties
 from spark_kafkalog.delegation.clusters import KEYTAB, PREFIX, PRINCIPAL
+from spark_kafkalog.starting.names import FORK_SERVER
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,6 @@ _FLAGS = frozenset({"--help", "--verbose", "--version", "--supervise", "--usage-
 _SYSTEM = "-Dspark."
 _NAMES = {"--keytab": KEYTAB, "--principal": PRINCIPAL}
 """Options of `spark-submit` that stand for settings."""
-_FORK_SERVER = "spark_kafkalog.starting.fork_server"
-"""The module of the process that others are forked from; the JVM's process id is its first argument."""
 _FURTHEST = 16
 """How many ancestors of this process are looked at."""
 PROC = Path("/proc")
@@ -126,9 +125,9 @@ def _driver(proc: Path, process: int) -> tuple[Path, list[str]] | None:
             words = (proc / str(process) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
             if any(main in words for main in _MAINS):
                 return proc / str(process) / "cwd", words[:-1]
-            if _FORK_SERVER in words:
+            if FORK_SERVER in words:
                 # Its parent, a launcher that the JVM has started, may have ended.
-                process = int(words[words.index(_FORK_SERVER) + 1])
+                process = int(words[words.index(FORK_SERVER) + 1])
             else:
                 # The name in the second field may have blanks and parentheses.
                 process = int((proc / str(process) / "stat").read_text().rpartition(")")[2].split()[1])

@@ -6,6 +6,7 @@ PySpark from its package, which has byte code, instead of an archive that has no
 forked from one that has imported everything.
 
 - `launch`       what `kafkalog-python` runs: this Python, a fork of the fork server, or a daemon with imports
+- `names`        what these programs are called in settings and command lines
 - `archives`     PySpark's archives in PYTHONPATH, and the package that has the same code
 - `ahead`        what is imported before a process is forked
 - `handover`     how a launcher finds the fork server of its JVM, and hands a program over

@@ -23,6 +23,7 @@ from typing import NoReturn
 from spark_kafkalog.compat.starting import is_daemon, is_of_driver
 from spark_kafkalog.starting import handover
 from spark_kafkalog.starting.archives import without_archives
+from spark_kafkalog.starting.names import DAEMON, FORK_SERVER
 
 _BACKLOG = 64
 _SWITCH = "KAFKALOG_FORK_SERVER"
@@ -40,7 +41,7 @@ def main() -> NoReturn:
         if code is not None:
             _exit(code)
     if is_daemon(arguments):
-        arguments[1] = "spark_kafkalog.daemon"
+        arguments[1] = DAEMON
     os.execve(sys.executable, [sys.executable, *arguments], environment)
 
 
@@ -120,7 +121,7 @@ def _started(address: str, jvm: int, environment: Mapping[str, str]) -> socket.s
         listening.listen(_BACKLOG)
         descriptor = listening.fileno()
         subprocess.Popen(
-            [sys.executable, "-m", "spark_kafkalog.starting.fork_server", str(jvm), str(descriptor)],
+            [sys.executable, "-m", FORK_SERVER, str(jvm), str(descriptor)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
