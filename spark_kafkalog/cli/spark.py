@@ -21,8 +21,8 @@ examples:
   kafkalog spark precompile --status
   kafkalog spark precompile --undo
 
-Run it with the Python that Spark's workers run (PYSPARK_PYTHON); another one still imports the sources. With --status,
-exit code 1: there is something to do.
+Run it with the Python that Spark's workers run (PYSPARK_PYTHON): another version of Python does not use this byte code.
+With --status, the exit code is 1 if byte code is missing.
 """
 
 

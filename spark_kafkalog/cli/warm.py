@@ -18,8 +18,8 @@ examples:
   kafkalog spark warm --cpu x86-64-v2 --cpu native
   kafkalog spark warm --into kernels
 
-Run it with the Python that Spark's workers run, where you install kafkalog or build the image. With --status, exit code
-1: there is something to do.
+Run it with the Python that Spark's workers run, where you install kafkalog or build the image. With --status, the exit
+code is 1 if something is missing.
 """
 
 

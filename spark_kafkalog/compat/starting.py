@@ -13,7 +13,7 @@ DAEMON = "pyspark.daemon"
 STREAM_PLANNER = "pyspark.sql.streaming.python_streaming_source_runner"
 """The planner of a stream."""
 _OF_DRIVER = "pyspark.sql.worker."
-"""Modules of workers that only a driver runs: they look sources up, create them and plan what they read."""
+"""The package of the modules that only a driver runs: they look sources up, create them and plan what they read."""
 DRIVER_IMPORTS = (
     "pyspark.sql.worker.lookup_data_sources",
     "pyspark.sql.worker.create_data_source",
@@ -21,7 +21,10 @@ DRIVER_IMPORTS = (
     "pyspark.sql.datasource_internal",
     "pyspark.sql.pandas.serializers",
 )
-"""The imports of the driver's processes. The programs themselves must not be imported before they run."""
+"""The modules that the driver's processes import.
+
+`DAEMON` and `STREAM_PLANNER` are not among them: Python runs these as `__main__`, and warns if one is imported before.
+"""
 TASK_IMPORTS = ("pyspark.worker",)
 """The imports of tasks."""
 

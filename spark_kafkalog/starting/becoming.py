@@ -14,8 +14,8 @@ from spark_kafkalog.starting.handover import Program
 def prepare(program: Program, streams: Sequence[int]) -> None:
     """Give this process the program's streams, directory and environment.
 
-    Its variables of Python's are those that this Python was started with, but for those of one process
-    (`handover.address`).
+    Python has read its own variables (`PYTHON…`) when this process's server started. The program was asked for with the
+    same values, because the server's address depends on them (`handover.address`).
     """
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
