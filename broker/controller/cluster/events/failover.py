@@ -13,12 +13,13 @@ import random
 from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.controller.cluster.events import elections, isr
 from broker.controller.cluster.events.brokers import read_brokers
-from broker.controller.cluster.events.topics import read_topics, take_topics
+from broker.controller.cluster.events.topics import take_topics
 from broker.controller.cluster.machine import deletion, partitions, reassignment, replicas
 from broker.controller.cluster.model.assignments import is_being_reassigned
 from broker.controller.cluster.model.context import ControllerContext
 from broker.controller.cluster.model.effects import Connect, Steps, children, read, send, write
 from broker.controller.cluster.model.requests import ControlBatch
+from broker.controller.cluster.model.topic_nodes import read_topics
 from broker.metadata.znodes import paths
 from broker.metadata.znodes.cluster import FeatureNode, decode_feature, encode_feature
 from broker.metadata.znodes.json_node import ZnodeError

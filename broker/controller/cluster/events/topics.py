@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 
 from broker.config.protocol_version import Feature
 from broker.controller.cluster.machine import deletion, partitions, reassignment, replicas
@@ -15,13 +16,12 @@ from broker.controller.cluster.model.context import (
     PartitionPhase,
     ReplicaPhase,
 )
-from broker.controller.cluster.model.effects import Steps, Unwatch, children, read, write
+from broker.controller.cluster.model.effects import Steps, Unwatch, children
 from broker.controller.cluster.model.leaders import Strategy
+from broker.controller.cluster.model.topic_nodes import change_topics, read_topics
 from broker.metadata.model import new_topic_id
 from broker.metadata.znodes import paths
-from broker.metadata.znodes.json_node import ZnodeError
-from broker.metadata.znodes.topics import TopicNode, decode_topic, encode_topic
-from broker.zookeeper.interface import SetData, ZooKeeperError
+from broker.metadata.znodes.topics import TopicNode
 
 logger = logging.getLogger(__name__)
 
@@ -89,21 +89,6 @@ def create(context: ControllerContext, keys: Collection[PartitionKey]) -> Steps[
     yield from replicas.change(context, new, ReplicaPhase.ONLINE)
 
 
-def read_topics(topics: Iterable[str], *, watch: bool = False) -> Steps[dict[str, TopicNode]]:
-    """Read the nodes of topics; those that are gone, or cannot be read, are left out."""
-    wanted = list(topics)
-    nodes = yield from read((paths.topic(topic) for topic in wanted), watch=watch)
-    found: dict[str, TopicNode] = {}
-    for topic, node in zip(wanted, nodes, strict=True):
-        if node is None:
-            continue
-        try:
-            found[topic] = decode_topic(topic, node.data)
-        except ZnodeError as error:
-            logger.error("%s", error)
-    return found
-
-
 def take_topics(context: ControllerContext, nodes: Mapping[str, TopicNode], chance: random.Random) -> Steps[None]:
     """Take new topics into the context; give those an id that have none."""
     ids: dict[str, uuid.UUID] = {}
@@ -113,23 +98,27 @@ def take_topics(context: ControllerContext, nodes: Mapping[str, TopicNode], chan
             context.put_topic_id(topic, node.topic_id)
         elif context.settings.protocol.has(Feature.TOPIC_IDS):
             ids[topic] = new_topic_id({*context.topic_names, *ids.values()}, chance)
-    outcomes = yield from write(
-        [SetData(paths.topic(topic), encode_topic(TopicNode(topic_id, nodes[topic].partitions)))]
-        for topic, topic_id in ids.items()
-    )
-    for (topic, topic_id), outcome in zip(ids.items(), outcomes, strict=True):
-        if isinstance(outcome, ZooKeeperError):
-            logger.error("topic %s gets no id: %r", topic, outcome)
+    outcomes = yield from change_topics({topic: partial(_with_id, topic_id) for topic, topic_id in ids.items()})
+    for topic, outcome in outcomes.items():
+        if isinstance(outcome, TopicNode) and outcome.topic_id is not None:
+            context.put_topic_id(topic, outcome.topic_id)
         else:
-            context.put_topic_id(topic, topic_id)
+            logger.error("topic %s gets no id: %r", topic, outcome)
+
+
+def _with_id(topic_id: uuid.UUID, node: TopicNode) -> TopicNode:
+    return TopicNode(node.topic_id or topic_id, node.partitions)
 
 
 def _restore(context: ControllerContext, topic: str) -> Steps[None]:
     """Take back partitions that were added to a topic that is being deleted."""
     (names,) = yield from children([paths.partitions(topic)])
-    kept = {index: assignment for index, assignment in context.assignments[topic].items() if str(index) in names}
-    (outcome,) = yield from write(
-        [[SetData(paths.topic(topic), encode_topic(TopicNode(context.topic_ids.get(topic), kept)))]]
-    )
-    if isinstance(outcome, ZooKeeperError):
-        logger.error("the new partitions of topic %s cannot be taken back: %r", topic, outcome)
+    kept = {index for index in context.assignments[topic] if str(index) in names}
+
+    def without_new(node: TopicNode) -> TopicNode:
+        left = {index: each for index, each in node.partitions.items() if index in kept}
+        return TopicNode(node.topic_id or context.topic_ids.get(topic), left)
+
+    outcomes = yield from change_topics({topic: without_new})
+    if not isinstance(outcomes[topic], TopicNode):
+        logger.error("the new partitions of topic %s cannot be taken back: %r", topic, outcomes[topic])

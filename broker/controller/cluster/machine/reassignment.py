@@ -15,8 +15,12 @@ Between A and B the controller waits: after each change of an ISR, and when a br
 from __future__ import annotations
 
 import logging
+import uuid
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
 
 from broker.controller.cluster.machine import partitions, replicas
 from broker.controller.cluster.model.assignments import (
@@ -37,10 +41,11 @@ from broker.controller.cluster.model.history import Change, describe_assignment
 from broker.controller.cluster.model.leaders import Strategy
 from broker.controller.cluster.model.requests import ControlBatch
 from broker.controller.cluster.model.states import present_states, read_states, write_states
-from broker.metadata.znodes import notices, paths, topics
+from broker.controller.cluster.model.topic_nodes import change_topics
+from broker.metadata.znodes import notices, paths
 from broker.metadata.znodes.json_node import ZnodeError
 from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
-from broker.zookeeper.interface import Create, Delete, NoNodeError, SetData, ZooKeeperError
+from broker.zookeeper.interface import BadVersionError, Delete, NoNodeError, SetData, ZooKeeperError
 from kafkalog.protocol.errors import (
     InvalidReplicaAssignmentError,
     KafkaError,
@@ -99,10 +104,14 @@ def by_order(context: ControllerContext) -> Steps[set[PartitionKey]]:
     order = yield from _order(watch=True)
     if order is None:
         return set()
+    if not order.replicas:
+        # Nothing is left to do, or nothing can be read. A tool cannot ask for more as long as the node is there.
+        yield from _leave_order(context, lambda *_: False)
+        return set()
     context.cause = f"a tool asked for a reassignment ({paths.REASSIGN_PARTITIONS})"
     begun = {
         key: reassign_to(context.assignment(key), brokers)
-        for key, brokers in order.items()
+        for key, brokers in order.replicas.items()
         # The node also changes when a part of it is done.
         if key not in context.reassigning or target(context.assignment(key)) != brokers
     }
@@ -198,30 +207,20 @@ def _write_assignments(
     context: ControllerContext, wanted: Mapping[PartitionKey, Assignment]
 ) -> Steps[dict[PartitionKey, KafkaError]]:
     """Write the assignments of partitions to their topics' nodes."""
-    named = dict.fromkeys(topic for topic, _ in wanted)
-    outcomes = yield from write(
-        [
-            SetData(
-                paths.topic(topic),
-                topics.encode_topic(
-                    TopicNode(
-                        context.topic_ids.get(topic),
-                        {
-                            index: wanted.get((topic, index), present)
-                            for index, present in context.assignments[topic].items()
-                        },
-                    )
-                ),
-            )
-        ]
-        for topic in named
+    named: dict[str, dict[int, Assignment]] = defaultdict(dict)
+    for (topic, index), assignment in wanted.items():
+        named[topic][index] = assignment
+    outcomes = yield from change_topics(
+        {topic: partial(_with_assignments, each, context.topic_ids.get(topic)) for topic, each in named.items()}
     )
-    broken = {
-        topic: outcome for topic, outcome in zip(named, outcomes, strict=True) if isinstance(outcome, ZooKeeperError)
-    }
+    broken = {topic: outcome for topic, outcome in outcomes.items() if not isinstance(outcome, TopicNode)}
     for topic, error in broken.items():
         logger.error("the assignment of topic %s cannot be written: %r", topic, error)
     return {key: UnknownServerError(repr(broken[key[0]])) for key in wanted if key[0] in broken}
+
+
+def _with_assignments(wanted: Mapping[int, Assignment], topic_id: uuid.UUID | None, node: TopicNode) -> TopicNode:
+    return TopicNode(node.topic_id or topic_id, {**node.partitions, **wanted})
 
 
 def _done(context: ControllerContext, wanted: Mapping[PartitionKey, Assignment]) -> Steps[list[PartitionKey]]:
@@ -328,31 +327,44 @@ def _remove(context: ControllerContext, gone: Sequence[ReplicaKey]) -> Steps[Non
 # The order of a tool
 
 
-def _order(*, watch: bool = False) -> Steps[dict[PartitionKey, tuple[int, ...]] | None]:
+class _Order(NamedTuple):
+    """What a tool has asked for, and the version of the node."""
+
+    replicas: dict[PartitionKey, tuple[int, ...]]
+    version: int
+
+
+def _order(*, watch: bool = False) -> Steps[_Order | None]:
+    """Read the order; one that cannot be read asks for nothing."""
     (node,) = yield from read([paths.REASSIGN_PARTITIONS], watch=watch)
     if node is None:
         return None
     try:
-        return notices.decode_reassignment(node.data) if node.data else {}
+        return _Order(notices.decode_reassignment(node.data), node.stat.version)
     except ZnodeError as error:
-        logger.error("%s", error)
-        return {}
+        logger.error("the order to reassign partitions is ignored: %s", error)
+        return _Order({}, node.stat.version)
 
 
 def _leave_order(context: ControllerContext, leaves: Callable[[PartitionKey, tuple[int, ...]], bool]) -> Steps[None]:
     """Take partitions out of `/admin/reassign_partitions`, and delete it when none is left."""
-    order = yield from _order()
-    if order is None:
-        return
-    left = {key: brokers for key, brokers in order.items() if not leaves(key, brokers)}
-    if len(left) == len(order) and left:
-        return
     node = paths.REASSIGN_PARTITIONS
-    (outcome,) = yield from write([[SetData(node, notices.encode_reassignment(left))] if left else [Delete(node)]])
-    if isinstance(outcome, NoNodeError) and left:
-        (outcome,) = yield from write([[Create(node, notices.encode_reassignment(left))]])
-    if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, NoNodeError):
-        logger.error("the node %s cannot be changed: %r", node, outcome)
+    while True:
+        order = yield from _order()
+        if order is None:
+            return
+        left = {key: brokers for key, brokers in order.replicas.items() if not leaves(key, brokers)}
+        if len(left) == len(order.replicas) and left:
+            return
+        (outcome,) = yield from write(
+            [[SetData(node, notices.encode_reassignment(left), order.version) if left else Delete(node, order.version)]]
+        )
+        if isinstance(outcome, BadVersionError):
+            # A tool has changed it meanwhile.
+            continue
+        if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, NoNodeError):
+            logger.error("the node %s cannot be changed: %r", node, outcome)
+        return
 
 
 def listed(context: ControllerContext, keys: Iterable[PartitionKey] | None) -> dict[PartitionKey, Assignment]:

@@ -5,6 +5,7 @@
 - `leaders`      which replica becomes the leader of a partition
 - `effects`      what decisions ask of the world outside
 - `states`       reads and changes the nodes of partitions' states
+- `topic_nodes`  reads and changes the nodes of topics
 - `requests`     the requests that tell brokers what was decided
 - `history`      why partitions changed
 - `gauges`       numbers for metrics

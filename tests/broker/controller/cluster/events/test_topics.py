@@ -60,6 +60,24 @@ def test_partitions_are_added() -> None:
     assert not world.tree.exists(paths.partition_state("words", 2))
 
 
+def test_partitions_that_are_added_before_a_topic_has_its_id_are_not_lost() -> None:
+    world = World()
+    world.take_over()
+    world.make_topic("words", [(1, 2)])
+
+    def add() -> None:
+        world.on_write = lambda: None
+        world.make_topic("words", [(1, 2), (2, 3)])
+
+    world.on_write = add
+    look(world)
+    assert world.topic("words") == TopicNode(
+        world.context.topic_ids["words"], {0: Assignment((1, 2)), 1: Assignment((2, 3))}
+    )
+    world.run(topics.partitions_changed(world.context, ["words"]))
+    assert world.state("words", 1).leader == 2
+
+
 def test_a_topic_that_is_gone_is_forgotten() -> None:
     world = World()
     world.make_topic("words", [(1,)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,11 @@ from broker.controller.cluster.events.isr import WantedIsr
 from broker.controller.cluster.machine import reassignment
 from broker.controller.cluster.model.context import ReplicaKey, ReplicaPhase
 from broker.metadata.znodes import notices, paths
-from broker.metadata.znodes.topics import Assignment
+from broker.metadata.znodes.topics import Assignment, TopicNode, encode_topic
 from kafkalog.protocol.errors import (
     InvalidReplicaAssignmentError,
     NoReassignmentInProgressError,
+    UnknownServerError,
     UnknownTopicOrPartitionError,
 )
 from tests.broker.controller.cluster.world import World
@@ -192,6 +194,65 @@ def test_the_api_replaces_the_order_of_a_tool() -> None:
     ask(world, (5, 1))
     assert not world.tree.exists(paths.REASSIGN_PARTITIONS)
     assert world.topic("words").partitions[0] == Assignment((5, 1, 2), (5,), (2,))
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"version":1,"partitions":[]}'])
+def test_an_order_that_asks_for_nothing_is_removed(data: bytes) -> None:
+    world = made()
+    world.make(paths.REASSIGN_PARTITIONS, data)
+    assert world.run(reassignment.by_order(world.context)) == set()
+    assert not world.tree.exists(paths.REASSIGN_PARTITIONS)
+    world.make(paths.REASSIGN_PARTITIONS, notices.encode_reassignment({KEY: (3, 4)}))
+    assert world.run(reassignment.by_order(world.context)) == {KEY}
+
+
+def once(world: World, change: Callable[[], None]) -> None:
+    """Let somebody change nodes before the next write."""
+
+    def before_write() -> None:
+        world.on_write = lambda: None
+        change()
+
+    world.on_write = before_write
+
+
+@pytest.mark.parametrize("stays", [(), (("words", 1),)])
+def test_what_a_tool_asks_for_meanwhile_is_not_lost(stays: tuple[tuple[str, int], ...]) -> None:
+    world = made()
+    order = dict.fromkeys([KEY, *stays], (3, 4))
+    world.make(paths.REASSIGN_PARTITIONS, notices.encode_reassignment(order))
+    more = notices.encode_reassignment({**order, ("other", 7): (5, 4)})
+    once(world, lambda: world.make(paths.REASSIGN_PARTITIONS, more))
+    assert ask(world, (5, 1)) is None
+    left = notices.decode_reassignment(world.tree.read(paths.REASSIGN_PARTITIONS).data)
+    assert left == {**dict.fromkeys(stays, (3, 4)), ("other", 7): (5, 4)}
+
+
+def test_partitions_that_are_added_meanwhile_are_not_lost() -> None:
+    world = made()
+    more = {2: Assignment((4, 5))}
+
+    def add() -> None:
+        node = world.topic("words")
+        world.make(paths.topic("words"), encode_topic(TopicNode(node.topic_id, {**node.partitions, **more})))
+
+    once(world, add)
+    assert ask(world, (3, 4)) is None
+    found = world.topic("words")
+    assert found.topic_id == world.context.topic_ids["words"]
+    assert found.partitions == {0: Assignment((3, 4, 1, 2), (3, 4), (1, 2)), 1: Assignment((2, 1)), **more}
+    world.run(topics.partitions_changed(world.context, ["words"]))
+    assert world.state("words", 2).leader == 4
+    join(world, (1, 2, 3, 4))
+    assert world.topic("words").partitions == {0: Assignment((3, 4)), 1: Assignment((2, 1)), **more}
+
+
+def test_a_topic_that_is_gone_is_not_reassigned() -> None:
+    world = made()
+    once(world, lambda: world.remove(paths.topic("words")))
+    assert isinstance(ask(world, (3, 4)), UnknownServerError)
+    assert not world.context.reassigning
+    assert not world.sent
 
 
 @pytest.mark.parametrize("protocol", ["2.6", "3.9"])
