@@ -318,9 +318,7 @@ class TransactionCoordinator:
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
         """
         transactions, machine = self._require(transactional_id)
-        change = machine.add(producer, partitions, self._now_ms())
-        if change is not None:
-            await self._store(transactions, machine, change)
+        await self._store(transactions, machine, machine.add(producer, partitions, self._now_ms()))
 
     async def end(self, transactional_id: str, producer: Producer, *, committed: bool) -> None:
         """Decide the producer's transaction; its markers are written after that.
@@ -335,8 +333,10 @@ class TransactionCoordinator:
         """
         transactions, machine = self._require(transactional_id)
         change = machine.end(producer, committed=committed, now_ms=self._now_ms())
-        if change is not None:
+        if change.state.is_decided:
             await self._decide(transactions, machine, change)
+        else:
+            await self._store(transactions, machine, change)
 
     def is_here(self, transactional_id: str) -> bool:
         """Return whether this broker coordinates a transactional id, or is about to."""

@@ -77,10 +77,15 @@ _BEFORE = {
     _ONGOING: _AT_REST | {_ONGOING},
     _PREPARE_COMMIT: frozenset({_ONGOING}),
     _PREPARE_ABORT: frozenset({_ONGOING}),
-    _COMPLETE_COMMIT: frozenset({_PREPARE_COMMIT}),
-    _COMPLETE_ABORT: frozenset({_PREPARE_ABORT}),
+    _COMPLETE_COMMIT: frozenset({_PREPARE_COMMIT, _COMPLETE_COMMIT}),
+    _COMPLETE_ABORT: frozenset({_PREPARE_ABORT, _COMPLETE_ABORT}),
 }
-"""The states from which each state may be reached."""
+"""The states from which each state may be reached.
+
+Ongoing and the Complete states are stored again for a request that changes nothing: only a write proves that this
+broker still coordinates the transactional id. A broker that was replaced without knowing it would answer by an earlier
+state.
+"""
 STATES_BY_TITLE = {state.title: state for state in TransactionState}
 
 
@@ -232,8 +237,10 @@ class TransactionMachine:
 
     # -- in a transaction
 
-    def add(self, producer: Producer, partitions: Iterable[TopicPartition], now_ms: int) -> Transaction | None:
-        """Add partitions, beginning a transaction if none is ongoing; return the change to store, or None.
+    def add(self, producer: Producer, partitions: Iterable[TopicPartition], now_ms: int) -> Transaction:
+        """Add partitions, beginning a transaction if none is ongoing; return the change to store.
+
+        It is stored even if the transaction has all the partitions already; see `_BEFORE`.
 
         Raises:
             InvalidProducerIdMappingError: the producer id is not this transactional id's.
@@ -244,21 +251,20 @@ class TransactionMachine:
         self._check(producer)
         if self.pending is not None or current.state.is_decided:
             raise ConcurrentTransactionsError
-        added = frozenset(partitions)
-        if current.state is _ONGOING and added <= current.partitions:
-            return None
         return self._begin(
             replace(
                 current,
                 state=_ONGOING,
-                partitions=current.partitions | added,
+                partitions=current.partitions | frozenset(partitions),
                 started_ms=current.started_ms if current.state is _ONGOING else now_ms,
                 updated_ms=now_ms,
             )
         )
 
-    def end(self, producer: Producer, *, committed: bool, now_ms: int) -> Transaction | None:
-        """Decide the transaction; return the change to store, or None if it has ended that way already.
+    def end(self, producer: Producer, *, committed: bool, now_ms: int) -> Transaction:
+        """Decide the transaction; return the change to store.
+
+        A transaction that has ended that way already stays as it is, and is stored again; see `_BEFORE`.
 
         Raises:
             InvalidProducerIdMappingError: the producer id is not this transactional id's.
@@ -274,7 +280,7 @@ class TransactionMachine:
             state = _PREPARE_COMMIT if committed else _PREPARE_ABORT
             return self._begin(replace(current, state=state, updated_ms=now_ms))
         if current.state is (_COMPLETE_COMMIT if committed else _COMPLETE_ABORT):
-            return None
+            return self._begin(replace(current, updated_ms=now_ms))
         raise InvalidTxnStateError
 
     def complete(self, now_ms: int) -> Transaction:

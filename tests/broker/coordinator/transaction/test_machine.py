@@ -59,27 +59,27 @@ def test_nobody_writes_under_an_epoch_that_was_not_stored_yet() -> None:
 def test_a_transaction_from_its_first_partition_to_its_end() -> None:
     one = machine()
     begun = one.add(one.producer, [A], NOW + 1)
-    assert begun is not None
     assert begun.started_ms == NOW + 1
     one.stored(begun)
     more = one.add(one.producer, [A, B], NOW + 2)
-    assert more is not None
     assert (more.started_ms, more.partitions) == (NOW + 1, frozenset({A, B}))
     one.stored(more)
-    assert one.add(one.producer, [B], NOW + 3) is None
+    again = one.add(one.producer, [B], NOW + 3)
+    assert again == replace(more, updated_ms=NOW + 3)
+    one.stored(again)
     decided = one.end(one.producer, committed=True, now_ms=NOW + 4)
-    assert decided is not None
     one.stored(decided)
     assert one.unmarked == {A, B}
     complete = one.complete(NOW + 5)
     one.stored(complete)
     assert (one.current.state, one.current.partitions) == (TransactionState.COMPLETE_COMMIT, frozenset())
     # Asked again, it has ended as wanted, or it has not.
-    assert one.end(one.producer, committed=True, now_ms=NOW) is None
+    again = one.end(one.producer, committed=True, now_ms=NOW + 8)
+    assert again == replace(one.current, updated_ms=NOW + 8)
+    one.stored(again)
     with pytest.raises(InvalidTxnStateError):
         one.end(one.producer, committed=False, now_ms=NOW)
     following = one.add(one.producer, [B], NOW + 9)
-    assert following is not None
     assert (following.started_ms, following.partitions) == (NOW + 9, frozenset({B}))
 
 
@@ -94,7 +94,7 @@ def test_nothing_happens_twice_at_a_time() -> None:
         one.init(TIMEOUT, None, -1, NOW)
     one.failed()
     assert one.current.state is TransactionState.ONGOING
-    assert one.add(one.producer, [B], NOW) is not None
+    assert one.add(one.producer, [B], NOW).partitions == {A, B}
 
 
 @pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
