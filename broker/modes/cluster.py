@@ -31,6 +31,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
 from broker.metadata.operations import ConfigResource, Operation, SetConfig
 from broker.metadata.tree.store import ZooKeeperStore
+from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
@@ -39,7 +40,6 @@ from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 
-NO_ID = -1
 NO_TOPIC_ID = uuid.UUID(int=0)
 
 
@@ -232,23 +232,16 @@ class ClusterMode:
             ConfigError: the configuration does not fit the log directories, or has no id.
         """
         config = self._config
-        configured, stored = config["broker.id"], self._logs.stored_broker_id()
+        configured: int = config["broker.id"]
         generates, reserved = config["broker.id.generation.enable"], config["reserved.broker.max.id"]
-        if configured == NO_ID:
-            if stored is not None:
-                return stored
-            if not generates:
-                raise ConfigError("broker.id must be set where broker.id.generation.enable is false")
-            return await generate_broker_id(session, reserved)
         if generates and configured > reserved:
             raise ConfigError(f"broker.id {configured} must be at most reserved.broker.max.id, which is {reserved}")
-        if stored is not None and stored != configured:
-            raise ConfigError(
-                f"Configured broker.id {configured} doesn't match stored broker.id {stored} in meta.properties. "
-                "If the directories belong to another broker, set log.dirs; if the id was changed on purpose, set it "
-                "in meta.properties too."
-            )
-        return int(configured)
+        known = known_broker_id(configured, self._logs.stored_broker_id())
+        if known is not None:
+            return known
+        if not generates:
+            raise ConfigError("broker.id must be set where broker.id.generation.enable is false")
+        return await generate_broker_id(session, reserved)
 
     def _found_topics(self) -> dict[str, TopicState]:
         """Return the topics of the logs that are here, with their configurations, for loading them."""

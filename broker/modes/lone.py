@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
@@ -25,6 +24,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
 from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
+from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
@@ -48,7 +48,7 @@ class LoneMode:
         self.logs = logs
         self.runtime = runtime
         self._run = runtime.workers.run
-        self.broker_id = -1
+        self.broker_id = NO_ID
         self.store = LocalStore(
             *(directory.path for directory in logs.online_dirs),
             workers=runtime.workers,
@@ -69,7 +69,7 @@ class LoneMode:
                 f"again, or put a copy of {FILE_NAME} into another log directory"
             )
         state = self.store.load(stored_cluster_id)
-        self.broker_id = self._resolve_broker_id()
+        self.broker_id = known_broker_id(self.config["broker.id"], self.logs.stored_broker_id()) or 0
         self.logs.claim(state.cluster_id, self.broker_id)
         return state
 
@@ -140,18 +140,6 @@ class LoneMode:
         """Do nothing: the registry is stored."""
 
     # -- inside
-
-    def _resolve_broker_id(self) -> int:
-        configured, stored = self.config["broker.id"], self.logs.stored_broker_id()
-        if configured == -1:
-            return 0 if stored is None else stored
-        if stored is not None and stored != configured:
-            raise ConfigError(
-                f"Configured broker.id {configured} doesn't match stored broker.id {stored} in meta.properties. "
-                "If the directories belong to another broker, set log.dirs; if the id was changed on purpose, set it "
-                "in meta.properties too."
-            )
-        return int(configured)
 
     async def _adopt(self) -> ClusterState:
         """Register the topics of a directory that has logs but no registry, such as one that Apache Kafka wrote."""
