@@ -1,7 +1,7 @@
 """Broker keys of a member of a cluster: ZooKeeper, the traffic between brokers, replication, and leaving in order.
 
-Names and defaults are those of Apache Kafka 3.9. Without `zookeeper.connect` a broker is a cluster of its own, and the
-other keys of this module have no effect.
+Names and defaults are those of Apache Kafka 3.9; names that begin with `kafkalog.` are our own. Without
+`zookeeper.connect` a broker is a cluster of its own, and the other keys of this module have no effect.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ CLUSTER_KEYS = [
     ConfigKey("zookeeper.connect", Type.STRING, None, "The ZooKeeper of the cluster that this broker belongs to: host:port, or several with commas between them, and a path below which the cluster's nodes are (/kafka). Unset, the broker is a cluster of its own."),
     ConfigKey("zookeeper.session.timeout.ms", Type.INT, 18_000, "After so long without a word from this broker ZooKeeper takes it for dead.", at_least(1), member=True),
     ConfigKey("zookeeper.connection.timeout.ms", Type.INT, None, "How long the start waits for ZooKeeper. The default is zookeeper.session.timeout.ms.", at_least(1), member=True),
+    ConfigKey("kafkalog.leader.lease.enable", Type.BOOLEAN, True, "Whether a broker that ZooKeeper has not answered for zookeeper.session.timeout.ms gives up its roles until it is registered anew: others may have been elected meanwhile. So nobody leads while ZooKeeper is away for longer. If false, the broker goes on as a leader, as Apache Kafka's do, and records that it acknowledges with acks=1 may be lost. ZooKeeper must grant the time-out: see its maxSessionTimeout.", member=True),
     ConfigKey("broker.id.generation.enable", Type.BOOLEAN, True, "Whether a broker without broker.id takes a number from ZooKeeper.", member=True),
     ConfigKey("reserved.broker.max.id", Type.INT, 1000, "The largest broker.id that may be configured while broker.id.generation.enable is set. Generated numbers are larger.", at_least(0), member=True),
     # Traffic between brokers

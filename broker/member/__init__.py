@@ -3,6 +3,7 @@
 - `member`        puts the parts together, and starts and stops them
 - `identity`      the cluster's id, and a number for a broker without one
 - `registration`  the node by which the cluster knows that this broker is alive
+- `lease`         how long a broker that is cut off from ZooKeeper may go on
 - `update`        what an UpdateMetadata request changes in the state of the cluster; pure
 - `orders`        LeaderAndIsr and StopReplica requests as values, and their answers; pure
 - `control`       carries out what the controller sends

@@ -144,6 +144,7 @@ class ClusterMember:
             self._gone,
             self._registered,
             self._config["zookeeper.session.timeout.ms"] / 1000,
+            has_lease=self._config["kafkalog.leader.lease.enable"],
         )
         await self._registration.start()
         self._checking = runtime.loop.create_task(self._check_isrs())

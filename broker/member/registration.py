@@ -1,8 +1,11 @@
 """The node by which the cluster knows that this broker is alive, and by whose age it knows this life of the broker.
 
 The node goes with the session. When it is gone, be it that the session has expired or that somebody deleted it, the
-cluster takes this broker for dead: the broker gives up its roles before it registers again. Apache Kafka's brokers do
-not watch their nodes, and go on until the controller of the new registration tells them.
+cluster takes this broker for dead: the broker gives up its roles before it registers again. One that is cut off from
+ZooKeeper takes the node for gone when the session may have expired (`lease`). Apache Kafka's brokers do not watch their
+nodes, and go on until the controller of the new registration tells them.
+
+Each registration is a new node: for the controller this is another life of the broker, which gets all its roles anew.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from broker.config.definition import ConfigError
+from broker.member.lease import Lease
 from broker.metadata.model import BrokerRegistration
 from broker.metadata.znodes import brokers, paths
 from broker.metadata.znodes.json_node import ZnodeError
@@ -49,7 +53,8 @@ class Registration:
         encode: returns the data of the node.
         on_gone: called when the cluster may have taken this broker for dead.
         on_registered: called when it is registered, the first time and again.
-        patience_s: how long a start waits for ZooKeeper.
+        session_s: the time-out of the session. A start waits so long for ZooKeeper.
+        has_lease: whether the broker takes its node for gone when the session may have expired.
     """
 
     def __init__(
@@ -60,7 +65,9 @@ class Registration:
         encode: Callable[[], bytes],
         on_gone: Callable[[], None],
         on_registered: Callable[[], None],
-        patience_s: float,
+        session_s: float,
+        *,
+        has_lease: bool,
     ) -> None:
         self._zookeeper = zookeeper
         self._loop = loop
@@ -68,8 +75,9 @@ class Registration:
         self._encode = encode
         self._on_gone = on_gone
         self._on_registered = on_registered
-        self._patience_s = patience_s
+        self._session_s = session_s
         self._path = paths.broker_id(broker.broker_id)
+        self._lease = Lease(zookeeper, loop, self._path, session_s, self._lease_ended) if has_lease else None
         self._sessions: set[int] = set()
         """The sessions of this process."""
         self._changed = asyncio.Event()
@@ -93,21 +101,25 @@ class Registration:
         await self._check_addresses()
         self._zookeeper.listen(self._session_changed)
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._session_s):
                 while not await self._register():
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
             raise ConfigError(
-                f"zookeeper.connect: broker {self._broker.broker_id} could not be registered in {self._patience_s:g} s"
+                f"zookeeper.connect: broker {self._broker.broker_id} could not be registered in {self._session_s:g} s"
             ) from None
         self._keeping = self._loop.create_task(self._keep())
         self._changed.set()
+        if self._lease is not None:
+            self._lease.begin()
 
     async def stop(self) -> None:
         """Stop keeping it; it ends with the session."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._lease is not None:
+            await self._lease.stop()
 
     # Inside
 
@@ -129,9 +141,9 @@ class Registration:
                 raise ConfigError(f"advertised.listeners: broker {name} of this cluster is registered with {shown}")
 
     async def _register(self) -> bool:
-        """Try to register; return False where the connection was lost meanwhile."""
-        session = self._zookeeper.session_id
-        self._sessions.add(session)
+        """Try to register; return False where the connection was lost meanwhile, or another node had to be deleted."""
+        self._sessions.add(self._zookeeper.session_id)
+        sent_at = self._loop.time()
         try:
             results = await self._zookeeper.multi(
                 [Create(self._path, is_ephemeral=True), SetData(self._path, self._encode(), 0)]
@@ -144,9 +156,12 @@ class Registration:
         except MultiError as error:
             if not isinstance(error.reason, NodeExistsError):
                 raise error.reason from error
-            return await self._settle_conflict()
+            await self._settle_conflict()
+            return False
         stat = results[1]
         assert isinstance(stat, Stat)
+        if self._lease is not None:
+            self._lease.renew(sent_at)
         self._registered(stat)
         return True
 
@@ -156,8 +171,8 @@ class Registration:
         logger.info("broker %d is registered with epoch %d", self._broker.broker_id, self.epoch)
         self._on_registered()
 
-    async def _settle_conflict(self) -> bool:
-        """Look at the node that is there already; return whether it is this broker's present registration.
+    async def _settle_conflict(self) -> None:
+        """Delete the node that is there already, if it is this broker's.
 
         Raises:
             ConfigError: it is that of another broker.
@@ -165,20 +180,18 @@ class Registration:
         try:
             node = await self._zookeeper.get(self._path)
             if node is None:
-                return False
-            if node.stat.owner == self._zookeeper.session_id and node.data:
-                # The answer to an earlier attempt was lost.
-                self._registered(node.stat)
-                return True
+                return
             if node.stat.owner in self._sessions or self._is_predecessor(node):
-                # It would go by itself when the session of before expires (ZOOKEEPER-2985).
+                # That of a session of before would go by itself when that expires (ZOOKEEPER-2985). One of this session
+                # is from an attempt whose answer was lost, or from a life whose lease has ended: this broker has
+                # refused, or given up, the roles that the controller sent for it.
                 await self._zookeeper.delete(self._path, node.stat.version)
-                return False
+                return
         except _LOST:
-            return False
+            return
         except ZooKeeperError as error:
             logger.info("the registration of an earlier session cannot be removed yet: %r", error)
-            return False
+            return
         raise ConfigError(
             f"Another broker is registered as {self._broker.broker_id} in this cluster: each broker needs a broker.id "
             "of its own"
@@ -203,6 +216,9 @@ class Registration:
         elif state is SessionState.CONNECTED:
             # The watch is gone.
             self._changed.set()
+
+    def _lease_ended(self) -> None:
+        self._gone(f"ZooKeeper has not answered for {self._session_s:g} s, so its session may have expired")
 
     def _gone(self, why: str) -> None:
         if self.epoch < 0:

@@ -137,6 +137,41 @@ def test_a_member_whose_session_expires_stops_leading_before_it_registers_again(
     with_cluster(tmp_path, work)
 
 
+def test_a_leader_that_is_cut_off_stops_before_another_may_be_elected(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        session, epoch = cluster.hosts[1].session, (await cluster.alive())[1].epoch
+        before, cut_off_at = session.session_id, cluster.loop.time()
+        session.disconnect()
+        while leader.is_leader:
+            assert 1 in await cluster.alive(), "nobody else may be elected yet"
+            await asyncio.sleep(0.01)
+        assert cluster.loop.time() - cut_off_at > 5, "a shorter loss of the connection changes nothing"
+        assert await cluster.produce(1, "t", b"lost", acks=1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert cluster.hosts[1].server.registration.epoch == -1
+        session.reconnect()
+        await cluster.until(lambda: cluster.hosts[1].server.registration.epoch > epoch, "it begins a new life")
+        assert session.session_id == before, "in the session of before"
+        assert (await cluster.alive())[1].epoch == cluster.hosts[1].server.registration.epoch
+        assert await cluster.tell_roles(("t", 0), to=[1]) == {1: [0]}
+        assert await cluster.produce(1, "t", b"kept", acks=1) == 0
+
+    with_cluster(tmp_path, work)
+
+
+def test_without_a_lease_a_leader_that_is_cut_off_goes_on(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        cluster.hosts[1].session.disconnect()
+        await asyncio.sleep(60)
+        assert leader.is_leader
+        assert await cluster.produce(1, "t", b"x", acks=1) == 0
+        cluster.hosts[1].session.reconnect()
+        await cluster.until(lambda: not leader.is_leader, "it learns of the end of its session")
+
+    with_cluster(tmp_path, work, settings={"kafkalog.leader.lease.enable": "false"})
+
+
 def test_a_role_is_not_taken_in_a_life_that_ends_meanwhile(tmp_path: Path) -> None:
     async def work(cluster: Cluster) -> None:
         host, session = cluster.hosts[1], cluster.hosts[1].session

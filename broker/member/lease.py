@@ -1,0 +1,87 @@
+"""How long a broker that is cut off from ZooKeeper may go on as if it were registered.
+
+ZooKeeper ends a session that it has not heard of for the session's time-out, and the cluster elects other leaders. A
+broker that is cut off learns of that only once it reaches ZooKeeper again. Until then it would go on as a leader that
+nobody else knows, and what it acknowledges to producers with `acks=1` would be lost. So a broker asks ZooKeeper for
+its own node now and then. A question that is answered was heard, so the session lives for a time-out after it was sent,
+at least. That is how long the lease lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
+
+logger = logging.getLogger(__name__)
+
+QUESTIONS = 10
+"""Questions in a time-out: a lease ends so much of a time-out too early, at most."""
+
+
+class Lease:
+    """The lease of a broker's registration. Used on the event loop's thread only.
+
+    Args:
+        zookeeper: the session.
+        loop: the event loop.
+        path: the broker's node.
+        seconds: the time-out of the session.
+        on_end: called when the lease ends; the next answer begins another one.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        loop: asyncio.AbstractEventLoop,
+        path: str,
+        seconds: float,
+        on_end: Callable[[], None],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._loop = loop
+        self._path = path
+        self._seconds = seconds
+        self._on_end = on_end
+        self._heard_at = float("-inf")
+        self._end: asyncio.TimerHandle | None = None
+        self._asking: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Ask from now on."""
+        self._asking = self._loop.create_task(self._ask())
+
+    async def stop(self) -> None:
+        """Ask no more; the lease does not end any more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.gather(self._asking, return_exceptions=True)
+        if self._end is not None:
+            self._end.cancel()
+
+    def renew(self, sent_at: float) -> None:
+        """Note that a request was answered that was sent at this time of the loop's clock."""
+        if sent_at <= self._heard_at:
+            return
+        self._heard_at = sent_at
+        if self._end is not None:
+            self._end.cancel()
+        # The end may have passed while the loop was busy, or the process was stopped.
+        self._end = self._loop.call_at(sent_at + self._seconds, self._on_end)
+
+    # Inside
+
+    async def _ask(self) -> None:
+        while True:
+            sent_at = self._loop.time()
+            try:
+                await self._zookeeper.get(self._path)
+            except ZooKeeperError as error:
+                logger.debug("ZooKeeper does not answer: %r", error)
+            except Exception:
+                logger.exception("ZooKeeper cannot be asked for the registration. Trying again")
+            else:
+                self.renew(sent_at)
+            await asyncio.sleep(self._seconds / QUESTIONS)
