@@ -12,7 +12,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.consumer.config import CLASSIC, ConsumerConfig
 from kafkalog.client.consumer.deserializers import Deserializers
-from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector
+from kafkalog.client.consumer.fetcher.fetch_collector import FetchCollector, FetchedBatches
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.fetcher.fetcher import Fetcher
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
@@ -249,6 +249,16 @@ class Consumer(Closing):
             finally:
                 if rest := list(left):
                     self._loop.go_back(rest, after)
+
+    def poll_fetched(self, timeout: float = 0.0) -> FetchedBatches | None:
+        """Poll as `poll` does, but return what one fetch returned of one partition: record batches as the log has them.
+
+        Batches of aborted transactions are among them, as are transaction markers and batches that begin before the
+        position. Deserializers and interceptors are not applied.
+        """
+        with self._use():
+            self._fetcher.columns = None
+            return self._loop.next(time.monotonic() + timeout, self._collector.take_fetched)
 
     def poll_arrow(self, timeout: float = 0.0, columns: Sequence[str] = ARROW_COLUMNS) -> pa.RecordBatch | None:
         """Poll as `poll` does, but return one Arrow record batch: records that one fetch returned of one partition.

@@ -90,6 +90,17 @@ class CompletedFetch:
         for records, after, epoch in decode_batches(self._fetched, self.tp, self.start, config):
             yield records, FetchPosition(after, epoch)
 
+    def take_fetched(self) -> FetchedRecords:
+        """Take all of it as it was fetched; only where no record has been taken, and nothing was decoded to Arrow.
+
+        Raises:
+            RecordsError: It begins with bytes that are not a record batch.
+        """
+        assert self._fetched is not None
+        if self.failure is not None:
+            raise self.failure
+        return self._fetched
+
     # Arrow
 
     def decode_arrow(self, columns: Sequence[str], config: ClientConfig) -> None:

@@ -8,7 +8,7 @@ discarded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.errors import LogTruncationError, UnreadableBatchError
@@ -16,11 +16,23 @@ from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
+from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.records.errors import RecordsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class FetchedBatches(NamedTuple):
+    """What one fetch returned of one partition, as the log holds it."""
+
+    partition: TopicPartition
+    offset: int
+    """The position of the fetch. Records before it are not the consumer's."""
+    next_offset: int
+    """The position after all of the batches."""
+    fetched: FetchedRecords
 
 
 class FetchCollector:
@@ -120,6 +132,42 @@ class FetchCollector:
         if failure is not None and not taken:
             raise _named(failure, state) from failure
         return taken
+
+    def take_fetched(self) -> FetchedBatches | None:
+        """Take what the next fetch returned, undecoded, one partition after the other.
+
+        Raises:
+            Exception: A partition has this error.
+        """
+        for state in list(self._subscription.partitions.values()):
+            try:
+                self._raise_error(state)
+                found = self._take_fetched_from(state)
+            except Exception as error:
+                raise _located(error, state) from error.__cause__
+            if found is not None:
+                with self._monitor.lock:
+                    self._subscription.to_end_of_line(state.tp)
+                return found
+        return None
+
+    def _take_fetched_from(self, state: PartitionState) -> FetchedBatches | None:
+        with self._monitor.lock:
+            if not state.ready():
+                return None
+            version, completed = state.version, state.completed_fetches[0]
+        if completed.columns is not None or not completed.untouched:
+            self._refetch(state, version)
+            return None
+        try:
+            fetched = completed.take_fetched()
+        except RecordsError as error:
+            if not self._refetch(state, version):
+                return None
+            raise _named(error, state) from error
+        if not self._took(state, version, completed, completed.next):
+            return None
+        return FetchedBatches(state.tp, completed.start, completed.next.offset, fetched)
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """Take the next fetched Arrow batch, one partition after the other.
