@@ -2,6 +2,7 @@
 
 - `cli`              the command line
 - `client`           producers, consumers, administration
+- `mirror`           mirrors topics between clusters
 - `protocol`         the wire protocol
 - `records`          record batches, codecs, kernels
 - `storage`          the layout of a log directory

@@ -1,11 +1,10 @@
-"""`kafkalog server`: run a broker in the foreground, and make it a member of a cluster or the reverse."""
+"""`kafkalog server start`: run a broker in the foreground."""
 
 from __future__ import annotations
 
 import argparse
 
-from broker.cli import membership
-from broker.cli.settings import add_action, add_actions, read_settings
+from broker.cli.settings import add_start, read_settings
 
 EXAMPLES = """\
 examples:
@@ -20,10 +19,7 @@ Keys are Apache Kafka's; docs/reference/configuration.md lists them.
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `server` and its commands."""
-    actions = add_actions(subparsers, "server", "run a broker")
-    start = add_action(actions, "start", "start a broker in the foreground", "server.properties", EXAMPLES)
-    start.set_defaults(run=run_start)
-    membership.add_actions(actions)
+    add_start(subparsers, "server", "a broker", "run a broker", EXAMPLES).set_defaults(run=run_start)
 
 
 def run_start(arguments: argparse.Namespace) -> int:

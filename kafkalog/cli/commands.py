@@ -28,12 +28,11 @@ COMMANDS = (
         52,
     ),
     Command("elect", "elect leaders of partitions", "kafkalog.cli.admin.elect", 54),
-    Command("isr", "tell why leaders and in-sync replicas changed", "kafkalog.cli.admin.isr", 55),
     Command(
         "delete-records",
         "delete the records of partitions before given offsets",
         "kafkalog.cli.admin.delete_records",
-        56,
+        55,
     ),
     Command(
         "delegation-tokens",
@@ -43,5 +42,6 @@ COMMANDS = (
     ),
     Command("produce", "write lines of standard input to a topic", "kafkalog.cli.transfer.produce", 60),
     Command("consume", "print the records of a topic", "kafkalog.cli.transfer.consume", 70),
+    Command("mirror", "mirror topics from one cluster to another", "kafkalog.mirror.actions", 75),
     Command("perf", "measure producing and consuming", "kafkalog.cli.transfer.perf", 110),
 )

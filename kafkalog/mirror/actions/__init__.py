@@ -1,0 +1,38 @@
+"""`kafkalog mirror`: mirror topics between clusters, as Apache Kafka's MirrorMaker does.
+
+There is a module for each action:
+
+- `start`    mirror
+
+What they share:
+
+- `options`  the options that name a mirror, and what they and a file make of it
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+ACTIONS = ("start",)
+
+EXAMPLES = """\
+examples:
+  kafkalog mirror start --source old:9092 --target new:9092 --topics 'orders|clicks.*' --source-alias old
+  kafkalog mirror start --config connect-mirror-maker.properties
+
+`kafkalog mirror ACTION --help` shows an action's options.
+"""
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `mirror` and its actions."""
+    parser = subparsers.add_parser(
+        "mirror",
+        help="mirror topics from one cluster to another",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name in ACTIONS:
+        import_module(f"kafkalog.mirror.actions.{name}").add_parser(commands)

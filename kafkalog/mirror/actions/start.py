@@ -1,0 +1,78 @@
+"""`kafkalog mirror start`: mirror until it is interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import threading
+
+from kafkalog.cli.shared.client_options import natural, reporting
+from kafkalog.mirror.actions.options import add_clusters, settings_of
+
+MIRROR = "kafkalog.mirror"
+"""The name of the logger above those of the mirror's modules."""
+
+EPILOG = """\
+Each record comes once into the target, in its partition and order, with its key, value, headers and timestamp. Start
+the command again after a crash, or on further machines: processes of the same mirror share its partitions.
+
+A file of MirrorMaker 2 (--config) may name both clusters, their clients and what is mirrored.
+
+examples:
+  kafkalog mirror start --source old:9092 --target new:9092 --topics 'orders|clicks.*' --source-alias old
+  kafkalog mirror start --source old:9092 --target new:9092 --topics '.*' --naming identity --sync-groups '.*'
+  kafkalog mirror start --config connect-mirror-maker.properties --source-alias A --target-alias B
+
+exit codes: 0 stopped by SIGINT or SIGTERM, 1 failed, 2 wrong usage
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `start`."""
+    purpose = "mirror topics until it is interrupted"
+    parser = commands.add_parser(
+        "start",
+        help=purpose,
+        description=purpose[0].upper() + purpose[1:] + ".",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_clusters(parser)
+    parser.add_argument(
+        "--topics", metavar="REGEX[,…]", help="the topics to mirror, by their whole names (default: all of the file's)"
+    )
+    parser.add_argument(
+        "--exclude", metavar="REGEX[,…]", help="topics to leave out (default: those of Kafka, Connect and mirrors)"
+    )
+    parser.add_argument(
+        "--from", dest="start_at", choices=("earliest", "latest"), help="where topics begin (default: earliest)"
+    )
+    parser.add_argument("--max-bytes-per-second", type=natural, metavar="N", help="mirror no more than this")
+    parser.add_argument("--verbose", action="store_true", help="say what is done, not only what goes wrong")
+    parser.set_defaults(run=run)
+
+
+@reporting
+def run(arguments: argparse.Namespace) -> int:
+    """Mirror."""
+    from kafkalog.mirror.progress import Progress
+    from kafkalog.mirror.supervisor import run as supervise
+
+    limit = arguments.max_bytes_per_second
+    settings = settings_of(
+        arguments,
+        {
+            "topics": arguments.topics,
+            "topics.exclude": arguments.exclude,
+            "auto.offset.reset": arguments.start_at,
+            "max.bytes.per.second": None if limit is None else str(limit),
+        },
+    )
+    if arguments.verbose:
+        logging.getLogger(MIRROR).setLevel(logging.INFO)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    supervise(settings, Progress(), stop)
+    return 0

@@ -1,0 +1,195 @@
+"""The records that a mirror writes about itself, byte for byte as MirrorMaker 2 and Kafka Connect write them.
+
+All integers are big-endian; a string is an int16 length and UTF-8.
+
+| record          | key                                     | value                                            |
+|-----------------|-----------------------------------------|--------------------------------------------------|
+| offset sync     | topic string, partition int32           | upstream offset int64, offset int64              |
+| checkpoint      | group string, topic string,             | version int16 = 0, upstream offset int64,        |
+|                 | partition int32                         | offset int64, metadata string                    |
+| heartbeat       | source string, target string (aliases)  | version int16 = 0, timestamp int64 (ms)          |
+| source position | `["MirrorSourceConnector",{"cluster":…, | `{"offset":…}`, the offset of the last record    |
+|                 | "partition":…,"topic":…}]`              | that was mirrored                                |
+
+An offset sync names the topic as it is called in the source, a checkpoint as in the target. Source: `OffsetSync`,
+`Checkpoint` and `Heartbeat` of `connect/mirror` and `connect/mirror-client`; Kafka Connect's `OffsetStorageWriter`
+with its JSON converter.
+"""
+
+from __future__ import annotations
+
+import json
+from struct import Struct, error
+from typing import NamedTuple
+
+from kafkalog.client.types import TopicPartition
+
+CONNECTOR = "MirrorSourceConnector"
+"""The name under which MirrorMaker 2 runs its source connector."""
+_VERSION = 0
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_PAIR = Struct(">qq")
+_CHECKPOINT = Struct(">hqq")
+_HEARTBEAT = Struct(">hq")
+
+
+class FormatError(ValueError):
+    """Bytes are not a record of this kind."""
+
+
+class OffsetSync(NamedTuple):
+    """A record of `partition` in the source has the offset `upstream` there, and `downstream` in the target."""
+
+    partition: TopicPartition
+    upstream: int
+    downstream: int
+
+    def key(self) -> bytes:
+        return _string(self.partition.topic) + _INT32.pack(self.partition.partition)
+
+    def value(self) -> bytes:
+        return _PAIR.pack(self.upstream, self.downstream)
+
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None) -> OffsetSync:
+        """Read a record.
+
+        Raises:
+            FormatError: It is no offset sync.
+        """
+        topic, number = _read_key(key, 1, has_partition=True)
+        return cls(TopicPartition(topic[0], number), *_read(_PAIR, value))
+
+
+class Checkpoint(NamedTuple):
+    """The position of a group in a topic of the source, and its translation into the target.
+
+    `partition` is that of the target.
+    """
+
+    group: str
+    partition: TopicPartition
+    upstream: int
+    downstream: int
+    metadata: str = ""
+
+    def key(self) -> bytes:
+        return _string(self.group) + _string(self.partition.topic) + _INT32.pack(self.partition.partition)
+
+    def value(self) -> bytes:
+        return _CHECKPOINT.pack(_VERSION, self.upstream, self.downstream) + _string(self.metadata)
+
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None) -> Checkpoint:
+        """Read a record.
+
+        Raises:
+            FormatError: It is no checkpoint.
+        """
+        (group, topic), number = _read_key(key, 2, has_partition=True)
+        version, upstream, downstream = _read(_CHECKPOINT, value)
+        _check_version(version)
+        metadata, _ = _read_string(value or b"", _CHECKPOINT.size)
+        return cls(group, TopicPartition(topic, number), upstream, downstream, metadata)
+
+
+class Heartbeat(NamedTuple):
+    """A sign of life of the mirror from `source` to `target`; `timestamp` in ms."""
+
+    source: str
+    target: str
+    timestamp: int
+
+    def key(self) -> bytes:
+        return _string(self.source) + _string(self.target)
+
+    def value(self) -> bytes:
+        return _HEARTBEAT.pack(_VERSION, self.timestamp)
+
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None) -> Heartbeat:
+        """Read a record.
+
+        Raises:
+            FormatError: It is no heartbeat.
+        """
+        (source, target), _ = _read_key(key, 2, has_partition=False)
+        version, timestamp = _read(_HEARTBEAT, value)
+        _check_version(version)
+        return cls(source, target, timestamp)
+
+
+class SourcePosition(NamedTuple):
+    """How far a partition of the cluster `cluster` was mirrored: `next_offset` is the next offset to read there."""
+
+    cluster: str
+    partition: TopicPartition
+    next_offset: int
+
+    def key(self) -> bytes:
+        place = {"cluster": self.cluster, "partition": self.partition.partition, "topic": self.partition.topic}
+        return _json([CONNECTOR, place])
+
+    def value(self) -> bytes:
+        return _json({"offset": self.next_offset - 1})
+
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None) -> SourcePosition | None:
+        """Read a record; return None for a tombstone, and for positions of other connectors.
+
+        Raises:
+            FormatError: It is no position of Kafka Connect.
+        """
+        try:
+            connector, place = json.loads(key or b"")
+            if connector != CONNECTOR:
+                return None
+            partition = TopicPartition(str(place["topic"]), int(place["partition"]))
+            offset = None if value is None else json.loads(value)["offset"]
+            return None if offset is None else cls(str(place["cluster"]), partition, int(offset) + 1)
+        except (ValueError, TypeError, KeyError, UnicodeDecodeError) as problem:
+            raise FormatError(f"no position of Kafka Connect: {problem}") from None
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _INT16.pack(len(data)) + data
+
+
+def _read_string(data: bytes, at: int) -> tuple[str, int]:
+    if len(data) < at + _INT16.size:
+        raise FormatError(f"{len(data)} bytes end before a string")
+    (length,) = _INT16.unpack_from(data, at)
+    at += _INT16.size
+    if not 0 <= length <= len(data) - at:
+        raise FormatError(f"a string of {length} bytes in {len(data) - at}")
+    return data[at : at + length].decode(errors="replace"), at + length
+
+
+def _read_key(key: bytes | None, strings: int, *, has_partition: bool) -> tuple[list[str], int]:
+    found, at, data = [], 0, key or b""
+    for _ in range(strings):
+        text, at = _read_string(data, at)
+        found.append(text)
+    if not has_partition:
+        return found, -1
+    if len(data) < at + _INT32.size:
+        raise FormatError(f"a key of {len(data)} bytes ends before its partition")
+    return found, _INT32.unpack_from(data, at)[0]
+
+
+def _read(layout: Struct, value: bytes | None) -> tuple[int, ...]:
+    try:
+        return layout.unpack_from(value or b"")
+    except error:
+        raise FormatError(f"a value of {len(value or b'')} bytes where {layout.size} are needed") from None
+
+
+def _check_version(version: int) -> None:
+    if version != _VERSION:
+        raise FormatError(f"version {version} of a record is not known, only {_VERSION} is")

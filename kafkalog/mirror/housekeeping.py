@@ -1,0 +1,66 @@
+"""What a mirror does now and then, beside the records: copying configurations, heartbeats, checkpoints.
+
+All of it runs in one thread, with connections of its own, so that a slow broker does not hold the records up. A job
+that fails is reported, and done again when it is next due.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kafkalog.client.closing import Closing
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Job:
+    """Something to do every `interval` seconds, for the first time at once."""
+
+    name: str
+    interval: float
+    action: Callable[[], None]
+    due_at: float = 0.0
+    failed: bool = False
+
+
+class Housekeeping(Closing):
+    """Run jobs in a thread until `close`."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = list(jobs)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mirror-housekeeping", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, after the job that it is doing."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            now = time.monotonic()
+            for job in self._jobs:
+                if job.due_at <= now and not self._ended.is_set():
+                    self._do(job)
+            soonest = min((job.due_at for job in self._jobs), default=float("inf"))
+            self._ended.wait(min(max(soonest - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
+
+    def _do(self, job: Job) -> None:
+        try:
+            job.action()
+        except Exception as error:
+            # Whatever it is: records must go on, and so must the other jobs.
+            if not job.failed:
+                logger.warning("%s: %s; it is tried again every %g s", job.name, error, job.interval)
+            job.failed = True
+        else:
+            if job.failed:
+                logger.warning("%s works again", job.name)
+            job.failed = False
+        job.due_at = time.monotonic() + job.interval

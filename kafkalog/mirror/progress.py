@@ -1,0 +1,103 @@
+"""What a worker has done and how far it is, for its metrics and for the translation of groups' offsets.
+
+The worker's thread writes; those of metrics and checkpoints read. All of it is under one lock, and copies go out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from kafkalog.client.fetch.fetch_request import FetchedRecords
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.batches import MirroredBatch
+from kafkalog.mirror.formats import OffsetSync
+from kafkalog.mirror.task import Committed
+from kafkalog.mirror.translation import OffsetMap, Run
+
+
+@dataclass
+class PartitionProgress:
+    """One partition of the source. Counts begin when the process gets it, and include what is not committed yet."""
+
+    next_offset: int | None = None
+    """The next offset to read in the source, as committed in the target; None before the first commit."""
+    end: int = -1
+    """The last stable offset of the source when it was last fetched, -1 before."""
+    records: int = 0
+    bytes: int = 0
+    decoded: int = 0
+    """Batches that had to be encoded anew."""
+    committed_at: float = 0.0
+    """When it was last committed (`time.time`); 0 for never."""
+    offsets: OffsetMap = field(default_factory=OffsetMap, repr=False)
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets of the source are not in the target yet; None where that is unknown."""
+        return None if self.next_offset is None or self.end < 0 else max(self.end - self.next_offset, 0)
+
+
+class Progress:
+    """The partitions that a worker has at present."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._partitions: dict[TopicPartition, PartitionProgress] = {}
+        self.restarts = 0
+        """How often a worker was replaced, because something failed."""
+
+    def assigned(
+        self,
+        partitions: Collection[TopicPartition],
+        positions: Mapping[TopicPartition, int],
+        syncs: Iterable[OffsetSync] = (),
+    ) -> None:
+        """Begin with these partitions, and forget all others."""
+        found = {tp: PartitionProgress(positions.get(tp)) for tp in partitions}
+        for sync in syncs:
+            if sync.partition in found:
+                found[sync.partition].offsets.add(Run(sync.upstream, sync.downstream, 1))
+        with self._lock:
+            self._partitions = found
+
+    def count(self, partition: TopicPartition, batch: MirroredBatch) -> None:
+        """Count a batch that is being sent."""
+        with self._lock:
+            each = self._partitions[partition]
+            each.records += sum(count for _, count in batch.offsets)
+            each.bytes += len(batch.data)
+            each.decoded += batch.decoded
+
+    def fetched(self, partition: TopicPartition, records: FetchedRecords) -> None:
+        """Note where the source's log ends."""
+        with self._lock:
+            each = self._partitions[partition]
+            each.end = records.last_stable_offset if records.last_stable_offset >= 0 else records.high_watermark
+
+    def committed(self, partition: TopicPartition, done: Committed) -> None:
+        """Note what a transaction has committed."""
+        with self._lock:
+            each = self._partitions[partition]
+            each.next_offset = done.next_offset
+            each.committed_at = time.time()
+            for run in done.runs:
+                each.offsets.add(run)
+
+    def translate(self, partition: TopicPartition, offset: int) -> int | None:
+        """Return the offset of the target for a position in the source; None where that is unknown here."""
+        with self._lock:
+            each = self._partitions.get(partition)
+            return None if each is None else each.offsets.translate(offset)
+
+    def first_topics(self) -> list[str]:
+        """Return the topics whose partition 0 this process has: it does for them what one process must do."""
+        with self._lock:
+            return sorted(tp.topic for tp in self._partitions if tp.partition == 0)
+
+    def partitions(self) -> dict[TopicPartition, PartitionProgress]:
+        """Return copies of the partitions' states, which share their `offsets`."""
+        with self._lock:
+            return {tp: PartitionProgress(**vars(each)) for tp, each in self._partitions.items()}

@@ -1,0 +1,118 @@
+"""One task: a transactional producer that writes the records of some partitions, and with them how far it is.
+
+A transaction holds, together: the mirrored batches, an offset sync and the source position of each of their partitions.
+So the target has each record once, whatever happens to the process: either the transaction is committed and the next
+process goes on behind it, or it is aborted and the next process mirrors its records again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkalog.client.producer import Producer
+from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.batches import MirroredBatch
+from kafkalog.mirror.formats import OffsetSync, SourcePosition
+from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.translation import Run
+
+logger = logging.getLogger(__name__)
+
+_DEFAULTS = {
+    # Batches of the source are not split, however large a topic allows them.
+    "max.request.size": str(32 << 20),
+    "buffer.memory": str(64 << 20),
+}
+_FIXED = {"acks": "all", "enable.idempotence": "true", "retries": str(0x7FFFFFFF)}
+"""What exactly-once needs, whatever the file says."""
+
+
+class Committed(NamedTuple):
+    """What a committed transaction has done in one partition of the source."""
+
+    next_offset: int
+    runs: tuple[Run, ...]
+
+
+class MirrorTask:
+    """A task, from its first transaction on. `start` fences other processes that have the same task.
+
+    Every call raises the errors of the producer's transactions; then the task can only be closed.
+    """
+
+    def __init__(self, settings: MirrorSettings, number: int) -> None:
+        self.number = number
+        self._settings = settings
+        self._naming = settings.naming
+        properties = {**_DEFAULTS, **settings.target_client, **_FIXED}
+        properties["transactional.id"] = settings.transactional_id(number)
+        self._producer = Producer(properties)
+        self._sent: dict[TopicPartition, list[tuple[MirroredBatch, EncodedFuture]]] = {}
+        self._next: dict[TopicPartition, int] = {}
+        self._open = False
+
+    def start(self) -> None:
+        """Take the task over: an open transaction of whoever had it before is aborted."""
+        self._producer.init_transactions()
+
+    @property
+    def dirty(self) -> bool:
+        """Whether there is something to commit."""
+        return bool(self._next)
+
+    def send(self, partition: TopicPartition, batch: MirroredBatch) -> None:
+        """Send a batch of a partition of the source in the present transaction."""
+        self._begin()
+        target = self._naming.remote(partition.topic)
+        # What is left of the batch is only where its records come from.
+        future = self._producer.send_batch(target, partition.partition, batch.data)
+        self._sent.setdefault(partition, []).append((batch._replace(data=bytearray()), future))
+
+    def advance(self, partition: TopicPartition, next_offset: int) -> None:
+        """Note the next offset to read in the source."""
+        self._next[partition] = next_offset
+
+    def commit(self) -> dict[TopicPartition, Committed]:
+        """Commit what was sent, and where the source goes on; return it by partition of the source."""
+        if not self._next:
+            return {}
+        self._begin()
+        done = {tp: Committed(next_offset, self._runs(tp)) for tp, next_offset in self._next.items()}
+        for tp, committed in done.items():
+            if committed.runs:
+                run = committed.runs[-1]
+                sync = OffsetSync(tp, run.upstream + run.length - 1, run.downstream + run.length - 1)
+                self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), partition=0)
+            position = SourcePosition(self._settings.source, tp, committed.next_offset)
+            self._producer.send(self._naming.offsets, position.value(), position.key())
+        self._producer.commit_transaction()
+        self._open = False
+        self._sent.clear()
+        self._next.clear()
+        return done
+
+    def close(self) -> None:
+        """Close the producer. An open transaction is left to the next owner of the task, who aborts it."""
+        self._producer.close(0.0)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the producer's metrics."""
+        return self._producer.metrics()
+
+    def _begin(self) -> None:
+        if not self._open:
+            self._producer.begin_transaction()
+            self._open = True
+
+    def _runs(self, partition: TopicPartition) -> tuple[Run, ...]:
+        """Wait for the batches of a partition; return where their records are on both sides."""
+        runs: list[Run] = []
+        for batch, future in self._sent.get(partition, ()):
+            downstream, _ = future.result()
+            for upstream, count in batch.offsets:
+                runs.append(Run(upstream, downstream, count))
+                downstream += count
+        return tuple(runs)

@@ -1,0 +1,143 @@
+"""Keep the target's topics as those of the source are: they exist, with as many partitions and the same configuration.
+
+A topic that the mirror creates has the configurations that are set for the topic in the source. Later changes are
+copied, too. Configurations that `config.properties.exclude` names belong to the target. Partitions are added, never
+removed. Source: `MirrorSourceConnector.computeAndCreateTopicPartitions`, `syncTopicConfigs`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource
+from kafkalog.client.admin.topics import NewTopic
+from kafkalog.client.cluster import TopicMetadata
+from kafkalog.mirror.selection import NameFilter
+from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    InvalidPartitionsError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+)
+
+logger = logging.getLogger(__name__)
+
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+def set_in_topic(entries: Mapping[str, ConfigEntry], wanted: NameFilter) -> dict[str, str]:
+    """Select the configurations that are set for a topic and that a mirror copies."""
+    return {
+        name: entry.value
+        for name, entry in entries.items()
+        if entry.source is ConfigSource.TOPIC and _may_copy(entry) and wanted.allows(name) and entry.value is not None
+    }
+
+
+def _may_copy(entry: ConfigEntry) -> bool:
+    return not entry.read_only and not entry.sensitive
+
+
+def config_changes(
+    source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], wanted: NameFilter
+) -> list[ConfigChange]:
+    """Return what must change in the target: set what is set in the source, delete what is not set there any more."""
+    ours, theirs = set_in_topic(source, wanted), set_in_topic(target, wanted)
+    changes = [ConfigChange(name, value) for name, value in ours.items() if theirs.get(name) != value]
+    gone = [name for name in theirs if name not in ours and name in source]
+    return changes + [ConfigChange(name, operation=ConfigOperation.DELETE) for name in gone]
+
+
+class TopicFollower:
+    """The topics of one mirror, by connections of the caller."""
+
+    def __init__(self, settings: MirrorSettings, source: Admin, target: Admin) -> None:
+        self._settings, self._source, self._target = settings, source, target
+        self._naming = settings.naming
+        self._configs = settings.config_filter
+
+    def make_own(self) -> None:
+        """Create the mirror's own topics in the target, compacted and with one partition, where they are missing."""
+        own = [self._naming.offsets, self._naming.offset_syncs]
+        if self._settings.emit_checkpoints:
+            own.append(self._naming.checkpoints)
+        if self._settings.emit_heartbeats:
+            own.append("heartbeats")
+        self._create([NewTopic(name, 1, self._settings.replication_factor, COMPACTED) for name in own])
+
+    def make(self, topics: Iterable[str]) -> None:
+        """Create the target's topics for these of the source, or add the partitions that they lack.
+
+        Raises:
+            KafkaError: The target refuses it.
+        """
+        described = {name: topic for name, topic in self._describe(self._source, topics).items() if topic.partitions}
+        remote = {name: self._naming.remote(name) for name in described}
+        there = self._describe(self._target, remote.values())
+        missing = [name for name in described if not there[remote[name]].partitions]
+        configs = self._source.describe_configs([ConfigResource.topic(name) for name in missing])
+        self._create(
+            [
+                NewTopic(
+                    remote[name],
+                    len(described[name].partitions),
+                    self._settings.replication_factor,
+                    set_in_topic(configs[ConfigResource.topic(name)], self._configs),
+                )
+                for name in missing
+            ]
+        )
+        grown = {
+            remote[name]: len(topic.partitions)
+            for name, topic in described.items()
+            if name not in missing and len(topic.partitions) > len(there[remote[name]].partitions)
+        }
+        for name, count in grown.items():
+            try:
+                self._target.create_partitions({name: count})
+                logger.info("topic %s has %d partitions now", name, count)
+            except InvalidPartitionsError:
+                # Another process of the mirror was faster.
+                logger.debug("topic %s has its partitions already", name)
+
+    def sync_configs(self, topics: Iterable[str]) -> None:
+        """Change the configurations of the target's topics to those of the source; errors are logged."""
+        for name in topics:
+            ours, theirs = ConfigResource.topic(name), ConfigResource.topic(self._naming.remote(name))
+            try:
+                source = self._source.describe_configs([ours])[ours]
+                target = self._target.describe_configs([theirs])[theirs]
+                if changes := config_changes(source, target, self._configs):
+                    self._target.incremental_alter_configs({theirs: changes})
+                    logger.info("topic %s: changed %s", theirs.name, ", ".join(change.name for change in changes))
+            except UnknownTopicOrPartitionError:
+                logger.debug("topic %s is gone", name)
+            except KafkaError as error:
+                logger.warning("the configuration of topic %s is not copied: %s", name, error.message)
+
+    @staticmethod
+    def _describe(admin: Admin, topics: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Describe topics; those that do not exist have no partitions."""
+        found = admin.cluster.metadata(topics, refresh=True).topics
+        for topic in found.values():
+            if topic.error_code not in _WITHOUT_PARTITIONS:
+                admin.describe_topics([topic.name])
+        return found
+
+    def _create(self, topics: list[NewTopic]) -> None:
+        present = self._describe(self._target, [topic.name for topic in topics])
+        for topic in topics:
+            if present[topic.name].partitions:
+                continue
+            try:
+                self._target.create_topics([topic])
+                logger.info("created topic %s with %d partitions", topic.name, topic.num_partitions)
+            except TopicAlreadyExistsError:
+                logger.debug("topic %s was created meanwhile", topic.name)
+
+
+_WITHOUT_PARTITIONS = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)

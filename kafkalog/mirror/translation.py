@@ -1,0 +1,78 @@
+"""Translate offsets of the source into offsets of the target.
+
+Offsets of the two sides drift apart: the target has markers of the mirror's transactions, and lacks what the source has
+of aborted transactions, markers and compacted records. Within a *run*, both count alike. A run is as long as the mirror
+has seen it; a pair of offsets that an earlier process has stored (an offset sync) is a run of one record.
+
+    source   0 1 2 3 · · 6 7          runs: 0→0 of 4 records, 6→5 of 2
+    target   0 1 2 3 m 5 6
+
+A position within a run is translated exactly. One beyond it becomes the offset after the run: every record that the
+group has not read is there or later, so it loses nothing, and may read again what follows the run in the source. That
+is the rule of MirrorMaker 2 (`OffsetSyncStore.translateDownstream`), whose runs all have one record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+MOST_RUNS = 8192
+"""How many runs of a partition are kept. Beyond that, the older half is thinned: positions there become less exact."""
+
+
+class Run(NamedTuple):
+    """`length` records with consecutive offsets on both sides."""
+
+    upstream: int
+    downstream: int
+    length: int
+
+
+class OffsetMap:
+    """The runs of one partition, in order."""
+
+    def __init__(self, most: int = MOST_RUNS) -> None:
+        self._most = most
+        self._starts: list[int] = []
+        self._runs: list[Run] = []
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The last record's offsets in the source and in the target."""
+        if not self._runs:
+            return None
+        run = self._runs[-1]
+        return run.upstream + run.length - 1, run.downstream + run.length - 1
+
+    def add(self, run: Run) -> None:
+        """Add records that were mirrored after all others.
+
+        Where the source has gone back, as a topic does that was deleted and created again, the others are forgotten.
+        """
+        if self._runs:
+            before = self._runs[-1]
+            step = run.upstream - before.upstream
+            if step < before.length:
+                self._starts.clear()
+                self._runs.clear()
+            elif step == before.length and run.downstream == before.downstream + step:
+                self._runs[-1] = before._replace(length=before.length + run.length)
+                return
+        self._starts.append(run.upstream)
+        self._runs.append(run)
+        if len(self._runs) > self._most:
+            half = self._most // 2
+            self._runs = self._runs[:half:2] + self._runs[half:]
+            self._starts = [each.upstream for each in self._runs]
+
+    def translate(self, offset: int) -> int | None:
+        """Return the offset of the target for a position in the source; None where it is before all runs."""
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0:
+            return None
+        run = self._runs[at]
+        return run.downstream + min(offset - run.upstream, run.length)

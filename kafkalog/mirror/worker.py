@@ -1,0 +1,251 @@
+"""One process of a mirror: a member of the group in the source, and the tasks that the group gives it.
+
+The worker keeps no state that the target does not have. Where anything fails it can be thrown away and another one
+begun (`mirror.run`), which goes on behind the last committed transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.closing import Closing
+from kafkalog.client.consumer import Consumer, RebalanceListener
+from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.assignor import task_assignor, task_of
+from kafkalog.mirror.batches import batches
+from kafkalog.mirror.compacted import read_topic
+from kafkalog.mirror.formats import FormatError, OffsetSync, SourcePosition
+from kafkalog.mirror.limiter import Limiter
+from kafkalog.mirror.progress import Progress
+from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.task import MirrorTask
+from kafkalog.mirror.topics import TopicFollower
+
+logger = logging.getLogger(__name__)
+
+POSITIONS_TIMEOUT_S = 120.0
+"""How long to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
+_POLL_S = 0.25
+_FIXED = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": "false",
+    # A log whose beginning was deleted goes on at its new beginning. The start of new partitions is sought.
+    "auto.offset.reset": "earliest",
+    "exclude.internal.topics": "true",
+}
+
+
+class Worker(Closing, RebalanceListener):
+    """Mirror until `run` ends. `progress` is what others may know about it."""
+
+    def __init__(self, settings: MirrorSettings, progress: Progress) -> None:
+        self._settings = settings
+        self._progress = progress
+        self._source, self._target = Admin(settings.source_client), Admin(settings.target_client)
+        self._follower = TopicFollower(settings, self._source, self._target)
+        self._consumer = Consumer(
+            {
+                "metadata.max.age.ms": str(settings.refresh_topics * 1000),
+                # As Kafka Connect: others go on soon with what a process had that died.
+                "session.timeout.ms": "10000",
+                **settings.source_client,
+                **_FIXED,
+                "group.id": settings.group_id,
+                "partition.assignment.strategy": task_assignor(settings.tasks),
+            }
+        )
+        self._check_crcs = self._consumer.config.client.check_crcs
+        self._tasks: dict[int, MirrorTask] = {}
+        self._has_begun = False
+        self._commit_at = 0.0
+        self._limiter = Limiter(settings.max_bytes_per_second, time.monotonic())
+        self._pool = ThreadPoolExecutor(settings.tasks, "mirror-commit")
+
+    def run(self, stop: threading.Event) -> None:
+        """Mirror until `stop` is set, then commit.
+
+        Raises:
+            Exception: Something has failed. What was not committed is mirrored again by the next worker.
+        """
+        self._follower.make_own()
+        returning = returning_topics(self._settings)
+        if returning:
+            logger.warning(
+                "topics that the mirror from %s to %s writes are left out: %s",
+                self._settings.target,
+                self._settings.source,
+                ", ".join(sorted(returning)),
+            )
+        self._consumer.subscribe(pattern=self._settings.mirrored(returning), listener=self)
+        self._commit_at = time.monotonic()
+        resume_at = 0.0
+        while not stop.is_set():
+            now = time.monotonic()
+            if now >= self._commit_at:
+                self._commit()
+                self._commit_at = time.monotonic() + self._settings.commit_interval_ms / 1000
+            if now < resume_at:
+                self._wait(resume_at - now)
+            elif (found := self._consumer.poll_fetched(min(_POLL_S, max(self._commit_at - now, 0.0)))) is not None:
+                resume_at = time.monotonic() + self._limiter.take(self._mirror(found), time.monotonic())
+        self._commit()
+
+    def close(self) -> None:
+        """Leave the group, and close all connections; open transactions are left to their next owners."""
+        self._drop_tasks()
+        self._pool.shutdown()
+        self._consumer.close(5.0)
+        for admin in (self._source, self._target):
+            admin.close()
+
+    # Records
+
+    def _mirror(self, found: FetchedBatches) -> int:
+        """Send what was fetched; return its size in bytes."""
+        tp = found.partition
+        task = self._tasks[task_of(tp, self._settings.tasks)]
+        size = 0
+        for batch, next_offset in batches(found.fetched, found.offset, check_crcs=self._check_crcs):
+            if batch is not None:
+                size += len(batch.data)
+                self._progress.count(tp, batch)
+                task.send(tp, batch)
+            task.advance(tp, next_offset)
+        if found.next_offset > found.offset:
+            task.advance(tp, found.next_offset)
+        self._progress.fetched(tp, found.fetched)
+        return size
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for the limit of bytes, and take part in the group meanwhile."""
+        assigned = tuple(self._consumer.assignment())
+        self._consumer.pause(*assigned)
+        self._consumer.poll_fetched(min(seconds, _POLL_S))
+        still = self._consumer.assignment()
+        self._consumer.resume(*(tp for tp in assigned if tp in still))
+
+    def _commit(self) -> None:
+        """Commit the transactions of all tasks, at the same time."""
+        dirty = [task for task in self._tasks.values() if task.dirty]
+        positions = {}
+        for committed in self._pool.map(MirrorTask.commit, dirty):
+            for tp, done in committed.items():
+                self._progress.committed(tp, done)
+                positions[tp] = done.next_offset
+        if positions:
+            # Only for those who look at the group: a worker begins where the target says.
+            self._consumer.commit_async(positions)
+
+    # The group
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """Take the tasks of these partitions over, and go on where the target says."""
+        by_task: dict[int, list[TopicPartition]] = defaultdict(list)
+        for tp in partitions:
+            by_task[task_of(tp, self._settings.tasks)].append(tp)
+        self._follower.make({tp.topic for tp in partitions})
+        for number in by_task:
+            self._tasks[number] = MirrorTask(self._settings, number)
+        for _ in self._pool.map(MirrorTask.start, self._tasks.values()):
+            pass
+        positions = read_positions(self._settings) if by_task else {}
+        syncs = read_syncs(self._settings) if by_task and self._settings.emit_checkpoints else []
+        self._progress.assigned(partitions, positions, syncs)
+        self._seek(partitions, positions)
+        logger.info("mirroring %d partitions in %d tasks", len(partitions), len(by_task))
+
+    def _seek(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> None:
+        known = {tp.topic for tp in positions}
+        new = [tp for tp in partitions if tp not in positions]
+        late = [tp for tp in new if tp.topic not in known] if self._starts_late else []
+        self._has_begun = True
+        for tp in partitions:
+            if tp in positions:
+                self._consumer.seek(tp, positions[tp])
+        if early := [tp for tp in new if tp not in late]:
+            self._consumer.seek_to_beginning(*early)
+        if late:
+            for tp, end in self._consumer.end_offsets(late).items():
+                # The next process begins there, too, if this one dies before it has mirrored anything.
+                self._tasks[task_of(tp, self._settings.tasks)].advance(tp, end)
+                self._consumer.seek(tp, end)
+
+    @property
+    def _starts_late(self) -> bool:
+        """Whether new topics begin at their ends; those that appear later begin at their beginnings."""
+        return self._settings.start_at == "latest" and not self._has_begun
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit, and give the tasks up."""
+        try:
+            self._commit()
+        finally:
+            self.on_partitions_lost(partitions)
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """Give the tasks up; others have them already."""
+        self._drop_tasks()
+        self._progress.assigned((), {})
+
+    def _drop_tasks(self) -> None:
+        for task in self._tasks.values():
+            task.close()
+        self._tasks.clear()
+
+
+def read_positions(settings: MirrorSettings) -> dict[TopicPartition, int]:
+    """Read from the target the next offset of each partition of the source.
+
+    Raises:
+        ClientTimeoutError: A transaction of another process does not end.
+    """
+    found = _positions(settings.target_client, settings.naming.offsets)
+    return {position.partition: position.next_offset for position in found if position.cluster == settings.source}
+
+
+def read_syncs(settings: MirrorSettings) -> list[OffsetSync]:
+    """Read from the target the pairs of offsets that this mirror has stored.
+
+    Raises:
+        ClientTimeoutError: A transaction of another process does not end.
+    """
+    found = []
+    topic = settings.naming.offset_syncs
+    for record in read_topic(settings.target_client, topic, POSITIONS_TIMEOUT_S):
+        try:
+            found.append(OffsetSync.read(record.key, record.value))
+        except FormatError as error:
+            logger.warning("topic %s, offset %d: %s", topic, record.offset, error)
+    return found
+
+
+def returning_topics(settings: MirrorSettings) -> set[str]:
+    """Return topics of the source that a mirror from the target writes under the names that this mirror would use.
+
+    Only names that stay can return; others tell where they come from.
+    """
+    naming = settings.naming
+    if naming.remote("t") != "t":
+        return set()
+    found = _positions(settings.source_client, naming.reverse_offsets)
+    return {each.partition.topic for each in found if each.cluster == naming.target}
+
+
+def _positions(client: Mapping[str, str], topic: str) -> list[SourcePosition]:
+    newest: dict[tuple[str, TopicPartition], SourcePosition] = {}
+    for record in read_topic(client, topic, POSITIONS_TIMEOUT_S):
+        try:
+            position = SourcePosition.read(record.key, record.value)
+        except FormatError as error:
+            logger.warning("topic %s, offset %d: %s", topic, record.offset, error)
+            continue
+        if position is not None:
+            newest[position.cluster, position.partition] = position
+    return list(newest.values())

@@ -1,0 +1,101 @@
+"""Test that each committed record comes once, in order, although the mirror is killed again and again."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from random import Random
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
+from tests.kafkalog.mirror.conftest import Clusters, contents, read_all
+from tests.support.command import start
+from tests.support.waiting import wait_until
+
+PARTITIONS = 3
+KILLS = 4
+
+
+class Writer:
+    """Writes transactions, some of which it aborts, until it is stopped."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self.committed = 0
+        self._address, self._topic = address, topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        random, number = Random(7), 0
+        with Producer({"bootstrap.servers": self._address, "transactional.id": self._topic}) as producer:
+            producer.init_transactions()
+            while not self._stop.is_set():
+                producer.begin_transaction()
+                size = random.randrange(1, 20)
+                for _ in range(size):
+                    producer.send(self._topic, b"v%d" % number, b"k", timestamp=number, partition=random.randrange(3))
+                    number += 1
+                if random.random() < 0.25:
+                    producer.flush()
+                    producer.abort_transaction()
+                else:
+                    producer.commit_transaction()
+                    self.committed += size
+                self._stop.wait(0.01)
+
+    def stop(self) -> int:
+        """Stop; return how many records are committed."""
+        self._stop.set()
+        self._thread.join()
+        return self.committed
+
+
+def test_a_mirror_that_is_killed_mirrors_each_committed_record_once(
+    clusters: Clusters, alias: str, tmp_path: Path
+) -> None:
+    topic = f"crash-{alias}"
+    remote = f"{alias}.{topic}"
+    config, client = tmp_path / "mirror.properties", tmp_path / "source.properties"
+    config.write_text("offset.flush.interval.ms=100\nemit.heartbeats.enabled=false\n")
+    # As a static member it gets its partitions back at once.
+    client.write_text("group.instance.id=one\n")
+    words = ["mirror", "start", "--source", clusters.source, "--target", clusters.target, "--topics", topic]
+    words += ["--source-alias", alias, "--config", str(config), "--source-config", str(client)]
+    with Admin(clusters.client("source")) as admin:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+
+    def written() -> int:
+        """Return how much the target has, also of open and aborted transactions."""
+        with Admin(clusters.client("target")) as admin:
+            if remote not in admin.list_topics():
+                return 0
+            partitions = [TopicPartition(remote, number) for number in range(PARTITIONS)]
+            return sum(each.offset for each in list_offsets(admin.cluster, dict.fromkeys(partitions, LATEST)).values())
+
+    writer = Writer(clusters.source, topic)
+    try:
+        for number in range(KILLS):
+            before = written()
+            mirror = start(*words)
+            try:
+                # Each is killed at another moment of its transactions.
+                wait_until(lambda least=before + 40 + 7 * number: written() > least, "the mirror writes")  # type: ignore[misc]
+            finally:
+                mirror.kill()
+                mirror.communicate()
+    finally:
+        count = writer.stop()
+    mirror = start(*words)
+    try:
+        there = read_all(clusters.source, topic, count)
+        found = read_all(clusters.target, remote, count)
+    finally:
+        mirror.terminate()
+        _, errors = mirror.communicate()
+    assert mirror.returncode == 0, errors.decode()
+    assert {number: contents(each) for number, each in found.items()} == {
+        number: contents(each) for number, each in there.items()
+    }

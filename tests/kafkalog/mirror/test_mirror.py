@@ -1,0 +1,215 @@
+"""Test mirrors between two real clusters."""
+
+from __future__ import annotations
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin.configs import ConfigChange, ConfigResource
+from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.worker import read_positions, returning_topics
+from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, contents, read_all
+from tests.support.waiting import wait_until
+
+HEADERS = (("h", b"1"), ("h", None))
+
+
+def make(address: str, topic: str, partitions: int = 1, **configs: str) -> None:
+    with Admin({"bootstrap.servers": address}) as admin:
+        admin.create_topics([NewTopic(topic, partitions, 1, {k.replace("_", "."): v for k, v in configs.items()})])
+
+
+def write(address: str, topic: str, numbers: range, partition: int | None = 0, **config: str) -> None:
+    with Producer({"bootstrap.servers": address, **{k.replace("_", "."): v for k, v in config.items()}}) as producer:
+        for number in numbers:
+            producer.send(
+                topic, b"v%d" % number, b"k%d" % (number % 5), HEADERS, timestamp=1000 + number, partition=partition
+            )
+
+
+def test_records_keep_what_they_are_and_their_partitions(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    topic = f"words-{alias}"
+    make(clusters.source, topic, 3)
+    write(clusters.source, topic, range(500), None, compression_type="lz4")
+    mirror = start_mirror(topic)
+    there = read_all(clusters.source, topic, 500)
+    found = read_all(clusters.target, f"{alias}.{topic}", 500)
+    assert len(found) > 1
+    assert {number: contents(each) for number, each in found.items()} == {
+        number: contents(each) for number, each in there.items()
+    }
+    ends = {TopicPartition(topic, number): len(there.get(number, ())) for number in range(3)}
+    wait_until(
+        lambda: committed(clusters.source, mirror.settings.group_id) == {k: v for k, v in ends.items() if v},
+        "the group in the source shows how far the mirror is",
+    )
+    state = mirror.progress.partitions()
+    assert sum(each.records for each in state.values()) == 500
+    assert all(each.lag in (0, None) and not each.decoded for each in state.values())
+    assert mirror.stop() is None
+    assert {tp: at for tp, at in read_positions(mirror.settings).items() if at} == {k: v for k, v in ends.items() if v}
+
+
+def test_a_mirror_goes_on_where_the_last_one_stopped(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"again-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(10))
+    mirror = start_mirror(topic)
+    read_all(clusters.target, f"{alias}.{topic}", 10)
+    mirror.stop()
+    write(clusters.source, topic, range(10, 20))
+    start_mirror(topic)
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 20).values()
+    assert [record.value for record in found] == [b"v%d" % number for number in range(20)]
+
+
+def test_aborted_transactions_stay_behind(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"transactions-{alias}"
+    make(clusters.source, topic)
+    with Producer({"bootstrap.servers": clusters.source, "transactional.id": alias}) as producer:
+        producer.init_transactions()
+        for number in range(6):
+            producer.begin_transaction()
+            producer.send(topic, b"v%d" % number)
+            producer.flush()
+            if number % 2:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+    mirror = start_mirror(topic)
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 3).values()
+    assert [record.value for record in found] == [b"v0", b"v2", b"v4"]
+    # Markers and aborted records count for the position.
+    wait_until(lambda: read_positions(mirror.settings) == {TopicPartition(topic, 0): 12}, "the position is the end")
+
+
+def test_topics_follow_the_source(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic, later = f"t-{alias}", f"t-{alias}-later"
+    remote = f"{alias}.{topic}"
+    make(clusters.source, topic, 2, retention_ms="123456789", min_insync_replicas="1")
+    start_mirror(f"t-{alias}.*")
+    with Admin(clusters.client("source")) as source, Admin(clusters.client("target")) as target:
+
+        def configs() -> dict[str, str | None]:
+            entries = target.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
+            return {name: each.value for name, each in entries.items() if each.source.name == "TOPIC"}
+
+        wait_until(lambda: remote in target.list_topics(), "the topic is there")
+        assert len(target.describe_topics([remote])[remote].partitions) == 2
+        assert configs() == {"retention.ms": "123456789"}
+        changes = [ConfigChange("retention.ms", "987654321"), ConfigChange("cleanup.policy", "compact")]
+        source.incremental_alter_configs({ConfigResource.topic(topic): changes})
+        wanted = {"retention.ms": "987654321", "cleanup.policy": "compact"}
+        wait_until(lambda: configs() == wanted, "configurations are copied")
+        source.create_partitions({topic: 3})
+        source.create_topics([NewTopic(later, 1, 1)])
+        wait_until(lambda: len(target.describe_topics([remote])[remote].partitions) == 3, "a partition is added")
+        wait_until(lambda: f"{alias}.{later}" in target.list_topics(), "a new topic is found")
+    write(clusters.source, topic, range(5), 2)
+    write(clusters.source, later, range(5))
+    assert set(read_all(clusters.target, remote, 5)) == {2}
+    read_all(clusters.target, f"{alias}.{later}", 5)
+
+
+def test_latest_begins_at_the_end_and_stays_there(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"late-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(10))
+    mirror = start_mirror(topic, auto_offset_reset="latest")
+    wait_until(lambda: read_positions(mirror.settings) == {TopicPartition(topic, 0): 10}, "the beginning is stored")
+    mirror.stop()
+    write(clusters.source, topic, range(10, 15))
+    start_mirror(topic, auto_offset_reset="latest")
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 5).values()
+    assert found[0].value == b"v10"
+
+
+def test_two_processes_share_the_work(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"shared-{alias}"
+    make(clusters.source, topic, 4)
+    write(clusters.source, topic, range(100), None)
+    mirrors = [start_mirror(topic) for _ in range(2)]
+    wait_until(lambda: [len(each.progress.partitions()) for each in mirrors] == [2, 2], "each has two partitions")
+    write(clusters.source, topic, range(100, 200), None)
+    there = read_all(clusters.source, topic, 200)
+    found = read_all(clusters.target, f"{alias}.{topic}", 200)
+    assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
+    mirrors[0].stop()
+    wait_until(lambda: len(mirrors[1].progress.partitions()) == 4, "the other takes over")
+    write(clusters.source, topic, range(200, 210), None)
+    read_all(clusters.target, f"{alias}.{topic}", 210)
+
+
+def test_identity_mirrors_both_ways_without_a_loop(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic, back = f"there-{alias}", f"back-{alias}"
+    make(clusters.source, topic)
+    make(clusters.target, back)
+    write(clusters.source, topic, range(3))
+    write(clusters.target, back, range(3))
+    policy = {"replication_policy_class": "identity"}
+    forth = start_mirror(f".*-{alias}", **policy)
+    read_all(clusters.target, topic, 3)
+    forth.stop()
+    reverse = start_mirror(f".*-{alias}", reverse=True, **policy)
+    assert set(read_all(clusters.source, back, 3)) == {0}
+    assert returning_topics(reverse.settings) == {topic}
+    forth = start_mirror(f".*-{alias}", **policy)
+    write(clusters.source, topic, range(3, 6))
+    write(clusters.target, back, range(3, 6))
+    read_all(clusters.target, topic, 6)
+    read_all(clusters.source, back, 6)
+    assert set(forth.progress.partitions()) == {TopicPartition(topic, 0)}
+    assert set(reverse.progress.partitions()) == {TopicPartition(back, 0)}
+
+
+def test_names_that_tell_their_way_do_not_come_back(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"words-{alias}"
+    make(clusters.source, topic)
+    make(clusters.target, topic)
+    write(clusters.source, topic, range(3))
+    write(clusters.target, topic, range(3))
+    start_mirror(rf"(.*\.)?{topic}")
+    start_mirror(rf"(.*\.)?{topic}", reverse=True)
+    read_all(clusters.target, f"{alias}.{topic}", 3)
+    read_all(clusters.source, f"target.{topic}", 3)
+    with Admin(clusters.client("target")) as target:
+        assert [name for name in target.list_topics() if topic in name] == sorted([f"{alias}.{topic}", topic])
+
+
+def test_the_time_of_appending_is_kept(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"stamped-{alias}"
+    make(clusters.source, topic, message_timestamp_type="LogAppendTime")
+    write(clusters.source, topic, range(5))
+    mirror = start_mirror(topic)
+    (there,), (found,) = (
+        read_all(address, name, 5).values()
+        for address, name in ((clusters.source, topic), (clusters.target, f"{alias}.{topic}"))
+    )
+    assert contents(found) == contents(there)
+    assert {each.timestamp_type for each in found} == {0}
+    assert mirror.progress.partitions()[TopicPartition(topic, 0)].decoded
+
+
+def test_other_settings_of_the_same_mirror_are_refused(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    topic = f"tasks-{alias}"
+    make(clusters.source, topic)
+    first = start_mirror(topic)
+    wait_until(lambda: bool(first.progress.partitions()), "the first has the partition")
+    second = start_mirror(topic, tasks_max="3")
+    wait_until(lambda: not second.running, "the second ends")
+    failure = second.stop()
+    assert "partition.assignment.strategy" in str(failure) or "protocol" in str(failure)
+
+
+def test_a_limit_of_bytes_loses_nothing(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"slow-{alias}"
+    make(clusters.source, topic)
+    for _ in range(4):
+        write(clusters.source, topic, range(20))
+    mirror = start_mirror(topic, max_bytes_per_second="3000", auto_offset_reset="earliest")
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 80).values()
+    assert [record.value for record in found] == [b"v%d" % number for number in range(20)] * 4
+    assert mirror.stop() is None
