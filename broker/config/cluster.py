@@ -30,7 +30,7 @@ CLUSTER_KEYS = [
     ConfigKey("replica.fetch.min.bytes", Type.INT, 1, "How many bytes a leader collects before it answers a follower, within replica.fetch.wait.max.ms.", member=True),
     ConfigKey("replica.fetch.wait.max.ms", Type.INT, 500, "How long a leader waits for records before it answers a follower.", member=True),
     ConfigKey("replica.fetch.response.max.bytes", Type.INT, 10 << 20, "How many bytes a follower fetches at a time, of all partitions. A larger batch is fetched whole.", at_least(0), member=True),
-    ConfigKey("replica.fetch.backoff.ms", Type.INT, 1000, "How long a follower waits after an error of a partition or a leader.", at_least(0), member=True),
+    ConfigKey("replica.fetch.backoff.ms", Type.INT, 1000, "The longest pause of a follower after errors of a partition or a leader; the first one is 50 ms, and it doubles.", at_least(0), member=True),
     ConfigKey("replica.socket.timeout.ms", Type.INT, 30_000, "How long a broker waits for the answer of another one. At least replica.fetch.wait.max.ms.", at_least(1), member=True),
     ConfigKey("replica.socket.receive.buffer.bytes", Type.INT, 65_536, "The receive buffer of a follower's connections.", effect=False),
     # Controller

@@ -29,11 +29,17 @@ class MetadataCache:
     Args:
         image: the initial state.
         is_offline: tells which replicas cannot be used although their broker is alive.
+
+    Attributes:
+        doubts: returns whether a broker may be dead, although the controller has not noticed yet. Clients are told that
+            its partitions have no leader. They ask again soon then, and learn of the new leader when there is one. Told
+            of the old one, librdkafka would ask again after one or two seconds.
     """
 
     def __init__(self, image: ClusterState, is_offline: IsOffline = none_offline) -> None:
         self._image = image
         self._is_offline = is_offline
+        self.doubts: Callable[[int], bool] = lambda broker_id: False
         self._names: dict[uuid.UUID, str] | None = None
         self._alive: list[BrokerRegistration] | None = None
 
@@ -101,7 +107,7 @@ class MetadataCache:
     def leader(self, topic: str, index: int) -> int:
         """Return the leader to report to clients; NO_LEADER if there is no such partition or its log cannot be used."""
         state = self._image.partition(topic, index)
-        if state is None or not self._is_usable(state.leader, topic, index):
+        if state is None or not self._is_usable(state.leader, topic, index) or self.doubts(state.leader):
             return NO_LEADER
         return state.leader
 

@@ -55,7 +55,7 @@ class Channel:
         self._dead = dead
         self._timeout_s = timeout_s
         self._queue: deque[ControlRequest] = deque()
-        self._filled = asyncio.Event()
+        self._woken = asyncio.Event()
         self._link: Link | None = None
         self._former: list[Link] = []
         self._refusals = 0
@@ -70,7 +70,7 @@ class Channel:
     def put(self, request: ControlRequest) -> None:
         """Queue a request."""
         self._queue.append(request)
-        self._filled.set()
+        self._woken.set()
 
     def move(self, broker: BrokerRegistration) -> None:
         """Go on at another address of the same broker."""
@@ -85,6 +85,7 @@ class Channel:
         """Return the link; LinkError says that there can be none."""
         if self._link is None:
             self._link = self._connect(self.broker, PURPOSE)
+            self._link.on_lost = self._woken.set
         return self._link
 
     async def close(self) -> None:
@@ -99,7 +100,7 @@ class Channel:
         failures = 0
         while True:
             while not self._queue:
-                self._filled.clear()
+                self._woken.clear()
                 await self._idle()
             while self._former:
                 await self._former.pop().close()
@@ -132,11 +133,12 @@ class Channel:
                 logger.exception("the answer of broker %d to %s", self.broker.broker_id, _name(request))
 
     async def _idle(self) -> None:
-        """Wait for something to send; look now and then whether the broker's process still lives."""
+        """Wait for something to send; look now and then, and when the connection ends, whether the process lives."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_S):
-                await self._filled.wait()
-                return
+            async with asyncio.timeout(RETRY_S if self._refusals else PROBE_S):
+                await self._woken.wait()
+        if self._queue:
+            return
         try:
             link = self._linked()
             if not link.connected:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from broker.controller.cluster.channels import PROBE_S, REFUSALS, Connect
+from broker.controller.cluster.channels import PROBE_S, REFUSALS, RETRY_S, Connect
 from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
 from broker.metadata.znodes import brokers, controller, paths
 from broker.metadata.znodes.json_node import ZnodeError
@@ -57,13 +57,17 @@ class Succession:
         self._timeout_s = timeout_s
         self._watched: BrokerRegistration | None = None
         self._link: Link | None = None
+        self._lost = asyncio.Event()
         self._refusals = 0
 
     async def run(self) -> None:
         """Watch until the task is cancelled."""
         try:
             while True:
-                await asyncio.sleep(PROBE_S)
+                self._lost.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(RETRY_S if self._refusals else PROBE_S):
+                        await self._lost.wait()
                 try:
                     if self._is_candidate() and self._controller_id() not in (self._own_id, NO_CONTROLLER):
                         await self._look()
@@ -90,6 +94,7 @@ class Succession:
         try:
             if self._link is None:
                 self._link = self._connect(self._watched, PURPOSE)
+                self._link.on_lost = self._lost.set
             if not self._link.connected:
                 await self._link.connect(timeout=self._timeout_s)
             self._refusals = 0

@@ -95,6 +95,9 @@ class Link:
         chance: Varies the pauses, so that links do not all reconnect at the same moment.
         network: Opens connections; the loop's own sockets by default.
         make_mechanism: Makes a SASL mechanism for each connection, where the listener wants SASL.
+
+    Attributes:
+        on_lost: Called at once when a connection has ended that was not closed on this side.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Link:
         make_mechanism: Callable[[], Mechanism] | None = None,
     ) -> None:
         self.peer = f"{host}:{port}"
+        self.on_lost: Callable[[], None] = lambda: None
         self._host = host
         self._port = port
         self._settings = settings
@@ -303,6 +307,7 @@ class Link:
         if channel.failure is not None:
             self._channel = None
             self._note_failure(channel.failure)
+            self.on_lost()
         self._pump()
 
     def _note_failure(self, failure: LinkError) -> None:

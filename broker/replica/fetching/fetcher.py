@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.net.links.link import Link
-from broker.net.links.link_errors import LinkError
+from broker.net.links.link_errors import LinkError, LinkRefusedError
 from broker.replica.fetching.following import NO_TOPIC_ID, Following
 from broker.replica.fetching.sessions import LAST_EPOCH_VERSION, TOPIC_ID_VERSION, FollowerSession, PartitionKey, Wanted
 from broker.replica.manager import ReplicaManager
@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 LATEST, EARLIEST = -1, -2
 REPLICA_STATE_VERSION = 15
 """From this version on a follower names itself in `replica_state`."""
+DOUBT_S = 10.0
+"""How long a leader may be taken for dead before the controller says so."""
 TURN_BYTES = 1 << 20
 """After so many bytes were appended, other work of the loop has its turn."""
 
@@ -50,7 +52,7 @@ class FetchSettings:
     """Of one answer."""
     partition_max_bytes: int
     backoff: float
-    """Seconds to wait after an error."""
+    """The longest pause after an error, in seconds."""
 
 
 class Fetcher:
@@ -81,10 +83,22 @@ class Fetcher:
         self._session = FollowerSession()
         self._following: dict[PartitionKey, Following] = {}
         self._changed = asyncio.Event()
+        self._lost_at: float | None = None
+        self._reconnected_at = float("-inf")
+        link.on_lost = self._note_loss
         self._task = self._loop.create_task(self._run())
 
     def __len__(self) -> int:
         return len(self._following)
+
+    @property
+    def is_leader_doubtful(self) -> bool:
+        """Whether the leader's process may be dead: the connection ended, and there is no other one yet.
+
+        The doubt lasts `DOUBT_S` at most; by then the controller must have noticed, too. It ends when an attempt to
+        connect fails for another reason than that nobody listens at the leader's address.
+        """
+        return self._lost_at is not None and self._now() < self._lost_at + DOUBT_S
 
     def get(self, key: PartitionKey) -> Following | None:
         """Return what is known of a partition that is fetched here."""
@@ -119,22 +133,43 @@ class Fetcher:
                 await self._fetch()
             except LinkError as error:
                 self._session.begin_again()
-                self._delay_all(str(error))
+                if not await self._reconnects():
+                    self._delay_all(str(error))
             except Exception as error:
                 logger.exception("fetching from broker %d failed; it goes on after a pause", self._leader)
                 self._session.begin_again()
                 self._delay_all(f"fetching failed: {error!r}")
 
+    def _note_loss(self) -> None:
+        self._lost_at = self._now()
+
+    async def _reconnects(self) -> bool:
+        """After a connection that was lost, see at once whether the leader still listens; return whether it does."""
+        if self._lost_at is None:
+            return False
+        try:
+            await self._link.connect()
+        except LinkRefusedError:
+            return False
+        except LinkError:
+            # It may be slow, or the network: clients may reach the leader all the same.
+            self._lost_at = None
+            return False
+        self._lost_at, before = None, self._reconnected_at
+        self._reconnected_at = self._now()
+        # A leader that ends each connection is asked again after pauses.
+        return self._reconnected_at > before + self._settings().backoff
+
     def _now(self) -> float:
         return self._loop.time()
 
     def _delay(self, following: Following, why: str) -> None:
-        if following.delay(self._now() + self._settings().backoff, why):
+        if following.delay(self._now(), self._settings().backoff, why):
             topic, index = following.partition.key
             logger.info("%s-%d is not fetched from broker %d at present: %s", topic, index, self._leader, why)
 
     def _delay_all(self, why: str) -> None:
-        news = [each for each in self._following.values() if each.delay(self._now() + self._settings().backoff, why)]
+        news = [each for each in self._following.values() if each.delay(self._now(), self._settings().backoff, why)]
         if news:
             logger.warning("%d partitions are not fetched from broker %d at present: %s", len(news), self._leader, why)
 
@@ -387,7 +422,7 @@ class Fetcher:
         else:
             # The leader has the offset again, or asks for another truncation.
             following.truncated(done=True)
-            following.delay(self._now() + self._settings().backoff, following.trouble)
+            following.delay(self._now(), self._settings().backoff, following.trouble)
 
     async def _offset_of_leader(self, following: Following, timestamp: int) -> int:
         """Ask for the end, or the start, of the leader's log.

@@ -76,6 +76,10 @@ class FollowerFetchers:
         found = [each for fetcher in list(self._fetchers.values()) for each in list(fetcher.follows())]
         return len(self._parked) + sum(bool(each.trouble) for each in found)
 
+    def doubts(self, leader: int) -> bool:
+        """Return whether a leader's process may be dead; see `Fetcher.is_leader_doubtful`."""
+        return any(key[0] == leader and fetcher.is_leader_doubtful for key, fetcher in self._fetchers.items())
+
     def settings(self) -> FetchSettings:
         config = self._replicas.config
         return FetchSettings(

@@ -9,6 +9,8 @@ from broker.replica.partition import Partition
 from broker.replica.roles import UNDEFINED
 
 NO_TOPIC_ID = uuid.UUID(int=0)
+FIRST_PAUSE_S = 0.05
+"""The pause after a first error. A new leader that has not heard of its role yet is heard of again soon."""
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +33,8 @@ class Following:
     """When it may be asked for again after an error, by the loop's clock."""
     lag: int | None = None
     """How many records it lacked below the leader's high watermark at the last answer; None before the first one."""
+    pause: float = 0.0
+    """The length of the last pause since it was fetched."""
     trouble: str = ""
     """Why it is not fetched at present; empty if it is."""
 
@@ -64,10 +68,15 @@ class Following:
         """Whether it waits while throttled replicas use more than their rate: one that is in sync does not."""
         return self.partition.throttled_follower and self.lag != 0
 
-    def delay(self, until: float, why: str) -> bool:
-        """Ask for it again later; return whether the reason is another one than before."""
+    def delay(self, now: float, longest: float, why: str) -> bool:
+        """Ask for it again after a pause of at most `longest` seconds, which doubles with each error in a row.
+
+        Returns:
+            Whether the reason is another one than before.
+        """
         is_news = why != self.trouble
-        self.delayed_until, self.trouble = until, why
+        self.pause = min(max(2 * self.pause, FIRST_PAUSE_S), longest)
+        self.delayed_until, self.trouble = now + self.pause, why
         return is_news
 
     def caught(self, leader_high_watermark: int) -> None:
@@ -76,7 +85,7 @@ class Following:
         self.offset = log.log_end_offset
         self.fetched_epoch = log.latest_epoch
         self.lag = max(0, leader_high_watermark - self.offset)
-        self.trouble = ""
+        self.trouble, self.pause = "", 0.0
 
     def truncated(self, *, done: bool) -> None:
         """Note that the log was truncated; `done` tells whether it agrees with the leader's now."""

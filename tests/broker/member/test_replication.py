@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from broker.config.cluster import RACK_AWARE
+from broker.metadata.model import NO_LEADER
+from broker.modes.cluster import ClusterMode
 from broker.net.links.link import Link
+from broker.net.links.link_errors import LinkBrokenError
+from broker.replica.fetching.fetcher import DOUBT_S
+from broker.replica.fetching.fetchers import FollowerFetchers
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,6 +22,7 @@ from kafkalog.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.member.simulated import Cluster, with_cluster
 from tests.support.wire import fetch_request
 
@@ -76,6 +82,46 @@ def test_a_leader_that_was_replaced_drops_what_nobody_else_has(tmp_path: Path, p
         assert cluster.partition(1, "t").log.epochs.entries() == cluster.partition(2, "t").log.epochs.entries()
 
     with_cluster(tmp_path, work, protocol)
+
+
+def test_a_leader_that_may_be_dead_is_told_to_no_client(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        assert await cluster.produce(1, "t", b"a") == 0
+        await cluster.until_equal("t", 1, 2)
+
+        async def leader() -> tuple[int, int]:
+            found = (await cluster.hosts[2].ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 9)).topics[0]
+            return found.partitions[0].error_code, found.partitions[0].leader_id
+
+        assert await leader() == (ErrorCode.NONE, 1)
+        # It listens, and fetches go on at once.
+        mode = cluster.hosts[2].server.mode
+        assert isinstance(mode, ClusterMode)
+        fetchers = mode.member.fetchers
+        lose_connections(fetchers)
+        assert await leader() == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
+        await cluster.until(lambda: not fetchers.doubts(1), "the follower has connected again")
+        assert fetchers.troubled == 0
+        assert await leader() == (ErrorCode.NONE, 1)
+        # Nobody listens.
+        await cluster.hosts[1].stop()
+        assert await leader() == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
+        await asyncio.sleep(DOUBT_S / 2)
+        assert await leader() == (ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER)
+        # The controller must have noticed by now, if the leader is dead.
+        await asyncio.sleep(DOUBT_S)
+        assert await leader() == (ErrorCode.NONE, 1)
+        await cluster.hosts[1].start()
+
+    with_cluster(tmp_path, work)
+
+
+def lose_connections(fetchers: FollowerFetchers) -> None:
+    for fetcher in fetchers._fetchers.values():
+        channel = fetcher._link._channel
+        assert channel is not None
+        channel.fail(LinkBrokenError("the connection has ended"))
 
 
 def test_deleted_records_are_deleted_on_all_replicas_before_the_answer(tmp_path: Path) -> None:
@@ -317,6 +363,6 @@ def test_a_leader_that_refuses_every_session_is_asked_after_pauses(
         monkeypatch.setattr(Link, "request", refusing)
         await cluster.create("t", (1, 2))
         await asyncio.sleep(2)
-        assert 5 <= asked <= 11, "replica.fetch.backoff.ms is 200"
+        assert 5 <= asked <= 13, "replica.fetch.backoff.ms is 200, after two shorter pauses"
 
     with_cluster(tmp_path, work)
