@@ -86,17 +86,30 @@ def measure(broker: Broker, case: Case, records: int, serial: int) -> Result:
         for tool in tools:
             tool.kill()
     cpu = broker.cpu_seconds() - before
-    # The last summary is that of the steady state.
-    found = [_SUMMARY.findall(output) for output in outputs]
-    if not all(found) or any(tool.returncode for tool in tools):
+    if any(tool.returncode for tool in tools):
         raise RuntimeError(f"{TOOL} against {broker.name} failed:\n{outputs[0][-3000:]}")
+    found = [summary_of(output) for output in outputs]
     wanted, sent = share * case.producers, sum(broker.end_offsets(topic, PARTITIONS))
     # Each transaction's marker has an offset, too.
     if sent < wanted or (sent > wanted and not case.transactional):
         raise RuntimeError(f"{broker.name} holds {sent} records of {wanted}")
     broker.delete_topic(topic)
     gigabytes = share * case.producers * case.record_size / 1e9
-    return Result(sum(float(f[-1][0]) for f in found), cpu / gigabytes, max(float(f[-1][2]) for f in found))
+    return Result(sum(rate for rate, _ in found), cpu / gigabytes, max(p99 for _, p99 in found))
+
+
+def summary_of(output: str) -> tuple[float, float]:
+    """Return records/s and the 99th percentile of latencies in ms, in the steady state that the tool has printed.
+
+    Raises:
+        RuntimeError: it has printed none.
+    """
+    found = _SUMMARY.findall(output)
+    if not found:
+        raise RuntimeError(f"{TOOL} has told no result:\n{output[-3000:]}")
+    # The last summary is the one after the warm-up.
+    rate, _, p99 = found[-1]
+    return float(rate), float(p99)
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:

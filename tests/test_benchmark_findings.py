@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from benchmarks import (
+    cluster,
     cold_executors,
     cold_reads,
     compaction,
@@ -209,7 +210,12 @@ def of_metrics() -> list[Finding]:
     return metrics.findings({count: [float(at) for at in range(8)] for count in (1, 1000)})
 
 
+def of_cluster() -> list[Finding]:
+    return cluster.findings({case: runs_of(("kafkalog", "Kafka 3.9.2"), float) for case in cluster.CASES})
+
+
 ALL: dict[str, Callable[[], list[Finding]]] = {
+    "cluster": of_cluster,
     "produce": of_produce,
     "consume": of_consume,
     "consumer": of_consumer,

@@ -1,0 +1,357 @@
+"""Three brokers beside three of Apache Kafka: replicated produce, failover, return, idle cost, leaders moved, catch-up.
+
+Run from the repository: `python -m benchmarks.cluster [--quick] [--parts ...]`.
+
+Each cluster has a ZooKeeper of its own and runs with the defaults of its distribution, but `min.insync.replicas=2` and
+three replicas of everything. Both run the whole time, all on this machine; runs take turns (A B A B).
+
+- `produce`: ProducerPerformance of the newest Apache Kafka to a topic of three partitions and three replicas. CPU is
+  that of all three brokers, divided by the bytes of record values.
+- `failover`: librdkafka with acks=all sends some 1,000 records/s to one partition whose leader is killed with SIGKILL,
+  or stopped with SIGTERM. The gap is the longest time between two acknowledgements after that. In the case "the
+  controller, too" the leader is the controller. Every acknowledged record must be in the log.
+- `rejoin`: the broker that was killed is started again: the time to its first answer, and from then until all replicas
+  of the topic are in sync.
+- `leaders`: a broker that leads a third of 1,000 partitions is stopped or killed: the time until no partition is led by
+  it, as a client sees it.
+- `catch-up`: a broker starts with an empty directory: the bytes of the topic divided by the time from its first answer
+  until it is in sync.
+- `idle`: CPU and resident memory of the three brokers with 1,000 partitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import pairwise, product
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import TopicMetadata
+
+from benchmarks.findings import HIGHER, LOWER, Finding, compared, count, size
+from benchmarks.peers import report
+from benchmarks.peers.clusters import BROKERS, CLUSTERS, PEER, Cluster, running
+from benchmarks.produce import TOOL, TOOL_DEADLINE_S, summary_of
+from peers import kafka
+
+PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle")
+RECORDS = {100: 1_000_000, 1000: 200_000}
+QUICK_SHARE = 8
+PARTITIONS = 3
+MANY = 1000
+QUIET_S = 10.0
+STEADY_S, MOST_S = 2.0, 60.0
+"""How long records are sent before a broker ends, and the longest time until they are acknowledged again."""
+PACE_S = 0.001
+CATCH_UP_BYTES = 1_000_000_000
+APACHE = {PEER: f"Apache {PEER}"}
+LEADER, CONTROLLER = "the leader", "the leader, which is the controller, too"
+
+KILLED, STOPPED = signal.SIGKILL, signal.SIGTERM
+_WORDS = {KILLED: "kill -9", STOPPED: "SIGTERM"}
+START, BACK = "start of a broker of a cluster", "from its first answer until its replicas are in sync"
+CATCH_UP = "catch-up of an empty follower"
+IDLE = f"three idle brokers, {count(MANY)} partitions of three replicas"
+
+Results = dict[str, dict[str, list[float]]]
+
+
+def produced(octets: int, acks: str) -> str:
+    return f"three replicas, {size(octets)}, acks={acks}"
+
+
+def gap(who: str, how: signal.Signals) -> str:
+    return f"longest gap in acknowledgements, {_WORDS[how]} of {who}"
+
+
+def moved(how: signal.Signals) -> str:
+    return f"a third of {count(MANY)} leaders moved after {_WORDS[how]}"
+
+
+def cost(case: str) -> str:
+    return f"{case}: CPU of all brokers for a GB"
+
+
+PRODUCED = [produced(octets, acks) for octets, acks in product(RECORDS, ("all", "1"))]
+ENDS = ((LEADER, KILLED), (CONTROLLER, KILLED), (LEADER, STOPPED))
+CASES: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(PRODUCED, ("records/s", HIGHER)),
+    **{cost(case): ("s", LOWER) for case in PRODUCED},
+    **{gap(who, how): ("ms", LOWER) for who, how in ENDS},
+    START: ("s", LOWER),
+    BACK: ("s", LOWER),
+    **{moved(how): ("s", LOWER) for how in (STOPPED, KILLED)},
+    CATCH_UP: ("MB/s", HIGHER),
+    f"{IDLE}: CPU": ("% of a core", LOWER),
+    f"{IDLE}: resident memory": ("MB", LOWER),
+}
+"""The unit of each result, and whether higher or lower figures are better."""
+
+
+class Measured:
+    """Collects the figures of each case, by cluster."""
+
+    def __init__(self) -> None:
+        self.results: Results = defaultdict(lambda: defaultdict(list))
+
+    def add(self, case: str, cluster: Cluster, figure: float) -> None:
+        """Add the figure of a run."""
+        self.results[case][cluster.name].append(figure)
+        told = f"{time.strftime('%X')} {cluster.name:12} {case:70} {figure:,.3f} {CASES[case][0]}"
+        print(told, file=sys.stderr, flush=True)
+
+
+def produce(cluster: Cluster, measured: Measured, octets: int, acks: str, records: int, serial: int) -> None:
+    """Produce to a new topic."""
+    topic = f"produce-{serial}"
+    cluster.create_topic(topic, PARTITIONS)
+    args = ["--topic", topic, "--num-records", str(records), "--record-size", str(octets), "--throughput", "-1"]
+    args += ["--warmup-records", str(records // 10), "--bootstrap-server", cluster.bootstrap]
+    args += ["--command-property", f"acks={acks}"]
+    before = cluster.cpu_seconds()
+    done = subprocess.run(
+        kafka.tool_line(TOOL, args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TOOL_DEADLINE_S,
+    )
+    # The followers finish what acks=1 has not waited for.
+    cluster.wait_in_sync(topic)
+    cpu = cluster.cpu_seconds() - before
+    rate, _ = summary_of(done.stdout)
+    if done.returncode or (sent := sum(cluster.end_offsets(topic, PARTITIONS))) != records:
+        raise RuntimeError(f"{TOOL} against {cluster.name} failed, {sent} of {records}:\n{done.stdout[-3000:]}")
+    cluster.delete_topic(topic)
+    measured.add(produced(octets, acks), cluster, rate)
+    measured.add(cost(produced(octets, acks)), cluster, cpu / (records * octets / 1e9))
+
+
+class Sender:
+    """Sends numbered records to one partition and notes when each is acknowledged."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._topic = topic
+        self._next = 0
+        self.failed: list[str] = []
+        self.times: list[float] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "log_level": 2,
+            }
+        )
+
+    def _acknowledged(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.times.append(time.perf_counter())
+
+    def send_until(self, is_over: Callable[[], bool]) -> None:
+        while not is_over():
+            self._producer.produce(self._topic, b"%d" % self._next, partition=0, on_delivery=self._acknowledged)
+            self._next += 1
+            self._producer.poll(PACE_S)
+
+    def finish(self) -> int:
+        """Wait for what is under way; return how many records were sent."""
+        self._producer.flush(MOST_S)
+        if self.failed:
+            raise RuntimeError(f"{len(self.failed)} records were not delivered: {self.failed[0]}")
+        return self._next
+
+
+def failover(cluster: Cluster, measured: Measured, who: str, how: signal.Signals, serial: int) -> int:
+    """End the leader of a partition; return the broker that ended."""
+    topic = f"failover-{serial}"
+    cluster.create_topic(topic, 1)
+    for another in range(1, 20):
+        # Topics begin with another broker each; of some tries one has the wanted leader.
+        if (cluster.leader(topic) == cluster.controller()) == (who == CONTROLLER):
+            break
+        topic = f"failover-{serial}-{another}"
+        cluster.create_topic(topic, 1)
+    ended = cluster.leader(topic)
+    sender = Sender(cluster, topic)
+    until = time.perf_counter() + STEADY_S
+    sender.send_until(lambda: time.perf_counter() > until)
+    killed = time.perf_counter()
+    cluster.end(ended, how)
+
+    has_ended = 0.0
+
+    def is_steady_again() -> bool:
+        nonlocal has_ended
+        now = time.perf_counter()
+        if now > killed + MOST_S:
+            raise TimeoutError(f"{cluster.name}: nothing was acknowledged for {MOST_S:.0f} s after {who} ended")
+        if not has_ended and not cluster.is_running(ended):
+            has_ended = now
+        if not has_ended or now < has_ended + STEADY_S:
+            return False
+        return _longest(sender.times, now - STEADY_S) < STEADY_S / 4 and sender.times[-1] > now - STEADY_S / 4
+
+    sender.send_until(is_steady_again)
+    sent = sender.finish()
+    if (kept := cluster.end_offsets(topic, 1)[0]) != sent:
+        raise RuntimeError(f"{cluster.name} holds {kept} records of {sent}")
+    measured.add(gap(who, how), cluster, _longest(sender.times, killed) * 1000)
+    cluster.gone(ended)
+    return ended
+
+
+def _longest(times: Sequence[float], since: float) -> float:
+    """Return the longest time between two acknowledgements of which the second is after `since`."""
+    return max((later - earlier for earlier, later in pairwise(times) if later > since), default=0.0)
+
+
+def rejoin(cluster: Cluster, measured: Measured, number: int, topics: Sequence[str]) -> None:
+    """Start a broker that has ended; wait until its replicas are in sync."""
+    measured.add(START, cluster, cluster.start(number))
+    began = time.perf_counter()
+    for topic in topics:
+        cluster.wait_in_sync(topic)
+    measured.add(BACK, cluster, time.perf_counter() - began)
+
+
+def leaders_moved(cluster: Cluster, measured: Measured, how: signal.Signals, topic: str, partitions: int) -> None:
+    """End a broker; measure until it leads nothing, and start it again."""
+    number = BROKERS[-1] if cluster.controller() != BROKERS[-1] else BROKERS[0]
+    cluster.elect_preferred(topic, partitions)
+    began = time.perf_counter()
+    cluster.end(number, how)
+    admin = cluster.admin(without=number)
+
+    def are_moved(found: TopicMetadata) -> bool:
+        return all(each.leader > 0 and each.leader != number for each in found.partitions.values())
+
+    cluster.wait_for(topic, are_moved, admin)
+    measured.add(moved(how), cluster, time.perf_counter() - began)
+    cluster.gone(number)
+    cluster.start(number)
+    cluster.wait_in_sync(topic)
+
+
+def catch_up(cluster: Cluster, measured: Measured, octets: int, serial: int) -> None:
+    """Start a broker with an empty directory beside a topic of so many bytes."""
+    topic = f"catch-up-{serial}"
+    cluster.create_topic(topic, PARTITIONS)
+    number = BROKERS[-1] if cluster.controller() != BROKERS[-1] else BROKERS[0]
+    args = ["--topic", topic, "--num-records", str(octets // 1000), "--record-size", "1000", "--throughput", "-1"]
+    args += ["--bootstrap-server", cluster.bootstrap, "--command-property", "acks=all"]
+    kafka.run_java_tool(TOOL, args)
+    cluster.end(number, signal.SIGTERM)
+    cluster.gone(number)
+    for directory in cluster.log_dir(number).glob(f"{topic}-*"):
+        shutil.rmtree(directory)
+    cluster.start(number)
+    began = time.perf_counter()
+    cluster.wait_in_sync(topic)
+    spent = time.perf_counter() - began
+    measured.add(CATCH_UP, cluster, octets / 1e6 / spent)
+    cluster.delete_topic(topic)
+
+
+def idle(cluster: Cluster, measured: Measured, seconds: float) -> None:
+    """Measure the cost of doing nothing."""
+    time.sleep(seconds)
+    before = cluster.cpu_seconds()
+    time.sleep(seconds)
+    measured.add(f"{IDLE}: CPU", cluster, (cluster.cpu_seconds() - before) / seconds * 100)
+    measured.add(f"{IDLE}: resident memory", cluster, cluster.resident_bytes() / 1e6)
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clusters", nargs="+", default=list(CLUSTERS), choices=CLUSTERS, metavar="NAME")
+    parser.add_argument("--dir", type=Path, help="where the brokers keep their data (default: a temporary directory)")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a setting of our brokers")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, help="what to measure")
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(RECORDS), choices=RECORDS, help="of a record")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each case on each cluster, in turns")
+    parser.add_argument("--quick", action="store_true", help="one run of less: a look, not a measurement")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> list[Finding]:
+    """Measure and print the results; return them."""
+    options = arguments(words)
+    if options.quick:
+        options.runs = 1
+    share = QUICK_SHARE if options.quick else 1
+    measured = Measured()
+    overrides = dict(item.split("=", 1) for item in options.override)
+    with running(options.clusters, options.dir, overrides) as clusters:
+        _measure(options, clusters, measured, share)
+    show(measured.results, options.clusters)
+    return findings(measured.results)
+
+
+def _measure(options: argparse.Namespace, clusters: Sequence[Cluster], measured: Measured, share: int) -> None:
+    serials = iter(range(10_000))
+    if "produce" in options.parts:
+        warm = Measured()
+        for cluster in clusters:
+            produce(cluster, warm, 100, "1", RECORDS[100] // share // 2, next(serials))
+        for octets, acks in product(options.sizes, ("all", "1")):
+            for _, cluster in product(range(options.runs), clusters):
+                produce(cluster, measured, octets, acks, RECORDS[octets] // share, next(serials))
+    if {"failover", "rejoin"} & set(options.parts):
+        into = measured if "failover" in options.parts else Measured()
+        for who, how in ENDS:
+            for _, cluster in product(range(options.runs), clusters):
+                serial = next(serials)
+                ended = failover(cluster, into, who, how, serial)
+                again = measured if "rejoin" in options.parts and (who, how) == (LEADER, KILLED) else Measured()
+                rejoin(cluster, again, ended, [f"failover-{serial}"])
+    partitions = MANY // share
+    if {"leaders", "idle"} & set(options.parts):
+        for cluster in clusters:
+            cluster.create_topic("many", partitions)
+        for cluster in clusters:
+            if "idle" in options.parts:
+                idle(cluster, measured, QUIET_S / share)
+        for how in (STOPPED, KILLED) if "leaders" in options.parts else ():
+            for _, cluster in product(range(options.runs), clusters):
+                leaders_moved(cluster, measured, how, "many", partitions)
+        for cluster in clusters:
+            cluster.delete_topic("many")
+    if "catch-up" in options.parts:
+        for _, cluster in product(range(options.runs), clusters):
+            catch_up(cluster, measured, CATCH_UP_BYTES // share, next(serials))
+
+
+def findings(results: Results) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for case, by in results.items():
+        unit, better = CASES[case]
+        found += compared(case, unit, by, APACHE, better=better)
+    return found
+
+
+def show(results: Results, names: Sequence[str]) -> None:
+    """Print the table."""
+    rows = [
+        report.compare(f"{case}, {CASES[case][0]}", {name: by[name] for name in names}, ",.2f")
+        for case, by in results.items()
+    ]
+    ratios = [f"ours / {name}" for name in names if name == PEER]
+    print(f"\n{report.table(['case', *names, *ratios], rows)}")
+    print(f"\n{report.machine()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""Clusters of three brokers, of kafkalog or of Apache Kafka, each with a ZooKeeper of its own, under one interface."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata
+
+from benchmarks.findings import OURS
+from benchmarks.peers.brokers import PEERS, stop_when_told
+from peers import kafka, probe
+from peers.kafka import ZooKeeperKafka
+from peers.process import Process, free_port
+from peers.zookeeper import ZooKeeper
+from tests.support.kafkalog_broker import KafkalogBroker
+
+BROKERS = (1, 2, 3)
+PEER = f"Kafka {kafka.KAFKA_3}"
+"""The newest line of Apache Kafka that runs with ZooKeeper."""
+CLUSTERS = (OURS, PEER)
+_DEADLINE_S = 180.0
+_POLL_S = 0.02
+
+
+class Cluster:
+    """Three brokers of one kind with the defaults of their distribution, but three copies of what they keep themselves.
+
+    Args:
+        name: `kafkalog`, or a release of Apache Kafka as in `benchmarks.peers.brokers.PEERS`.
+        address: of ZooKeeper.
+        directory: where the brokers keep their data.
+        config: settings of every broker.
+
+    Attributes:
+        bootstrap: the addresses of all brokers.
+    """
+
+    def __init__(self, name: str, address: str, directory: Path, config: Mapping[str, str]) -> None:
+        self.name = name
+        self.directory = directory
+        self._zookeeper = address
+        self._config = {"offsets.topic.replication.factor": "3", "min.insync.replicas": "2", **config}
+        self._addresses = {number: f"127.0.0.1:{free_port()}" for number in BROKERS}
+        self._processes: dict[int, Process] = {}
+        self.bootstrap = ",".join(self._addresses.values())
+
+    def log_dir(self, number: int) -> Path:
+        """Return the directory with a broker's segments."""
+        return self.directory / str(number) / ("log" if self.name == OURS else "data")
+
+    def start(self, number: int) -> float:
+        """Start a broker; return the seconds until it answers."""
+        home = self.directory / str(number)
+        home.mkdir(parents=True, exist_ok=True)
+        own = {**self._config, "broker.id": str(number), "zookeeper.connect": self._zookeeper}
+        if self.name == OURS:
+            broker = KafkalogBroker(home, own)
+            broker.address = self._addresses[number]
+            command, output = broker.command(), home / "broker.out"
+            began = time.perf_counter()
+            process = Process(command, output)
+        else:
+            address = {"listeners": f"PLAINTEXT://{self._addresses[number]}"}
+            peer = ZooKeeperKafka(PEERS[self.name], self._zookeeper, directory=home, config={**own, **address})
+            peer.prepare()
+            began = time.perf_counter()
+            peer.exec()
+            process = peer.process
+        self._processes[number] = process
+        return probe.wait_for_answer(self._addresses[number], _DEADLINE_S) - began
+
+    def end(self, number: int, how: signal.Signals) -> None:
+        """Send a signal to a broker; do not wait."""
+        os.kill(self._processes[number].pid, how)
+
+    def is_running(self, number: int) -> bool:
+        """Return whether a broker's process runs."""
+        return self._processes[number].running
+
+    def gone(self, number: int) -> None:
+        """Wait until a broker's process has ended."""
+        self._processes[number].wait(_DEADLINE_S)
+
+    def close(self) -> None:
+        """Kill what runs."""
+        for process in self._processes.values():
+            process.kill()
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time so far of all brokers and their children."""
+        return sum(_cpu_of(process.pid) for process in self._processes.values() if process.running)
+
+    def resident_bytes(self) -> int:
+        """Return the resident memory of all brokers and their children."""
+        found = [psutil.Process(process.pid) for process in self._processes.values() if process.running]
+        return sum(each.memory_info().rss for broker in found for each in (broker, *broker.children(recursive=True)))
+
+    def admin(self, *, without: int | None = None) -> AdminClient:
+        """Make an admin client that begins with any broker but `without`."""
+        bootstrap = ",".join(address for number, address in self._addresses.items() if number != without)
+        return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2, "reconnect.backoff.max.ms": 200})
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic with three replicas; wait until all of them are in sync."""
+        admin = self.admin()
+        admin.create_topics([NewTopic(topic, partitions, len(BROKERS))])[topic].result(_DEADLINE_S)
+        self.wait_for(topic, lambda found: len(found.partitions) == partitions and _in_sync(found), admin)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+        admin = self.admin()
+        admin.delete_topics([topic])[topic].result(_DEADLINE_S)
+
+    def end_offsets(self, topic: str, partitions: int) -> list[int]:
+        """Return the partitions' end offsets."""
+        admin = self.admin()
+        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        return [int(future.result(_DEADLINE_S).offset) for future in admin.list_offsets(wanted).values()]
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Return the leader of a partition."""
+        return int(self.admin().list_topics(topic, timeout=30).topics[topic].partitions[partition].leader)
+
+    def controller(self) -> int:
+        """Return the controller's id."""
+        return int(self.admin().list_topics(timeout=30).controller_id)
+
+    def elect_preferred(self, topic: str, partitions: int) -> None:
+        """Have each partition led by the first of its replicas."""
+        admin = self.admin()
+        wanted = [TopicPartition(topic, number) for number in range(partitions)]
+        admin.elect_leaders(ElectionType.PREFERRED, wanted).result(_DEADLINE_S)
+        self.wait_for(
+            topic, lambda found: all(each.leader == each.replicas[0] for each in found.partitions.values()), admin
+        )
+
+    def wait_in_sync(self, topic: str) -> None:
+        """Wait until all replicas of all partitions are in sync."""
+        self.wait_for(topic, _in_sync)
+
+    def wait_for(self, topic: str, is_so: Callable[[TopicMetadata], bool], admin: AdminClient | None = None) -> None:
+        """Poll a topic's metadata until it is as wanted."""
+        admin = admin or self.admin()
+        end = time.monotonic() + _DEADLINE_S
+        while not is_so(admin.list_topics(topic, timeout=30).topics[topic]):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{self.name}: {topic} does not become as wanted")
+            time.sleep(_POLL_S)
+
+
+def _in_sync(topic: TopicMetadata) -> bool:
+    return all(len(each.isrs) == len(BROKERS) and each.leader > 0 for each in topic.partitions.values())
+
+
+def _cpu_of(pid: int) -> float:
+    process = psutil.Process(pid)
+    own = process.cpu_times()
+    total: float = own.user + own.system + own.children_user + own.children_system
+    for child in process.children(recursive=True):
+        times = child.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+@contextmanager
+def running(names: Sequence[str], directory: Path | None, config: Mapping[str, str]) -> Iterator[list[Cluster]]:
+    """Start the named clusters; stop them at the end. `config` has settings of our brokers."""
+    stop_when_told()
+    root = Path(tempfile.mkdtemp(prefix="kafkalog-bench-", dir=directory))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, root, ignore_errors=True)
+        clusters = []
+        for name in names:
+            home = root / name.replace(" ", "-")
+            zookeeper = stack.enter_context(ZooKeeper(kafka.KAFKA_3, home / "zookeeper"))
+            zookeeper.wait()
+            cluster = Cluster(name, zookeeper.address, home, config if name == OURS else {})
+            stack.callback(cluster.close)
+            for number in BROKERS:
+                cluster.start(number)
+            clusters.append(cluster)
+        yield clusters
