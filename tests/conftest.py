@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from peers import kafka, kerberos, require, secured_kafka
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.member import MemberCluster, member_cluster
 from tests.support.processes import ProcessGuard
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.
@@ -141,6 +142,13 @@ def broker_address(request: pytest.FixtureRequest, processes: None) -> str:
         return given
     running: KafkalogBroker = request.getfixturevalue("broker")
     return running.bootstrap
+
+
+@pytest.fixture(scope="session")
+def over_zookeeper(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemberCluster]:
+    """Start a ZooKeeper and a broker that is a member of its cluster, for all tests that do not stop them."""
+    with member_cluster(tmp_path_factory.mktemp("over-zookeeper")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 - `producer`             sends batches to the leaders of their partitions, in a thread of its own
 - `consumer`             reads records and Arrow batches of topics, alone or in a group, with threads of its own
 - `admin`                administration: topics, configurations, groups, quotas, replicas, transactions
+- `connector`            the consumer of Kafka 0.8, whose groups are in ZooKeeper
 - `fetch`                reads given partitions, without a group and without threads
 
 What all of them use:
@@ -16,6 +17,7 @@ What all of them use:
 - `coordinators`         the brokers that coordinate groups and transactions
 - `offsets`              the first offset, the last one, or that of a timestamp (ListOffsets)
 - `transactions`         the requests of a transaction, and what is left to do when one fails
+- `zookeeper`            nodes of groups, topics and brokers in ZooKeeper
 - `retry`                tries again until a deadline; `closing` closes at the end of a `with` block
 
 Functions of values, for tools that work with groups: `lag` how far a group is behind, `offset_reset` where its offsets

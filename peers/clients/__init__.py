@@ -5,5 +5,6 @@
 - `confluent`, `kafka_py`, `aio`  the Python libraries
 - `kcat_client`  the command line kcat
 - `old_java`     Kafka's clients from before 0.11, which lack that interface
+- `old_connector` a member of a group in ZooKeeper, of Kafka 0.8.2
 - `registry`     every client by name
 """

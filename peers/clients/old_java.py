@@ -11,16 +11,21 @@ VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
 _SOURCE = Path(__file__).with_name("OldClient.java")
 
 
-def _jars(version: str) -> list[Path]:
+def jars(version: str) -> list[Path]:
+    """Return the jars of a version.
+
+    Raises:
+        MissingPeerError: They cannot be fetched.
+    """
     return maven.classpath([f"org.apache.kafka:kafka_2.11:{version}"])
 
 
 def missing(version: str) -> str | None:
     """Why the client of `version` cannot run here, or None. Fetches it the first time."""
-    return java.missing() or why_missing(lambda: _jars(version))
+    return java.missing() or why_missing(lambda: jars(version))
 
 
 def run(version: str, bootstrap: str, mode: str, lines: list[str]) -> str:
     """Return what the client prints for `lines`; `mode` is produce or consume."""
     host, port = bootstrap.rsplit(":", 1)
-    return java.run_java(_jars(version), str(_SOURCE), [host, port, mode], stdin="\n".join(lines) + "\n")
+    return java.run_java(jars(version), str(_SOURCE), [host, port, mode], stdin="\n".join(lines) + "\n")

@@ -1,0 +1,41 @@
+"""The high-level consumer of Kafka 0.8 (`ConsumerConnector`), whose groups live in ZooKeeper.
+
+Members of a group share the partitions of their topics by nodes in ZooKeeper, and each member reads its partitions in
+streams. A group may have members of Apache Kafka 0.8. New programs use `kafkalog.client.consumer.Consumer`, whose
+groups are coordinated by brokers.
+
+Pure:
+
+- `subscription`   what a member reads: topics with numbers of streams, or a filter of topics
+- `assignment`     which stream owns which partition: range and roundrobin
+- `member`         registers, rebalances and gives up, as steps
+- `events`         which of these steps follow from what has happened
+- `lease`          until when a member may believe that its session lives
+
+With threads:
+
+- `config`         the properties, under Kafka 0.8's names and with its defaults
+- `streams`        what fetched records wait in, until the application takes them
+- `fetchers`       threads that fetch a stream's partitions
+- `offset_stores`  committed offsets in ZooKeeper, in Kafka, or in both
+- `connector`      `ConsumerConnector`, which holds all of it
+"""
+
+from __future__ import annotations
+
+from kafkalog.client.connector.config import ConnectorConfig
+from kafkalog.client.connector.connector import ConsumerConnector, MessageStreamsExistError
+from kafkalog.client.connector.member import ConsumerRebalanceFailedError
+from kafkalog.client.connector.streams import ConsumerTimeoutError, MessageStream
+from kafkalog.client.consumer.topic_filter import Blacklist, Whitelist
+
+__all__ = [
+    "Blacklist",
+    "ConnectorConfig",
+    "ConsumerConnector",
+    "ConsumerRebalanceFailedError",
+    "ConsumerTimeoutError",
+    "MessageStream",
+    "MessageStreamsExistError",
+    "Whitelist",
+]

@@ -1,0 +1,423 @@
+"""The consumer connector: a member of a group in ZooKeeper, its streams, and the threads that serve them.
+
+One thread carries out the member's steps: it rebalances when a watch tells of a change, and keeps the lease of the
+session by asking ZooKeeper. Others fetch (`fetchers`), and one commits.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalog.client.closing import Closing
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.connector.assignment import STRATEGIES
+from kafkalog.client.connector.config import KAFKA, ConnectorConfig
+from kafkalog.client.connector.events import Event
+from kafkalog.client.connector.fetchers import Fetchers
+from kafkalog.client.connector.lease import Lease
+from kafkalog.client.connector.member import (
+    CommitOffsets,
+    ConsumerRebalanceFailedError,
+    LoadOffsets,
+    Member,
+    Pause,
+    StartFetching,
+    StopFetching,
+    Watch,
+)
+from kafkalog.client.connector.offset_stores import (
+    DualOffsets,
+    KafkaOffsets,
+    OffsetStore,
+    ZooKeeperOffsets,
+    commit_with_retries,
+)
+from kafkalog.client.connector.streams import Decoder, MessageStream, PartitionState
+from kafkalog.client.connector.subscription import Subscription, ThreadId
+from kafkalog.client.consumer.topic_filter import TopicFilter
+from kafkalog.client.errors import ClientError
+from kafkalog.client.foreign_properties import warn_about
+from kafkalog.client.types import TopicPartition
+from kafkalog.client.zookeeper.brokers import in_session
+from kafkalog.client.zookeeper.session import State, ZooKeeperSession
+from kafkalog.client.zookeeper.steps import ConnectionLossError, Read, SessionExpiredError, Steps
+from kafkalog.protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+QUESTIONS = 10
+"""Questions to ZooKeeper in a session's time-out, which keep the lease."""
+LONGEST_SESSION_S = 40.0
+END_S = 30.0
+"""How long a shutdown waits for the threads."""
+
+
+class MessageStreamsExistError(ClientError):
+    """The connector has streams already; a connector makes them once."""
+
+
+class ConsumerConnector(Closing):
+    """Read topics as a member of a group in ZooKeeper, in streams; the package says when to use it.
+
+    Args:
+        config: The settings, or properties of them; `zookeeper.connect` and `group.id` at least.
+
+    Raises:
+        ConfigError: A property cannot have its value.
+        ConnectionLossError: No ZooKeeper answers.
+    """
+
+    def __init__(self, config: ConnectorConfig | Mapping[str, Any]) -> None:
+        self.config = config if isinstance(config, ConnectorConfig) else ConnectorConfig.from_dict(config)
+        if not isinstance(config, ConnectorConfig):
+            warn_about(self.config.unknown)
+        self.consumer_id = _consumer_id(self.config)
+        # Servers grant no longer sessions, unless they are told to (20 ticks of 2 s).
+        self._lease = Lease(min(self.config.session_timeout, LONGEST_SESSION_S))
+        self._has_expired = False
+        """Whether the session has expired and what was fetched in it may still be handed out."""
+        self._events = threading.Condition()
+        self._pending: Event | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        """Held while offsets are committed, and while the partitions change."""
+        self._session = ZooKeeperSession(
+            self.config.zookeeper_connect,
+            session_timeout=self.config.session_timeout,
+            connect_timeout=self.config.connect_patience,
+            on_watch=self._watched,
+            on_state=self._session_changed,
+            on_answer=self._answered,
+        )
+        self._member: Member | None = None
+        self._stream_of: Callable[[str, ThreadId], MessageStream] | None = None
+        self._streams: list[MessageStream] = []
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._stopped: dict[TopicPartition, PartitionState] = {}
+        """Partitions that are not fetched any more and may not have been released yet."""
+        self._fetchers: Fetchers | None = None
+        self._store: OffsetStore | None = None
+        self._threads: list[threading.Thread] = []
+
+    # For the application
+
+    def create_message_streams(
+        self,
+        topics: Mapping[str, int],
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> dict[str, list[MessageStream]]:
+        """Join the group and return the streams of each topic: as many as `topics` says.
+
+        Raises:
+            MessageStreamsExistError: The connector has streams already.
+            ConsumerRebalanceFailedError: The first rebalance failed `rebalance.max.retries` times.
+            ZooKeeperError: ZooKeeper does not answer.
+        """
+        subscription = Subscription.of_topics(topics)
+        found = {
+            topic: [self._new_stream(key_decoder, value_decoder) for _ in range(count)]
+            for topic, count in topics.items()
+        }
+        streams = [stream for each in found.values() for stream in each]
+        self._join(subscription, streams, lambda topic, thread: found[topic][thread.number])
+        return found
+
+    def create_message_streams_by_filter(
+        self,
+        topics: TopicFilter,
+        streams: int = 1,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> list[MessageStream]:
+        """Join the group and return streams of all topics that a `Whitelist` or `Blacklist` allows, now and later.
+
+        Raises:
+            MessageStreamsExistError, ConsumerRebalanceFailedError, ZooKeeperError: As `create_message_streams`.
+        """
+        subscription = Subscription.of_filter(topics, streams)
+        found = [self._new_stream(key_decoder, value_decoder) for _ in range(streams)]
+        self._join(subscription, found, lambda topic, thread: found[thread.number])
+        return found
+
+    def assignment(self) -> set[TopicPartition]:
+        """Return the partitions that the connector reads."""
+        return set(self._partitions)
+
+    def commit_offsets(self, retry: bool = True) -> bool:
+        """Commit what the streams have returned; return whether that succeeded. Failures are logged.
+
+        Args:
+            retry: Try again up to `offsets.commit.max.retries` times where the offsets are in Kafka.
+        """
+        retries = self.config.offsets_commit_max_retries if retry and self.config.offsets_storage == KAFKA else 0
+        return commit_with_retries(self._commit_once, retries, self.config.offsets_channel_backoff, self._ended.wait)
+
+    def shutdown(self) -> None:
+        """Leave the group: stop fetching, end the streams, commit if `auto.commit.enable`, and release everything."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        with self._events:
+            self._events.notify_all()
+        for thread in self._threads:
+            thread.join(END_S)
+        self._stop_fetching()
+        for stream in self._streams:
+            stream.close()
+        try:
+            if self._member is not None:
+                if self.config.auto_commit_enable:
+                    retries = self.config.offsets_commit_max_retries if self.config.offsets_storage == KAFKA else 0
+                    commit_with_retries(self._commit_stopped, retries, self.config.offsets_channel_backoff)
+                self._session.run(self._member.leave())
+        except ClientError as error:
+            # The session ends with all of its nodes.
+            logger.warning("%s: %s", self.consumer_id, error)
+        finally:
+            if self._store is not None:
+                self._store.close()
+            self._session.close()
+
+    def close(self) -> None:
+        """Shut down."""
+        self.shutdown()
+
+    # Joining
+
+    def _new_stream(self, key_decoder: Decoder | None, value_decoder: Decoder | None) -> MessageStream:
+        config = self.config
+        return MessageStream(
+            config.queued_max_message_chunks, config.consumer_timeout, self._lease, key_decoder, value_decoder
+        )
+
+    def _join(
+        self,
+        subscription: Subscription,
+        streams: list[MessageStream],
+        stream_of: Callable[[str, ThreadId], MessageStream],
+    ) -> None:
+        if self._member is not None:
+            raise MessageStreamsExistError("a ConsumerConnector can create message streams at most once")
+        config = self.config
+        self._streams, self._stream_of = streams, stream_of
+        self._member = member = Member(
+            config.group_id,
+            self.consumer_id,
+            subscription,
+            assign=STRATEGIES[config.partition_assignment_strategy],
+            exclude_internal=config.exclude_internal_topics,
+            auto_commit=config.auto_commit_enable,
+            tries=config.rebalance_max_retries,
+            backoff=config.backoff,
+            session_timeout=config.session_timeout,
+            now_ms=lambda: int(time.time() * 1000),
+        )
+        self._run(member.register())
+        try:
+            self._run(member.rebalance())
+        except Exception:
+            # The member is registered, and goes on trying.
+            self._tell(Event.REBALANCE)
+            raise
+        finally:
+            self._begin(self._watch_group, "watcher")
+            if config.auto_commit_enable:
+                self._begin(self._commit_regularly, "committer")
+
+    def _begin(self, target: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=target, name=f"kafkalog-connector-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    # Events, on kazoo's threads
+
+    def _watched(self, watch: Watch) -> None:
+        self._tell(Event.of(watch))
+
+    def _session_changed(self, state: State) -> None:
+        if state is State.EXPIRED:
+            self._has_expired = True
+            self._lease.end()
+            self._tell(Event.EXPIRED)
+        elif state is State.CONNECTED:
+            # All watches are forgotten.
+            self._tell(Event.LOOK)
+
+    def _answered(self, sent_at: float) -> None:
+        # An answer in a new session says nothing of the partitions that were claimed in the one before.
+        if not self._has_expired:
+            self._lease.renew(sent_at)
+
+    def _tell(self, event: Event) -> None:
+        with self._events:
+            self._pending = event if self._pending is None else max(event, self._pending)
+            self._events.notify_all()
+
+    # The watcher's thread
+
+    def _watch_group(self) -> None:
+        while not self._ended.is_set():
+            with self._events:
+                if self._pending is None:
+                    self._events.wait(self.config.session_timeout / QUESTIONS)
+                event, self._pending = self._pending, None
+            if not self._ended.is_set():
+                self._react(event)
+
+    def _react(self, event: Event | None) -> None:
+        assert self._member is not None
+        try:
+            if event is None:
+                self._ask()
+            else:
+                self._run(event.steps(self._member))
+        except SessionExpiredError:
+            self._tell(Event.EXPIRED)
+        except ConsumerRebalanceFailedError as error:
+            logger.error("%s; it owns nothing, and tries again", error)
+            self._again(Event.REBALANCE)
+        except (ClientError, KafkaError) as error:
+            if event is None:
+                logger.debug("ZooKeeper does not answer: %s", error)
+                return
+            logger.warning("%s: %s; trying again", self.consumer_id, error)
+            self._again(max(event, Event.REBALANCE))
+        except Exception:
+            logger.exception("%s: rebalancing failed; trying again", self.consumer_id)
+            self._again(max(event or Event.REBALANCE, Event.REBALANCE))
+
+    def _again(self, event: Event) -> None:
+        self._tell(event)
+        self._ended.wait(self.config.backoff)
+
+    def _ask(self) -> None:
+        """Ask ZooKeeper for the member's node: the answer keeps the lease."""
+        if self._member is not None:
+            self._session.run(_touch(self._member.path))
+
+    def _run(self, work: Steps[None]) -> None:
+        self._session.run(work, self._perform)
+
+    def _perform(self, effect: Any) -> Any:
+        match effect:
+            case StopFetching():
+                self._stop_fetching()
+            case CommitOffsets():
+                self._commit_released()
+            case LoadOffsets():
+                return self._load(effect)
+            case StartFetching():
+                self._start_fetching(effect)
+            case Pause():
+                if self._ended.wait(effect.seconds):
+                    raise ConnectionLossError("the connector is shut down")
+            case _:
+                raise TypeError(f"{effect!r} is no effect of a member")
+        return None
+
+    # Fetching
+
+    def _start_fetching(self, effect: StartFetching) -> None:
+        assert self._stream_of is not None
+        states: dict[MessageStream, list[PartitionState]] = defaultdict(list)
+        found: dict[TopicPartition, PartitionState] = {}
+        for tp, thread in effect.owners.items():
+            found[tp] = PartitionState(tp, effect.offsets.get(tp))
+            states[self._stream_of(tp.topic, thread)].append(found[tp])
+        with self._lock:
+            self._partitions = found
+        self._fetchers = Fetchers(self._client(), self.config.num_consumer_fetchers)
+        self._fetchers.start(states)
+
+    def _stop_fetching(self) -> None:
+        with self._lock:
+            for stream in self._streams:
+                stream.revoke(self._partitions.values())
+            # From now on they are committed only before their release: after it they may be another member's.
+            self._stopped |= self._partitions
+            self._partitions = {}
+        self._has_expired = False
+        if self._fetchers is not None:
+            self._fetchers.stop()
+            self._fetchers = None
+
+    def _client(self, **more: str) -> ClientConfig:
+        """Return the settings of a client of the live brokers.
+
+        Raises:
+            ZooKeeperError: None can be used.
+        """
+        return self.config.client(in_session(self._session, self.config.security_protocol), **more)
+
+    # Offsets
+
+    def _commit_regularly(self) -> None:
+        while not self._ended.wait(self.config.auto_commit_interval):
+            self.commit_offsets(retry=False)
+
+    def _commit_released(self) -> None:
+        """Commit what was consumed of partitions before they are released.
+
+        Raises:
+            ZooKeeperError: The offsets are in ZooKeeper, which does not answer. So the partitions cannot be released.
+        """
+        if self.config.offsets_storage == KAFKA:
+            commit_with_retries(self._commit_stopped, 0, 0.0)
+        else:
+            self._commit_stopped()
+
+    def _commit_once(self) -> None:
+        with self._lock:
+            self._commit_all(self._partitions)
+
+    def _commit_stopped(self) -> None:
+        with self._lock:
+            self._commit_all(self._stopped)
+
+    def _commit_all(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
+        offsets = {tp: each.consumed for tp, each in partitions.items() if each.consumed is not None}
+        if offsets:
+            self._offset_store().commit(offsets)
+
+    def _load(self, effect: LoadOffsets) -> dict[TopicPartition, int]:
+        with self._lock:
+            self._stopped = {}
+            if self._store is not None:
+                # The brokers that it knows may be gone.
+                self._store.close()
+                self._store = None
+            return self._offset_store().load(effect.partitions) if effect.partitions else {}
+
+    def _offset_store(self) -> OffsetStore:
+        if self._store is None:
+            config = self.config
+            assert self._member is not None
+            zookeeper = ZooKeeperOffsets(self._session, config.group_id, self._member.path)
+            self._store = zookeeper
+            if config.offsets_storage == KAFKA:
+                timeout = str(round(config.offsets_channel_socket_timeout * 1000))
+                client = self._client(request_timeout_ms=timeout, default_api_timeout_ms=timeout)
+                kafka = KafkaOffsets(client, config.group_id)
+                self._store = DualOffsets(kafka, zookeeper) if config.is_dual else kafka
+        return self._store
+
+
+def _touch(path: str) -> Steps[None]:
+    if (yield Read(path)) is None:
+        raise SessionExpiredError(f"{path} does not exist: the session has expired")
+
+
+def _consumer_id(config: ConnectorConfig) -> str:
+    """Return an id that no other member has, in the form of Kafka 0.8's."""
+    if config.consumer_id is not None:
+        return f"{config.group_id}_{config.consumer_id}"
+    host = socket.gethostname()
+    return f"{config.group_id}_{host}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"

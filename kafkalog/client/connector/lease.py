@@ -1,0 +1,36 @@
+"""Until when a member may believe that its session with ZooKeeper lives.
+
+ZooKeeper ends a session that it has not heard of for the session's time-out; then the partitions of the member are
+free, and others take them. A member that is cut off, or was suspended, learns of that only later. But a request that
+was answered was heard, so the session lives for a time-out after it was sent, at least. Records are handed out only
+that long.
+"""
+
+from __future__ import annotations
+
+MARGIN = 0.1
+"""The part of the time-out by which a lease ends early, for clocks that run at different speeds."""
+
+
+class Lease:
+    """The lease of one session. Threads may read it while one of them renews it.
+
+    Args:
+        timeout: The time-out of the session in seconds.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._length = timeout * (1 - MARGIN)
+        self._until = float("-inf")
+
+    def renew(self, sent_at: float) -> None:
+        """Note that a request was answered that was sent at this time, in seconds of a monotonic clock."""
+        self._until = max(self._until, sent_at + self._length)
+
+    def end(self) -> None:
+        """End the lease: the session is known to have expired."""
+        self._until = float("-inf")
+
+    def holds(self, now: float) -> bool:
+        """Return whether the session lives."""
+        return now < self._until

@@ -1,0 +1,206 @@
+"""Consumer connectors with the real ZooKeeper and a broker of ours."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from kafkalog.client.connector import (
+    ConsumerConnector,
+    ConsumerRebalanceFailedError,
+    ConsumerTimeoutError,
+    MessageStream,
+    MessageStreamsExistError,
+    Whitelist,
+)
+from kafkalog.client.types import TopicPartition
+from kafkalog.client.zookeeper.steps import ConnectionLossError
+from tests.kafkalog.client.connector.reading import Reading
+from tests.support.member import MemberCluster
+from tests.support.tcp_proxy import Proxy
+from tests.support.waiting import wait_until
+
+Connect = Callable[..., ConsumerConnector]
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def connect(over_zookeeper: MemberCluster, group: str) -> Iterator[Connect]:
+    """Make connectors of the test's group; properties are written with underscores. All are shut down."""
+    with ExitStack() as stack:
+
+        def make(**properties: Any) -> ConsumerConnector:
+            named = {key.replace("_", "."): value for key, value in properties.items()}
+            defaults = {
+                "zookeeper.connect": over_zookeeper.zookeeper,
+                "group.id": group,
+                "auto.offset.reset": "smallest",
+                "rebalance.backoff.ms": 200,
+                "consumer.timeout.ms": 60_000,
+            }
+            return stack.enter_context(ConsumerConnector({**defaults, **named}))
+
+        yield make
+
+
+def numbers(stream: MessageStream, count: int) -> list[int]:
+    return [int(next(stream).value or b"") for _ in range(count)]
+
+
+def test_a_member_reads_all_and_goes_on_where_it_ended(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(4)
+    over_zookeeper.write(topic, 4, 0, 40)
+    first = connect()
+    (stream,) = first.create_message_streams({topic: 1})[topic]
+    assert sorted(numbers(stream, 40)) == list(range(40))
+    assert set(over_zookeeper.owners(group, topic).values()) == {f"{first.consumer_id}-0"}
+    first.shutdown()
+    assert over_zookeeper.offsets(group, topic) == dict.fromkeys(range(4), 10)
+    assert not over_zookeeper.owners(group, topic)
+    assert not over_zookeeper.names(f"/consumers/{group}/ids")
+    over_zookeeper.write(topic, 4, 40, 4)
+    (stream,) = connect().create_message_streams({topic: 1})[topic]
+    assert sorted(numbers(stream, 4)) == [40, 41, 42, 43]
+
+
+def test_members_share_partitions_and_nothing_is_missed(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(5)
+    first, second = connect(), connect()
+    one = Reading(*first.create_message_streams({topic: 2})[topic])
+    two = Reading(*second.create_message_streams({topic: 1})[topic])
+    everything = {TopicPartition(topic, number) for number in range(5)}
+    wait_until(
+        lambda: len(first.assignment()) == 4 and first.assignment() | second.assignment() == everything,
+        "both own their partitions",
+    )
+    over_zookeeper.write(topic, 5, 0, 50)
+    wait_until(lambda: len(one.values) + len(two.values) >= 50, "all is read")
+    assert sorted(one.values + two.values) == list(range(50))
+    first.shutdown()
+    wait_until(lambda: second.assignment() == everything, "the other takes over")
+    over_zookeeper.write(topic, 5, 50, 10)
+    two.wait(len([each for each in two.values if each < 50]) + 10)
+    assert sorted(one.values + two.values) == list(range(60))
+
+
+def test_filters_find_new_topics_and_partitions(over_zookeeper: MemberCluster, connect: Connect) -> None:
+    name = over_zookeeper.new_topic(1)
+    (stream,) = connect().create_message_streams_by_filter(Whitelist(f"{name}.*"))
+    over_zookeeper.write(name, 1, 0, 1)
+    assert numbers(stream, 1) == [0]
+    over_zookeeper.make_topic(f"{name}-more", 2)
+    over_zookeeper.write(f"{name}-more", 2, 10, 4)
+    assert sorted(numbers(stream, 4)) == [10, 11, 12, 13]
+
+
+def test_a_member_that_is_cut_off_stops_and_comes_back(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(2)
+    host, _, port = over_zookeeper.zookeeper.partition(":")
+    proxy = Proxy((host, int(port)), seed=1)
+    first = connect(zookeeper_connect=f"127.0.0.1:{proxy.port}", zookeeper_session_timeout_ms=2000)
+    (stream,) = first.create_message_streams({topic: 1})[topic]
+    over_zookeeper.write(topic, 2, 0, 20)
+    got = numbers(stream, 5)
+    proxy.shut = True
+    proxy.hang_up()
+    second = connect(rebalance_max_retries=100)
+    other = Reading(*second.create_message_streams({topic: 1})[topic])
+    wait_until(lambda: len(second.assignment()) == 2, "the other owns all")
+    # The first one has records, but no lease.
+    assert stream.poll(0.0, 1) == []
+    other.wait(20)
+    proxy.shut = False
+    wait_until(lambda: len(first.assignment()) == len(second.assignment()) == 1, "both own one again")
+    over_zookeeper.write(topic, 2, 20, 2)
+    ours = numbers(stream, 1)
+    wait_until(lambda: set(other.values) | set(got) | set(ours) >= set(range(22)), "all is read")
+    assert first.consumer_id in {each.rpartition("-")[0] for each in over_zookeeper.owners(group, topic).values()}
+
+
+def test_manual_commits(over_zookeeper: MemberCluster, connect: Connect, group: str) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 10)
+    connector = connect(auto_commit_enable=False)
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    numbers(stream, 3)
+    assert connector.commit_offsets()
+    numbers(stream, 3)
+    connector.shutdown()
+    assert over_zookeeper.offsets(group, topic) == {0: 3}
+
+
+def test_automatic_commits(over_zookeeper: MemberCluster, connect: Connect, group: str) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 10)
+    (stream,) = connect(auto_commit_interval_ms=50).create_message_streams({topic: 1})[topic]
+    numbers(stream, 7)
+    wait_until(lambda: over_zookeeper.offsets(group, topic) == {0: 7}, "the offset is committed")
+
+
+def test_offsets_beyond_the_log_are_reset(over_zookeeper: MemberCluster, connect: Connect, group: str) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 3)
+    over_zookeeper.nodes.create(f"/consumers/{group}/offsets/{topic}/0", b"1000", makepath=True)
+    (stream,) = connect().create_message_streams({topic: 1})[topic]
+    assert numbers(stream, 3) == [0, 1, 2]
+
+
+def test_the_largest_offset_is_the_start_without_another(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 5)
+    connector = connect(auto_offset_reset="largest", auto_commit_interval_ms=50)
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    # Even where nothing was read, the end that it began at is kept.
+    wait_until(lambda: over_zookeeper.offsets(group, topic) == {0: 5}, "the offset is committed")
+    over_zookeeper.write(topic, 1, 5, 1)
+    assert numbers(stream, 1) == [5]
+
+
+def test_a_silence_ends_a_read(over_zookeeper: MemberCluster, connect: Connect) -> None:
+    topic = over_zookeeper.new_topic(1)
+    (stream,) = connect(consumer_timeout_ms=10).create_message_streams({topic: 1})[topic]
+    with pytest.raises(ConsumerTimeoutError):
+        next(stream)
+
+
+def test_streams_are_made_once(over_zookeeper: MemberCluster, connect: Connect) -> None:
+    topic = over_zookeeper.new_topic(1)
+    connector = connect()
+    connector.create_message_streams({topic: 1})
+    with pytest.raises(MessageStreamsExistError):
+        connector.create_message_streams_by_filter(Whitelist(topic))
+
+
+def test_a_partition_that_stays_owned_fails_the_first_rebalance(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 1)
+    path = f"/consumers/{group}/owners/{topic}/0"
+    over_zookeeper.nodes.create(path, b"somebody-0", makepath=True)
+    connector = connect(rebalance_max_retries=2, rebalance_backoff_ms=10)
+    with pytest.raises(ConsumerRebalanceFailedError, match="after 2 retries"):
+        connector.create_message_streams({topic: 1})
+    over_zookeeper.nodes.delete(path)
+    wait_until(lambda: len(connector.assignment()) == 1, "the member goes on trying")
+
+
+def test_a_zookeeper_that_does_not_answer_is_named() -> None:
+    with pytest.raises(ConnectionLossError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 "):
+        ConsumerConnector({"zookeeper.connect": "127.0.0.1:1", "group.id": "g", "zookeeper.connection.timeout.ms": 200})

@@ -1,0 +1,270 @@
+"""Groups in ZooKeeper on simulated time: at most one owner delivers, and nothing is missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from kafkalog.client.connector.offset_stores import write_offsets
+from kafkalog.client.connector.subscription import Subscription, ThreadId
+from kafkalog.client.consumer.topic_filter import Blacklist, Whitelist
+from kafkalog.client.types import TopicPartition
+from kafkalog.client.zookeeper import nodes
+from kafkalog.client.zookeeper.steps import SessionExpiredError
+from tests.kafkalog.client.connector.simulated import (
+    BACKOFF_S,
+    GROUP,
+    SESSION_S,
+    SimulatedMember,
+    World,
+    perform_all,
+)
+from tests.simulation import virtual_time
+from tests.simulation.virtual_time import VirtualLoop
+from tests.support.amount import mostly_exhaustive
+
+SETTLE_S = 20 * SESSION_S
+"""So long after the last fault a group has settled: sessions have expired, and members have tried again."""
+Work = Callable[[World], Coroutine[None, None, None]]
+
+
+def simulate(work: Work, seed: int = 1) -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, seed)
+        await world.prepare()
+        await work(world)
+        for member in world.members.values():
+            member.check()
+
+    virtual_time.run(main)
+
+
+def words(streams: int = 1) -> Subscription:
+    return Subscription.of_topics({"words": streams})
+
+
+def owned(member: SimulatedMember) -> set[TopicPartition]:
+    return set(member.member.owned)
+
+
+def assert_settled(world: World) -> None:
+    """Every partition has one owner that lives, and everything in the logs was delivered."""
+    for member in world.members.values():
+        member.check()
+    assert world.owners().keys() == world.ends.keys()
+    decisions = {tp: str(thread) for each in world.members.values() for tp, thread in each.member.owned.items()}
+    assert world.owners() == decisions
+    assert {tp: len(world.delivered[tp]) for tp in world.ends} == world.ends
+
+
+def test_members_share_the_partitions_in_ranges() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 5)
+        first, second = await world.join("a", words(2)), await world.join("b", words())
+        world.append(10)
+        await asyncio.sleep(SETTLE_S)
+        assert_settled(world)
+        assert first.member.owned == {
+            TopicPartition("words", 0): ThreadId("a", 0),
+            TopicPartition("words", 1): ThreadId("a", 0),
+            TopicPartition("words", 2): ThreadId("a", 1),
+            TopicPartition("words", 3): ThreadId("a", 1),
+        }
+        assert owned(second) == {TopicPartition("words", 4)}
+
+    simulate(work)
+
+
+def test_partitions_of_a_member_that_leaves_go_on_where_it_ended() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        first, second = await world.join("a", words()), await world.join("b", words())
+        world.append(20)
+        await asyncio.sleep(SETTLE_S)
+        del world.members["a"]
+        delivered = {tp: set(offsets) for tp, offsets in world.delivered.items()}
+        await first.leave()
+        world.delivered.clear()
+        world.append(5)
+        await asyncio.sleep(SETTLE_S)
+        assert len(owned(second)) == 2
+        assert {tp: offsets & delivered[tp] for tp, offsets in world.delivered.items()} == {
+            tp: set() for tp in world.ends
+        }
+
+    simulate(work)
+
+
+def test_a_member_that_is_cut_off_stops_before_others_own_its_partitions() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        first, second = await world.join("a", words()), await world.join("b", words())
+        await asyncio.sleep(SETTLE_S)
+        world.append(100_000)
+        first.session.disconnect()
+        # `World.deliver` fails where the member goes on without its nodes.
+        await asyncio.sleep(4 * SESSION_S)
+        assert len(owned(second)) == 2
+        assert len(owned(first)) == 1
+        first.reconnect()
+        await asyncio.sleep(SETTLE_S)
+        assert len(owned(second)) == len(owned(first)) == 1
+
+    simulate(work)
+
+
+def test_new_partitions_and_topics_are_found() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 1)
+        await world.make_topic("__consumer_offsets", 1)
+        await world.join("a", Subscription.of_filter(Whitelist("words.*"), 1))
+        await world.join("b", Subscription.of_filter(Blacklist("pages"), 1))
+        await asyncio.sleep(SETTLE_S)
+        await world.make_topic("words", 3)
+        await world.make_topic("words2", 2)
+        world.append(3)
+        await asyncio.sleep(SETTLE_S)
+        del world.ends[TopicPartition("__consumer_offsets", 0)]
+        assert_settled(world)
+
+    simulate(work)
+
+
+def test_a_member_without_brokers_begins_when_one_is_there() -> None:
+    async def work(world: World) -> None:
+        await world._admin.delete(f"{nodes.BROKER_IDS}/1")
+        await world.make_topic("words", 2)
+        member = await world.join("a", words())
+        world.append(3)
+        await asyncio.sleep(SETTLE_S)
+        assert not owned(member)
+        await world._admin.create(f"{nodes.BROKER_IDS}/2")
+        await asyncio.sleep(1.0)
+        assert len(owned(member)) == 2
+        await asyncio.sleep(SETTLE_S)
+        assert_settled(world)
+
+    simulate(work)
+
+
+def test_a_node_that_is_in_the_way_is_waited_for() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        await world.join("a", words())
+        await asyncio.sleep(1.0)
+        for name in ("a",):
+            await world.members.pop(name).leave()
+        path = nodes.owner(GROUP, TopicPartition("words", 1))
+        await world._admin.create(path, b"somebody-0")
+        member = await world.join("b", words())
+        await asyncio.sleep(10 * BACKOFF_S)
+        assert member.failed
+        # The other partition is not kept meanwhile.
+        assert world.owners() == {TopicPartition("words", 1): "somebody-0"}
+        await world._admin.delete(path)
+        world.append(2)
+        await asyncio.sleep(SETTLE_S)
+        assert_settled(world)
+
+    simulate(work)
+
+
+def test_a_member_whose_node_was_deleted_registers_again() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        member = await world.join("a", words())
+        await world.join("b", words())
+        await asyncio.sleep(SETTLE_S)
+        await world._admin.delete(member.member.path)
+        world.append(4)
+        await asyncio.sleep(SETTLE_S)
+        assert_settled(world)
+        assert len(owned(member)) == 1
+
+    simulate(work)
+
+
+def test_an_expired_session_commits_nothing() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 1)
+        member = await world.join("a", words())
+        world.append(3)
+        await asyncio.sleep(SETTLE_S)
+        tp = TopicPartition("words", 0)
+        commit = write_offsets(GROUP, {tp: 1}, only_while=f"{nodes.members(GROUP)}/gone")
+        with pytest.raises(SessionExpiredError):
+            await perform_all(member.session, commit)
+        assert world.ensemble.read(nodes.offset(GROUP, tp)).data == b"3"
+
+    simulate(work)
+
+
+def test_roundrobin_refuses_members_that_read_other_topics() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        await world.make_topic("pages", 2)
+        both = Subscription.of_topics({"words": 1, "pages": 1})
+        first = await world.join("a", both, "roundrobin")
+        await asyncio.sleep(SETTLE_S)
+        assert len(owned(first)) == 4
+        await world.join("b", words(), "roundrobin")
+        await asyncio.sleep(SETTLE_S)
+        assert first.failed
+        assert not world.owners()
+
+    simulate(work)
+
+
+async def _one_fault(world: World, number: int, subscription: Subscription, strategy: str) -> None:
+    chance = world.chance
+    name = chance.choice(sorted(world.members))
+    match chance.choice(("cut", "cut", "cut", "leave", "kill", "join", "grow", "append")):
+        case "cut":
+            member = world.members[name]
+            member.session.disconnect()
+            world.loop.call_later(chance.choice((0.01, 0.5, SESSION_S - 0.3, SESSION_S + 1, 15)), member.reconnect)
+        case "leave":
+            if len(world.members) > 1:
+                await world.members.pop(name).leave()
+        case "kill":
+            if len(world.members) > 1:
+                world.members.pop(name).kill()
+        case "join":
+            await world.join(f"m{number}", subscription, strategy)
+        case "grow":
+            await world.make_topic("words", min(sum(tp.topic == "words" for tp in world.ends) + 1, 9))
+        case "append":
+            world.append(chance.randrange(50))
+
+
+@pytest.mark.parametrize("seed", mostly_exhaustive(range(200), 12))
+def test_faults_break_nothing(seed: int) -> None:
+    async def work(world: World) -> None:
+        chance = world.chance
+        strategy = chance.choice(("range", "roundrobin"))
+        subscription = chance.choice(
+            (
+                words(2),
+                Subscription.of_topics({"words": 1, "pages": 1}),
+                Subscription.of_filter(Whitelist("words,pages"), 2),
+            )
+        )
+        await world.make_topic("words", chance.randrange(1, 6))
+        await world.make_topic("pages", 2)
+        for number in range(3):
+            await world.join(f"m{number}", subscription, strategy)
+        for number in range(3, 18):
+            await asyncio.sleep(chance.choice((0.0, 0.05, 1.0, 5.0, 20.0)))
+            await _one_fault(world, number, subscription, strategy)
+        await asyncio.sleep(20)
+        for member in world.members.values():
+            member.reconnect()
+        world.append(5)
+        await asyncio.sleep(SETTLE_S)
+        if "pages" not in subscription.select({"pages"}):
+            world.ends = {tp: end for tp, end in world.ends.items() if tp.topic == "words"}
+        assert_settled(world)
+
+    simulate(work, seed)
