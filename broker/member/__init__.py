@@ -9,5 +9,6 @@
 - `control`       carries out what the controller sends
 - `alter_isr`     has the controller change an ISR (AlterPartition)
 - `isr_nodes`     changes an ISR in ZooKeeper, as before 2.7
+- `group_offsets` offsets of groups in ZooKeeper, for clients of Kafka 0.8
 - `leaving`       has the controller move leaderships before this broker stops
 """

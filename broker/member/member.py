@@ -17,6 +17,7 @@ from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.config.server import BrokerConfig
 from broker.member.alter_isr import AlterIsr
 from broker.member.control import Control, PublishedStore
+from broker.member.group_offsets import GroupOffsetNodes
 from broker.member.isr_nodes import IsrNodes
 from broker.member.leaving import leave
 from broker.member.registration import Registration
@@ -79,6 +80,7 @@ class ClusterMember:
         self.fetchers = FollowerFetchers(replicas, self.links.connect, lambda: store.state.brokers, self._epoch)
         self._isr_store = self._make_isr_store()
         self.isr = IsrKeeper(replicas, self._isr_store)
+        self.group_offsets = GroupOffsetNodes(zookeeper, runtime.loop, config["zookeeper.session.timeout.ms"] / 1000)
         self.on_gone: list[Callable[[], None]] = []
         self.on_registered: list[Callable[[], None]] = []
         self._registration: Registration | None = None

@@ -1,7 +1,8 @@
 """Offsets of groups: OffsetCommit (key 8), OffsetFetch (9), OffsetDelete (47) and TxnOffsetCommit (28).
 
 Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION without asking the coordinator, as in Kafka.
-OffsetCommit and OffsetFetch of version 0, which were about offsets in ZooKeeper, go to the coordinator like the others.
+OffsetCommit and OffsetFetch of version 0 are about offsets in ZooKeeper. A lone broker has none: there they go to the
+coordinator like the others.
 
 Requests of many entries are worked through in turns with other requests (`large.Turns`). All the same, a group's
 offsets are answered as they were when the handler came to the group, and a commit is stored in one batch.
@@ -16,9 +17,10 @@ from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
 from broker.coordinator.group.membership import CommitRequest
-from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
+from broker.coordinator.group.offsets import Committed, GroupOffsets, OffsetsView, TopicPartition
 from broker.coordinator.group.service import Admit
 from broker.coordinator.transaction.service import Verified
+from broker.member.group_offsets import GroupOffsetNodes
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages import offset_commit, offset_delete, offset_fetch, txn_offset_commit
@@ -102,15 +104,28 @@ async def handle_offset_commit(request: Request) -> None:
             message.member_id, message.group_instance_id, message.generation_id_or_member_epoch, request.version
         )
         try:
-            if request.version == 0:
-                await broker.groups.ready()
-            codes |= await broker.groups.commit(message.group_id, committing, offsets)
+            if request.version == 0 and broker.member is not None:
+                codes |= await _commit_to_zookeeper(request, broker.member.group_offsets, offsets)
+            else:
+                if request.version == 0:
+                    await broker.groups.ready()
+                codes |= await broker.groups.commit(message.group_id, committing, offsets)
         except Exception as error:
             codes = dict.fromkeys(offsets, error_code(error))
         turn.begin()
     kinds = offset_commit.OffsetCommitResponseTopic, offset_commit.OffsetCommitResponsePartition
     answers = await _answers(message.topics, codes, kinds, turn)
     await request.answer(offset_commit.OffsetCommitResponse(topics=answers))
+
+
+async def _commit_to_zookeeper(
+    request: Request, nodes: GroupOffsetNodes, offsets: Mapping[TopicPartition, Committed]
+) -> dict[TopicPartition, ErrorCode]:
+    """Store offsets as nodes, which have no metadata; return the errors of those that are not stored."""
+    limit = request.broker.groups.config["offset.metadata.max.bytes"]
+    fitting = {at: each.offset for at, each in offsets.items() if len(each.metadata) <= limit}
+    await nodes.commit(request.message.group_id, fitting)
+    return {at: ErrorCode.OFFSET_METADATA_TOO_LARGE for at in offsets if at not in fitting}
 
 
 def _committed(partition: Any, timestamp: int, expires: int = -1) -> Committed:
@@ -197,10 +212,14 @@ async def handle_offset_fetch(request: Request) -> None:
         return
     response = offset_fetch.OffsetFetchResponse()
     topics = message.topics
+    member = request.broker.member
     try:
-        if request.version == 0:
-            await request.broker.groups.ready()
-        offsets = request.broker.groups.offsets_of(message.group_id, require_stable=message.require_stable)
+        if request.version == 0 and member is not None:
+            offsets = await _fetch_from_zookeeper(request, member.group_offsets, turn)
+        else:
+            if request.version == 0:
+                await request.broker.groups.ready()
+            offsets = request.broker.groups.offsets_of(message.group_id, require_stable=message.require_stable)
     except Exception as error:
         code = error_code(error)
         if request.version >= ERROR_SINCE:
@@ -210,6 +229,21 @@ async def handle_offset_fetch(request: Request) -> None:
     kinds = offset_fetch.OffsetFetchResponseTopic, offset_fetch.OffsetFetchResponsePartition
     response.topics = await _fetched(request, offsets, topics, kinds, turn)
     await request.answer(response)
+
+
+async def _fetch_from_zookeeper(request: Request, nodes: GroupOffsetNodes, turn: Turn) -> OffsetsView:
+    """Return the offsets of a group that are nodes, of those partitions of the request that exist."""
+    wanted: set[TopicPartition] = set()
+    for at in _wanted(request.message.topics):
+        if at is not None and _exists(request.broker, *at):
+            wanted.add(at)
+        if turn.is_over:
+            await turn.end()
+    found = GroupOffsets()
+    for at, offset in (await nodes.fetch(request.message.group_id, wanted)).items():
+        found.committed[at] = Committed(offset=offset, leader_epoch=-1, metadata="", timestamp=-1)
+    turn.begin()
+    return OffsetsView(found)
 
 
 async def _fetch_groups(request: Request, turn: Turn) -> None:
