@@ -4,6 +4,7 @@ The machinery:
 
 - `main`          parses the words and runs one command
 - `entry_points`  finds the commands of the installed packages
+- `parser`        the parser of the words
 - `command`       the entry of a command in a package's table
 
 The clients' commands and their parts:

@@ -19,6 +19,7 @@ from importlib import import_module
 
 import kafkalog
 from kafkalog.cli.entry_points import NoCommandsError, find_commands
+from kafkalog.cli.parser import CommandParser
 
 EPILOG = """\
 examples:
@@ -33,23 +34,13 @@ examples:
 INTERRUPTED = 130
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports unknown options with the usage of the command; argparse would print the usage of `kafkalog`."""
-
-    def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        found, rest = super().parse_known_args(args, namespace)
-        if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return found, rest
-
-
 def parser_for(wanted: str | None) -> argparse.ArgumentParser:
     """Return the parser of all commands; it has the options of the `wanted` one only.
 
     Raises:
         NoCommandsError: None are installed.
     """
-    parser = _Parser(
+    parser = CommandParser(
         prog="kafkalog",
         description="A Kafka-compatible commit log and its Spark source.",
         epilog=EPILOG,

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkalog.cli.parser import CommandParser
 from kafkalog.cli.shared.client_options import (
+    FIND_BROKERS,
     UsageError,
     add_action,
     admin_config,
@@ -35,10 +37,13 @@ examples:
   kafkalog topics alter --bootstrap-server localhost:9092 --topic words --partitions 8
   kafkalog topics alter --bootstrap-server localhost:9092 --topic words --config retention.ms=86400000
   kafkalog topics delete --bootstrap-server localhost:9092 --topic words --if-exists
+  kafkalog topics --create --zookeeper localhost:2181 --replication-factor 1 --partitions 1 --topic words
 
 Where topics are listed, described, altered or deleted, TOPIC is a regular expression that must match a whole name;
-commas separate several.
+commas separate several. Actions may also be written as options, as in Kafka: --create, --list, --describe, --alter and
+--delete.
 """
+ACTIONS = ("create", "list", "describe", "alter", "delete")
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,6 +54,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    if isinstance(parser, CommandParser):
+        parser.actions = ACTIONS
     commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_create(commands)
     _add_list(commands)
@@ -60,7 +67,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, *, topic: bool
 ) -> argparse.ArgumentParser:
-    parser = add_action(commands, name, purpose, examples_of(EXAMPLES, f"topics {name}"))
+    parser = add_action(commands, name, purpose, examples_of(EXAMPLES, f"topics {name}"), zookeeper=FIND_BROKERS)
     parser.add_argument("--topic", required=topic, metavar="TOPIC", help="the topic's name")
     return parser
 

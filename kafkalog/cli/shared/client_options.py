@@ -22,17 +22,31 @@ class UsageError(ValueError):
     """Options that cannot be used, or not together; the message says what to change."""
 
 
-def add_bootstrap(parser: argparse.ArgumentParser) -> None:
-    """Add `--bootstrap-server`."""
-    parser.add_argument(
-        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="brokers to connect to first"
+def add_bootstrap(parser: argparse.ArgumentParser, *, zookeeper: str | None = None) -> None:
+    """Add `--bootstrap-server`; with the help of `--zookeeper`, one of the two must be given."""
+    where = parser if zookeeper is None else parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--bootstrap-server", required=zookeeper is None, metavar="HOST:PORT[,…]", help="brokers to connect to first"
     )
+    if zookeeper is not None:
+        where.add_argument("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help=zookeeper)
+
+
+FIND_BROKERS = "find the brokers in this ZooKeeper, as tools of Kafka 0.8 did"
 
 
 def add_action(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, epilog: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    purpose: str,
+    epilog: str,
+    *,
+    zookeeper: str | None = None,
 ) -> argparse.ArgumentParser:
-    """Add an administrator's command, with the options that name the cluster; `epilog` is printed unchanged."""
+    """Add an administrator's command, with the options that name the cluster; `epilog` is printed unchanged.
+
+    `zookeeper` is the help of `--zookeeper`, where the command has that option.
+    """
     parser = commands.add_parser(
         name,
         help=purpose,
@@ -40,7 +54,7 @@ def add_action(
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_bootstrap(parser)
+    add_bootstrap(parser, zookeeper=zookeeper)
     parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     parser.add_argument(
         "--timeout", type=positive, metavar="MS", help="ms to keep trying while brokers do not answer (default: 60000)"
@@ -83,20 +97,35 @@ def client_properties(
 ) -> dict[str, str]:
     """Return client properties: those of `file`, then `more`, then `--bootstrap-server`.
 
+    Where `--zookeeper` is given instead, the brokers are looked up there.
+
+    Raises:
+        UsageError: The file cannot be read.
+        ZooKeeperError: ZooKeeper does not answer, or names no broker that can be used.
+    """
+    found = {**file_properties(file), **(more or {})}
+    found["bootstrap.servers"] = arguments.bootstrap_server
+    if arguments.bootstrap_server is None:
+        from kafkalog.client.zookeeper.brokers import find_brokers
+
+        found["bootstrap.servers"] = find_brokers(arguments.zookeeper, found.get("security.protocol", "PLAINTEXT"))
+    return found
+
+
+def file_properties(file: str | None) -> dict[str, str]:
+    """Return the properties of a file; none without a file.
+
     Raises:
         UsageError: The file cannot be read.
     """
     from kafkalog.java_properties import PropertiesError, load_properties
 
-    found: dict[str, str] = {}
-    if file is not None:
-        try:
-            found.update(load_properties(Path(file)))
-        except PropertiesError as error:
-            raise UsageError(str(error)) from error
-    found.update(more or {})
-    found["bootstrap.servers"] = arguments.bootstrap_server
-    return found
+    if file is None:
+        return {}
+    try:
+        return dict(load_properties(Path(file)))
+    except PropertiesError as error:
+        raise UsageError(str(error)) from error
 
 
 def admin_config(arguments: argparse.Namespace) -> ClientConfig:

@@ -1,6 +1,6 @@
 """The commands that send and receive records.
 
 - `produce`  `kafkalog produce`
-- `consume`  `kafkalog consume`; `sources` reads its records
+- `consume`  `kafkalog consume`; `sources` reads its records, and `connector_source` those of groups in ZooKeeper
 - `perf`     `kafkalog perf`
 """

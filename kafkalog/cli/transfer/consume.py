@@ -10,6 +10,8 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from kafkalog.cli.shared.client_options import (
     add_bootstrap,
     client_properties,
     complain,
+    file_properties,
     key_values,
     natural,
     reporting,
@@ -38,8 +41,10 @@ examples:
   kafkalog consume --bootstrap-server localhost:9092 --topic words --from-beginning --timeout-ms 1000 \\
       --property print.key=true --property print.timestamp=true --property key.separator=:
   kafkalog consume --bootstrap-server localhost:9092 --include 'orders-.*' --group audit --from-beginning
+  kafkalog consume --zookeeper localhost:2181 --topic words --from-beginning
 
 With --group the members of the group share the partitions, and reading begins at the offsets that the group committed.
+With --zookeeper the group is one of Kafka 0.8, whose members and offsets are nodes in ZooKeeper.
 
 properties of the output (--property KEY=VALUE):
   print.timestamp=false  print.partition=false  print.offset=false  print.headers=false  print.key=false
@@ -65,18 +70,22 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_bootstrap(parser)
+    add_bootstrap(parser, zookeeper="read as a member of a group in this ZooKeeper, as consumers of Kafka 0.8 did")
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--topic", metavar="TOPIC", help="the topic to read")
     which.add_argument(
         "--include", "--whitelist", metavar="REGEX", help="read all topics whose names match, also those created later"
     )
+    which.add_argument("--blacklist", metavar="REGEX", help="read all topics whose names do not match")
     parser.add_argument("--group", metavar="GROUP", help="read as a member of this consumer group")
     parser.add_argument("--partition", type=natural, metavar="N", help="read only this partition")
     parser.add_argument(
         "--offset", metavar="OFFSET", help="start there: a number, earliest or latest; needs --partition"
     )
     parser.add_argument("--from-beginning", action="store_true", help="start with the first record")
+    parser.add_argument(
+        "--delete-consumer-offsets", action="store_true", help="with --zookeeper: delete the group's nodes first"
+    )
     parser.add_argument("--max-messages", type=natural, metavar="N", help="stop after N records")
     parser.add_argument(
         "--timeout-ms",
@@ -108,9 +117,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run_consume(arguments: argparse.Namespace) -> int:
     """Print records until a signal or a limit ends it, and print their number to standard error."""
     from kafkalog.client.config import ClientConfig
-    from kafkalog.client.consumer import ConsumerConfig, Whitelist
+    from kafkalog.client.consumer import Blacklist, ConsumerConfig, Whitelist
 
     formatter = Formatter.from_properties(_formatter_properties(arguments))
+    if arguments.zookeeper is not None:
+        return _print_from(lambda: _connector(arguments), arguments, formatter)
+    if arguments.delete_consumer_offsets:
+        raise UsageError("--delete-consumer-offsets needs --zookeeper; `kafkalog groups delete` deletes other groups")
     offset = _offset(arguments)
     properties = client_properties(
         arguments, arguments.consumer_config, key_values(arguments.consumer_property, "--consumer-property")
@@ -132,10 +145,27 @@ def run_consume(arguments: argparse.Namespace) -> int:
     _warn(properties, config, client)
     if arguments.include is not None:
         Whitelist(arguments.include)
+    if arguments.blacklist is not None:
+        Blacklist(arguments.blacklist)
+    return _print_from(
+        lambda: member(config, arguments) if config else reader(client, arguments, offset), arguments, formatter
+    )
+
+
+def _connector(arguments: argparse.Namespace) -> AbstractContextManager[Source]:
+    from kafkalog.cli.transfer.connector_source import stream
+
+    given = key_values(arguments.consumer_property, "--consumer-property")
+    return stream(arguments, file_properties(arguments.consumer_config) | given)
+
+
+def _print_from(
+    open_source: Callable[[], AbstractContextManager[Source]], arguments: argparse.Namespace, formatter: Formatter
+) -> int:
     printed = Printed()
     with Interruption() as interruption:
         try:
-            with member(config, arguments) if config else reader(client, arguments, offset) as source:
+            with open_source() as source:
                 _print_all(arguments, source, formatter, printed, interruption)
         except InterruptedCommand:
             pass
@@ -145,11 +175,7 @@ def run_consume(arguments: argparse.Namespace) -> int:
 
 
 def _formatter_properties(arguments: argparse.Namespace) -> dict[str, str]:
-    found: dict[str, str] = {}
-    if arguments.formatter_config is not None:
-        found = client_properties(arguments, arguments.formatter_config)
-        del found["bootstrap.servers"]
-    return {**found, **key_values(arguments.property, "--property")}
+    return {**file_properties(arguments.formatter_config), **key_values(arguments.property, "--property")}
 
 
 def _offset(arguments: argparse.Namespace) -> int | str | None:
@@ -197,11 +223,12 @@ def _join_group(arguments: argparse.Namespace, properties: dict[str, str]) -> bo
     if arguments.group is not None and given not in (None, arguments.group):
         raise UsageError(f"--group {arguments.group}, but the consumer's properties say group.id={given}")
     group = arguments.group or given
+    has_filter = arguments.include is not None or arguments.blacklist is not None
     if arguments.partition is not None:
-        if arguments.group is not None or arguments.include is not None:
+        if arguments.group is not None or has_filter:
             raise UsageError("--partition goes with neither --group nor --include: a group assigns the partitions")
         return False
-    if group is None and arguments.include is None:
+    if group is None and not has_filter:
         return False
     if group is None:
         properties["enable.auto.commit"] = "false"

@@ -88,7 +88,7 @@ class Member:
 
 @contextmanager
 def member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[Source]:
-    from kafkalog.client.consumer import Consumer, RebalanceListener, Whitelist
+    from kafkalog.client.consumer import Blacklist, Consumer, RebalanceListener, Whitelist
     from kafkalog.client.errors import ClientError
     from kafkalog.protocol.errors import KafkaError
 
@@ -109,6 +109,8 @@ def member(config: ConsumerConfig, arguments: argparse.Namespace) -> Iterator[So
         group = Member(consumer, interval)
         if arguments.include is not None:
             consumer.subscribe(pattern=Whitelist(arguments.include), listener=Listener())
+        elif arguments.blacklist is not None:
+            consumer.subscribe(pattern=Blacklist(arguments.blacklist), listener=Listener())
         else:
             consumer.subscribe([arguments.topic], listener=Listener())
         try:

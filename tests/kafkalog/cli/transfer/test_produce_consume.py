@@ -316,7 +316,7 @@ def test_what_was_not_printed_is_not_committed(broker_address: str, topic: str) 
     )
 
     def interrupted() -> None:
-        with member(config, argparse.Namespace(include=None, topic=topic)) as source:
+        with member(config, argparse.Namespace(include=None, blacklist=None, topic=topic)) as source:
             assert [record.value for record in poll(source, 2)] == [b"one", b"two"]
             source.printed()
             assert [record.value for record in poll(source, 1)] == [b"three"]
@@ -390,7 +390,7 @@ def test_topics_of_an_expression(broker_address: str, topic: str) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "one of the arguments --topic --include/--whitelist is required"),
+        ([], "one of the arguments --topic --include/--whitelist --blacklist is required"),
         (["--topic", "t", "--include", "t"], "not allowed with argument"),
         (["--topic", "t", "--partition", "0", "--group", "g"], "--partition goes with neither --group nor --include"),
         (["--topic", "t", "--group", "g", "--consumer-property", "group.id=h"], "group.id=h"),
