@@ -16,6 +16,12 @@ COMMANDS = (
         "groups", "list, describe and delete consumer groups, reset their offsets", "kafkalog.cli.admin.groups", 40
     ),
     Command(
+        "offsets",
+        "move offsets of groups between ZooKeeper and Kafka, or to files",
+        "kafkalog.cli.admin.offsets",
+        45,
+    ),
+    Command(
         "transactions",
         "list, describe and abort transactions, find hanging ones",
         "kafkalog.cli.admin.transactions",

@@ -3,6 +3,7 @@
 - `topics`             `kafkalog topics`
 - `configs`            `kafkalog configs`; `quotas` is its part for users, client ids and addresses
 - `groups`             `kafkalog groups`: a module for each of its commands
+- `offsets`            `kafkalog offsets`: offsets of groups in ZooKeeper
 - `transactions`       `kafkalog transactions`
 - `reassign`           `kafkalog reassign`: partitions move between brokers
 - `elect`              `kafkalog elect`: leaders are elected

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.types import TopicPartition
 
+IN_ZOOKEEPER = "groups of Kafka 0.8, whose members and offsets are in this ZooKeeper"
+"""The help of `--zookeeper`."""
 MISSING = "-"
 """Shown in a column without a value."""
 

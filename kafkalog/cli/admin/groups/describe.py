@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkalog.cli.admin.groups.common import (
+    IN_ZOOKEEPER,
     Column,
     add_groups,
     add_json,
@@ -15,6 +16,7 @@ from kafkalog.cli.admin.groups.common import (
     selected,
     show,
 )
+from kafkalog.cli.admin.groups.zookeeper import describe
 from kafkalog.cli.shared.client_options import add_action, complain, reporting
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ examples:
   kafkalog groups describe --bootstrap-server localhost:9092 --all-groups --json
   kafkalog groups describe --bootstrap-server localhost:9092 --group words --members --verbose
   kafkalog groups describe --bootstrap-server localhost:9092 --group words --state
+  kafkalog groups describe --zookeeper localhost:2181 --group words
 
 The lag of a partition is its high watermark less the committed offset. It counts offsets, and some of these may have no
 record, because of compaction or transaction markers. "-" means: no offset is committed, or no member has the partition.
@@ -39,7 +42,7 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconc
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `describe`."""
-    parser = add_action(commands, "describe", "describe consumer groups", EXAMPLES)
+    parser = add_action(commands, "describe", "describe consumer groups", EXAMPLES, zookeeper=IN_ZOOKEEPER)
     add_groups(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--offsets", action="store_true", help="each partition's offset and lag (the default)")
@@ -55,6 +58,8 @@ def run_describe(arguments: argparse.Namespace) -> int:
     """Print a table for each group; return 1 if one of them does not exist."""
     from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
 
+    if arguments.zookeeper is not None:
+        return describe(arguments)
     with open_admin(arguments) as admin:
         described = dict(sorted(admin.describe_groups(selected(admin, arguments)).items()))
         there = {name: each for name, each in described.items() if each.state != DEAD}

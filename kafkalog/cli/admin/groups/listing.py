@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kafkalog.cli.admin.groups.common import Column, add_json, open_admin, show, table
+from kafkalog.cli.admin.groups.common import IN_ZOOKEEPER, Column, add_json, open_admin, show, table
+from kafkalog.cli.admin.groups.zookeeper import list_all
 from kafkalog.cli.shared.client_options import UsageError, add_action, reporting
 
 EXAMPLES = """\
@@ -12,6 +13,7 @@ examples:
   kafkalog groups list --bootstrap-server localhost:9092
   kafkalog groups list --bootstrap-server localhost:9092 --state --type
   kafkalog groups list --bootstrap-server localhost:9092 --state Stable,Empty --type consumer
+  kafkalog groups list --zookeeper localhost:2181
 
 Type classic: one of the members assigns the partitions. Type consumer: the coordinator assigns them (KIP-848).
 """
@@ -22,7 +24,7 @@ TYPES = ("Classic", "Consumer")
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `list`."""
-    parser = add_action(commands, "list", "list consumer groups", EXAMPLES)
+    parser = add_action(commands, "list", "list consumer groups", EXAMPLES, zookeeper=IN_ZOOKEEPER)
     parser.add_argument(
         "--state", nargs="?", const="", metavar="STATE,…", help="show states; with a list, only groups in one of them"
     )
@@ -38,6 +40,8 @@ def run_list(arguments: argparse.Namespace) -> int:
     """Print the names of groups, one a line, sorted; with their types and states if the options say so."""
     from kafkalog.client.admin.group_descriptions import is_of_consumers
 
+    if arguments.zookeeper is not None:
+        return list_all(arguments)
     states = _known(arguments.state, STATES, "--state")
     types = _known(arguments.type, TYPES, "--type")
     with open_admin(arguments) as admin:
