@@ -37,6 +37,11 @@ PAGES = {
         "Read records, alone or in a group. How to use it: [the consumer](../../how-to/consumer.md).",
         ("kafkalog.client.consumer",),
     ),
+    "connector.md": Page(
+        "Consumer connector",
+        "The consumer of Kafka 0.8. How to use it: [consumers of Kafka 0.8](../../how-to/zookeeper-consumers.md).",
+        ("kafkalog.client.connector",),
+    ),
     "admin.md": Page(
         "Administration",
         "Topics, configurations, groups, quotas, replicas, transactions. How to: [tools](../../how-to/tools.md).",
