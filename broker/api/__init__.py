@@ -13,6 +13,7 @@ Handlers:
 
 - `versions`      ApiVersions
 - `metadata`      Metadata, DescribeCluster, DescribeTopicPartitions
+- `explanations`  why a partition changed, for DescribeTopicPartitions
 - `offsets`       ListOffsets, OffsetForLeaderEpoch, DeleteRecords
 - `produce`       Produce
 - `fetch`         Fetch

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
+from broker.api.explanations import explanation
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import NO_LEADER, TopicState
 from kafkalog.protocol.errors import (
@@ -222,7 +223,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
     """
     message: DescribeTopicPartitionsRequest = request.message
     broker = request.broker
-    asked = {topic.name: None async for topic in request.each(message.topics)}
+    asked = {topic.name: frozenset(topic.explained) async for topic in request.each(message.topics)}
     # A few at a time, because sorting a million names takes a second.
     runs = [sorted(some) async for some in request.each(_pieces(asked))] or [broker.metadata.topic_names()]
     first_topic, first_partition = "", 0
@@ -239,6 +240,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
         topic = _topic(broker, name, ZERO_ID)
         begin = first_partition if name == first_topic else 0
         partitions = topic.partitions[begin : begin + remaining]
+        explained = asked.get(name, frozenset())
         remaining -= len(partitions)
         response.topics.append(
             DescribeTopicPartitionsResponseTopic(
@@ -258,6 +260,11 @@ async def handle_describe_topic_partitions(request: Request) -> None:
                         eligible_leader_replicas=[],
                         last_known_elr=[],
                         offline_replicas=partition.offline_replicas,
+                        explanation=(
+                            explanation(broker, name, partition.partition_index)
+                            if partition.partition_index in explained
+                            else None
+                        ),
                     )
                     for partition in partitions
                 ],

@@ -165,7 +165,10 @@ class AlterIsr:
                     topic_name=each.topic, topic_id=each.topic_id or NO_TOPIC_ID
                 )
             data = AlterPartitionRequest.TopicData.PartitionData(
-                partition_index=each.index, leader_epoch=each.leader_epoch, partition_epoch=each.partition_epoch
+                partition_index=each.index,
+                leader_epoch=each.leader_epoch,
+                partition_epoch=each.partition_epoch,
+                reason=each.reason,
             )
             if version >= EPOCHS_SINCE:
                 # A controller in ZooKeeper mode does not look at the epochs.

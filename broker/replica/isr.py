@@ -65,6 +65,20 @@ class FollowerState:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= max_lag_ms
 
 
+def described(follower: FollowerState | None, leader_end: int, now_ms: int) -> str:
+    """Return what the leader knows of a follower that fell behind, as the rest of a sentence about it."""
+    if follower is None:
+        return "is not a replica"
+    since = follower.last_caught_up_ms
+    behind = "has never caught up" if since == LONG_AGO_MS else f"has not caught up for {now_ms - since} ms"
+    if follower.log_end_offset == UNKNOWN_OFFSET:
+        return f"{behind} and has not fetched in this leader epoch"
+    return (
+        f"{behind}, lacks {leader_end - follower.log_end_offset} records (its log ends at {follower.log_end_offset}), "
+        f"and fetched {now_ms - follower.last_fetch_ms} ms ago"
+    )
+
+
 def out_of_sync(
     isr: Iterable[int],
     leader: int,

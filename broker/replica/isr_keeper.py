@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.replica.isr import FollowerState
+from broker.replica.isr import described
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
@@ -47,6 +47,8 @@ class IsrProposal:
     """The version of the state that the change is based on."""
     isr: tuple[int, ...]
     """In the order of the assignment."""
+    reason: str = ""
+    """Why, with the evidence."""
 
     @property
     def key(self) -> PartitionKey:
@@ -105,8 +107,12 @@ class IsrKeeper:
             return
         expanded = partition.expanded_isr(replica)
         if expanded is not None:
-            logger.info("Expanding ISR of %s-%d by %d, which has caught up", *partition.key, replica)
-            self._propose(partition, expanded)
+            reason = (
+                f"{replica} has caught up: its log ends at {leading.followers[replica].log_end_offset}, "
+                f"the high watermark is {partition.high_watermark}"
+            )
+            logger.info("Expanding ISR of %s-%d: %s", *partition.key, reason)
+            self._propose(partition, expanded, reason)
 
     def check(self, partition: Partition) -> None:
         """Propose that followers that fell behind leave the ISR; call it twice in `replica.lag.time.max.ms`."""
@@ -114,27 +120,31 @@ class IsrKeeper:
             return
         shrunk = partition.shrunk_isr()
         if shrunk is not None:
-            self._tell_why(partition, shrunk)
-            self._propose(partition, shrunk)
+            reason = self._reason(partition, partition.leading.isr - shrunk)
+            logger.info(
+                "Shrinking ISR of %s-%d from %s to %s: %s",
+                *partition.key,
+                sorted(partition.leading.isr),
+                sorted(shrunk),
+                reason,
+            )
+            self._propose(partition, shrunk, reason)
         # A follower outside of the ISR holds the high watermark back only while it has caught up lately.
         if partition.advance_high_watermark():
             self._replicas.high_watermark_advanced(partition)
 
-    def _tell_why(self, partition: Partition, shrunk: frozenset[int]) -> None:
-        leading, log = partition.leading, partition.log
+    def _reason(self, partition: Partition, gone: frozenset[int]) -> str:
+        """Return why followers leave the ISR: since when they lack records, and how many."""
+        leading = partition.leading
         assert leading is not None
-        gone = {replica: leading.followers.get(replica) for replica in sorted(leading.isr - shrunk)}
-        logger.info(
-            "Shrinking ISR of %s-%d from %s to %s. Leader: high watermark %d, log end offset %d. Out of sync: %s",
-            *partition.key,
-            sorted(leading.isr),
-            sorted(shrunk),
-            partition.high_watermark,
-            log.log_end_offset,
-            _described(gone),
+        now_ms, end = self._replicas.runtime.monotonic_ms(), partition.log.log_end_offset
+        told = [f"{replica} {described(leading.followers.get(replica), end, now_ms)}" for replica in sorted(gone)]
+        return (
+            f"{'; '.join(told)}. The log ends at {end}, the high watermark is {partition.high_watermark}, "
+            f"replica.lag.time.max.ms is {partition.max_lag_ms}"
         )
 
-    def _propose(self, partition: Partition, isr: frozenset[int]) -> None:
+    def _propose(self, partition: Partition, isr: frozenset[int], reason: str) -> None:
         leading = partition.leading
         assert leading is not None
         leading.propose(isr)
@@ -146,6 +156,7 @@ class IsrKeeper:
             leading.epoch,
             leading.partition_epoch,
             (*ordered, *sorted(isr.difference(ordered))),
+            reason,
         )
         self._store.submit(proposal, lambda answer: self._answered(partition, proposal, answer))
 
@@ -201,12 +212,3 @@ class IsrKeeper:
         partition.confirm_isr(proposal.leader_epoch, after, decided.partition_epoch)
         logger.info("ISR of %s-%d is %s, version %d", *partition.key, sorted(after), decided.partition_epoch)
         self._replicas.high_watermark_advanced(partition)
-
-
-def _described(followers: Mapping[int, FollowerState | None]) -> str:
-    return ", ".join(
-        f"{replica} (never fetched)"
-        if state is None or state.log_end_offset < 0
-        else f"{replica} (log end offset {state.log_end_offset})"
-        for replica, state in followers.items()
-    )

@@ -34,11 +34,12 @@ COMMANDS = (
         52,
     ),
     Command("elect", "elect leaders of partitions", "kafkalog.cli.admin.elect", 54),
+    Command("isr", "tell why leaders and in-sync replicas changed", "kafkalog.cli.admin.isr", 55),
     Command(
         "delete-records",
         "delete the records of partitions before given offsets",
         "kafkalog.cli.admin.delete_records",
-        55,
+        56,
     ),
     Command(
         "delegation-tokens",

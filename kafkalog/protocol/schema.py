@@ -40,6 +40,10 @@ Records: TypeAlias = Any
 
 ZERO_UUID = UUID(int=0)
 """The topic id in messages about a topic without an id."""
+FIRST_OWN_TAG = 10_000
+"""Fields with this tag or a larger one are this product's.
+
+Apache Kafka counts its tags from 0 on in each structure, and skips those that it does not know (KIP-482)."""
 
 _LAST_VERSION = 0x7FFF
 

@@ -84,7 +84,10 @@ def _wanted(
         )
         recovering = each.leader_recovery_state == LeaderRecoveryState.RECOVERING
         recovery = LeaderRecoveryState.RECOVERING if recovering else LeaderRecoveryState.RECOVERED
-        yield (name, each.partition_index), WantedIsr(each.leader_epoch, isr, each.partition_epoch, recovery)
+        yield (
+            (name, each.partition_index),
+            WantedIsr(each.leader_epoch, isr, each.partition_epoch, recovery, each.reason),
+        )
 
 
 def _answer(index: int, result: StateNode | KafkaError, version: int) -> PartitionData:

@@ -36,7 +36,7 @@ from broker.controller.cluster.machine import deletion, reassignment
 from broker.controller.cluster.model import effects
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
 from broker.controller.cluster.model.effects import Steps
-from broker.controller.cluster.model.history import Change, History
+from broker.controller.cluster.model.history import Change, Explanation, History
 from broker.controller.cluster.model.requests import ControlRequest
 from broker.controller.cluster.queue import NOT_ACTIVE, Decide, EventQueue, Item
 from broker.controller.cluster.session import (
@@ -265,6 +265,12 @@ class ClusterController:
             lambda context: producer_ids.allocate_producer_ids(context, broker_id, broker_epoch),
         )
 
+    def explain(self, key: PartitionKey) -> Explanation | None:
+        """Return why a partition changed, as far as this controller knows; None where it is not active."""
+        if self._context is None:
+            return None
+        return self.history.explain(*key, self._context.epoch)
+
     def unclean_election_enabled(self, names: Collection[str] | None) -> None:
         """Try elections again, because unclean ones are allowed now: for topics, or for all (None)."""
         self._queue.put("unclean", lambda context: elections.unclean_enabled(context, names))
@@ -322,6 +328,7 @@ class ClusterController:
         finally:
             self._note(context.changes)
             context.changes.clear()
+            context.causes = {}
 
     def _note(self, changes: list[Change]) -> None:
         """Keep changes with their causes, and write the first ones to the broker's log."""
@@ -425,6 +432,7 @@ class ClusterController:
         self._term = Term(self._zookeeper, self._connection, epoch_version)
         self._channels = Channels(self._connect, self._answered, self._found_dead, self._request_timeout_s)
         self._context = ControllerContext(self.settings, epoch)
+        self.history.begin(self._runtime.now_ms(), epoch)
         logger.info("this broker, %d, is the controller of epoch %d", self.settings.broker_id, epoch)
         with suppress(KafkaError):
             await self._decided("failover", lambda context: failover.take_over(context, self._runtime.random))

@@ -7,6 +7,7 @@
 - `transactions`       `kafkalog transactions`
 - `reassign`           `kafkalog reassign`: partitions move between brokers
 - `elect`              `kafkalog elect`: leaders are elected
+- `isr`                `kafkalog isr`: why leaders and in-sync replicas changed
 - `partition_files`    JSON files that name partitions
 - `delete_records`     `kafkalog delete-records`
 - `delegation_tokens`  `kafkalog delegation-tokens`

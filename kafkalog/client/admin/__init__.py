@@ -7,7 +7,7 @@
                          `group_offsets` what a group has committed
 - `delegation_tokens`    credentials for a time (KIP-48)
 - `quotas`               client quotas (KIP-546)
-- `replicas`             leader elections, reassignments, log directories
+- `replicas`             leader elections, reassignments, log directories; `explanations` why partitions changed
 - `transactions`         transactional ids, producers, hanging transactions (KIP-664)
 """
 

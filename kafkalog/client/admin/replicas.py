@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kafkalog.client.admin.explanations import ExplainedPartition, explain_partition
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
@@ -135,6 +136,10 @@ class ReplicaAdmin(Closing):
             }
 
         return self.cluster.on_controller(attempt)
+
+    def explain(self, partition: TopicPartition) -> ExplainedPartition:
+        """Tell why a partition changed, and how far its followers are; see `explanations.explain_partition`."""
+        return explain_partition(self.cluster, partition)
 
     # Brokers
 

@@ -7,13 +7,28 @@ Errors of the whole: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_F
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_CONTROLLER where the leader knows a newer epoch than the controller,
 FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA (before version 2:
 OPERATION_NOT_ATTEMPTED) where a member is not alive.
+
+`reason` is this product's: Apache Kafka's brokers neither send nor read it.
 """
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from kafkalog.protocol.schema import INT32, Request, Response, Struct, array, int8, int16, int32, int64, string, uuid
+from kafkalog.protocol.schema import (
+    FIRST_OWN_TAG,
+    INT32,
+    Request,
+    Response,
+    Struct,
+    array,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uuid,
+)
 
 
 class AlterPartitionResponse(Response, key=56, versions="0-3", flexible="0+"):
@@ -50,6 +65,8 @@ class AlterPartitionRequest(Request, key=56, versions="0-3", flexible="0+"):
             new_isr_with_epochs: list[BrokerState] = array(BrokerState, "3+")
             leader_recovery_state: int = int8("1+")  # 1 while recovering from an unclean election
             partition_epoch: int = int32("0+")  # that the change is based on: the version of the partition's znode
+            # why the leader asks for it, with its evidence
+            reason: str = string("0+", tag=FIRST_OWN_TAG, ignorable=True)
 
         topic_name: str = string("0-1", ignorable=True)
         topic_id: UUID = uuid("2+", ignorable=True)

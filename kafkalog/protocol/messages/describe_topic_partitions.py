@@ -5,6 +5,8 @@ begins.
 
 Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, LEADER_NOT_AVAILABLE,
 TOPIC_AUTHORIZATION_FAILED.
+
+`explained` and `explanation` are this product's: Apache Kafka's brokers answer as if nothing was to be explained.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from kafkalog.protocol.schema import (
+    FIRST_OWN_TAG,
     INT32,
     Request,
     Response,
@@ -20,10 +23,36 @@ from kafkalog.protocol.schema import (
     boolean,
     int16,
     int32,
+    int64,
     string,
     struct,
     uuid,
 )
+
+
+class ExplainedChange(Struct):
+    at_ms: int = int64("0+")  # since the epoch
+    controller_epoch: int = int32("0+")  # of the controller that decided it
+    what: str = string("0+")
+    cause: str = string("0+")
+
+
+class ExplainedFollower(Struct):
+    broker_id: int = int32("0+")
+    log_end_offset: int = int64("0+", default=-1)  # of the follower; -1 before its first fetch
+    behind_ms: int = int64("0+", default=-1)  # since it last had all that the leader had; -1 if never in this epoch
+    fetched_ms: int = int64("0+", default=-1)  # since its last fetch; -1 if there was none in this epoch
+
+
+class PartitionExplanation(Struct):
+    is_member: bool = boolean("0+")  # whether the broker is a member of a cluster, where anything may change
+    controller_epoch: int = int32("0+", default=-1)  # -1 where the broker is not the controller
+    controller_since_ms: int = int64("0+", default=-1)  # when it was elected
+    known_since_ms: int = int64("0+", default=-1)  # older changes are not known: lost, or too many
+    changes: list[ExplainedChange] = array(ExplainedChange, "0+")  # oldest first
+    leader_epoch: int = int32("0+", default=-1)  # -1 where the broker does not lead the partition
+    log_end_offset: int = int64("0+", default=-1)  # of the leader
+    followers: list[ExplainedFollower] = array(ExplainedFollower, "0+")  # as the leader knows them
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
@@ -38,6 +67,10 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     # the same, before an unclean stop
     last_known_elr: list[int] | None = array(INT32, "0+", nullable="0+", default=None)
     offline_replicas: list[int] = array(INT32, "0+", ignorable=True)
+    # what the broker knows of the partition's changes and followers
+    explanation: PartitionExplanation | None = struct(
+        PartitionExplanation, "0+", tag=FIRST_OWN_TAG, nullable="0+", default=None, ignorable=True
+    )
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
@@ -64,6 +97,7 @@ class DescribeTopicPartitionsResponse(Response, key=75, versions="0", flexible="
 
 class TopicRequest(Struct):
     name: str = string("0+")
+    explained: list[int] = array(INT32, "0+", tag=FIRST_OWN_TAG, ignorable=True)  # partitions to explain
 
 
 class DescribeTopicPartitionsRequest(Request, key=75, versions="0", flexible="0+"):

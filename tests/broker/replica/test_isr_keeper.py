@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def test_a_follower_that_has_caught_up_joins(tmp_path: Path) -> None:
         await fetched(follower, request(1))
         (proposal,) = asked.proposals
         assert (proposal.isr, proposal.leader_epoch, proposal.partition_epoch) == ((0, FOLLOWER), 1, 5)
+        assert proposal.reason == f"{FOLLOWER} has caught up: its log ends at 1, the high watermark is 1"
         await fetched(follower, request(1))
         assert len(asked.proposals) == 1, "one at a time"
         asked.answer(IsrDecision(0, 1, 6, (0, FOLLOWER)))
@@ -95,6 +97,11 @@ def test_followers_that_fell_behind_leave_and_records_are_acknowledged_then(tmp_
         assert partition.high_watermark == 0
         keeper.check(partition)
         assert asked.proposals[0].isr == (0,)
+        assert re.fullmatch(
+            rf"{FOLLOWER} has not caught up for \d+ ms, lacks 1 records \(its log ends at 0\), and fetched \d+ ms "
+            r"ago\. The log ends at 1, the high watermark is 0, replica.lag.time.max.ms is -1",
+            asked.proposals[0].reason,
+        )
         assert partition.high_watermark == 0, "the one that is to leave still counts"
         asked.answer(IsrDecision(0, 1, 6, (0,)))
         assert partition.high_watermark == 1

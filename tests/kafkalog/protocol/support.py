@@ -11,7 +11,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from kafkalog.protocol import messages
-from kafkalog.protocol.schema import UNSET, Field, Message, Request, Response, Scalar, Struct
+from kafkalog.protocol.schema import FIRST_OWN_TAG, UNSET, Field, Message, Request, Response, Scalar, Struct
 
 _INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),
@@ -50,13 +50,18 @@ def version_id(value: object) -> str:
     return value.__name__ if isinstance(value, type) else f"v{value}"
 
 
-def structs_of(cls: type[Struct]) -> set[type[Struct]]:
-    """Return the structure and all structures inside it."""
+def structs_of(cls: type[Struct], *, own: bool = True) -> set[type[Struct]]:
+    """Return the structure and all structures inside it; without `own`, only those that Kafka has, too."""
     found = {cls}
     for field in cls.fields:
-        if isinstance(field.type, type):
-            found |= structs_of(field.type)
+        if isinstance(field.type, type) and (own or not is_own(field)):
+            found |= structs_of(field.type, own=own)
     return found
+
+
+def is_own(field: Field) -> bool:
+    """Return whether a field is this product's, which Kafka does not have."""
+    return field.tag is not None and field.tag >= FIRST_OWN_TAG
 
 
 def _scalar(of: Scalar) -> st.SearchStrategy[Any]:

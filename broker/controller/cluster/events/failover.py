@@ -44,6 +44,10 @@ def take_over(context: ControllerContext, chance: random.Random) -> Steps[None]:
     batch = ControlBatch(context)
     batch.inform_all()
     yield from send(batch.requests())
+    if gone := sorted(
+        {each for key in context.partitions() for each in context.assignment(key).replicas} - context.live()
+    ):
+        context.cause += f" and found that brokers {gone} are not registered"
     yield from replicas.startup(context)
     yield from partitions.startup(context)
     logger.info(

@@ -39,6 +39,8 @@ class WantedIsr:
     partition_epoch: int
     """The partition epoch that the change is based on."""
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    reason: str = ""
+    """Why the leader proposes it; brokers of Apache Kafka do not say."""
 
 
 def alter_partition(
@@ -55,6 +57,7 @@ def alter_partition(
     if broker is None or broker.epoch != broker_epoch:
         raise StaleBrokerEpochError(f"Broker {broker_id} is not registered with epoch {broker_epoch}.")
     context.cause = f"broker {broker_id}, the leader, asked for it (AlterPartition)"
+    context.causes = {key: f"{context.cause}: {each.reason}" for key, each in wanted.items() if each.reason}
     results: dict[PartitionKey, StateNode | KafkaError] = {}
     changed: dict[PartitionKey, StateNode] = {}
     for key, each in wanted.items():
@@ -64,6 +67,7 @@ def alter_partition(
         else:
             changed[key] = found
     done, stale = yield from write_states(context, changed)
+    context.causes = {}
     for key, result in done.items():
         results[key] = result if isinstance(result, StateNode) else UnknownServerError(repr(result))
     results |= {key: InvalidUpdateVersionError() for key in stale}

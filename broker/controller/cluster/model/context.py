@@ -111,6 +111,8 @@ class ControllerContext:
     """Topics whose deletion waits for a broker."""
     cause: str = "the controller starts"
     """Why the decisions are made that are made now."""
+    causes: dict[PartitionKey, str] = field(default_factory=dict)
+    """Why the states of single partitions change, where that is not `cause`."""
     changes: list[Change] = field(default_factory=list)
     """Changes of partitions since the list was last taken."""
 
@@ -207,7 +209,7 @@ class ControllerContext:
         before = self.states.get(key)
         self.states[key] = state
         if what := describe(before, state):
-            self.changes.append(Change(*key, what, self.cause, before, state))
+            self.changes.append(Change(*key, what, self.causes.get(key, self.cause), before, state))
 
     def put_assignment(self, key: PartitionKey, assignment: Assignment) -> None:
         """Take the replicas of a partition."""

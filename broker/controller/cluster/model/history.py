@@ -7,12 +7,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from broker.metadata.znodes.topics import Assignment, StateNode
 
 KEPT = 10_000
 """The number of changes that are kept."""
+MOST_EXPLAINED = 1000
+"""The number of changes of one partition that are shown."""
+LONGEST_CAUSE = 1000
+"""The number of characters of a cause that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +58,74 @@ def describe_assignment(before: Assignment, after: Assignment) -> str:
     return ", ".join(parts)
 
 
+class Noted(NamedTuple):
+    """A change in the history."""
+
+    at_ms: int
+    """When it was decided, in milliseconds since the epoch."""
+    controller_epoch: int
+    """The epoch of the controller that decided it."""
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a controller knows of the changes of one partition."""
+
+    controller_epoch: int
+    controller_since_ms: int
+    """When the controller was elected, in milliseconds since the epoch."""
+    known_since_ms: int
+    """Changes before it are not known completely; -1 where all since the partition's creation are known."""
+    changes: list[Noted]
+    """Oldest first."""
+
+
 class History:
-    """The newest changes, each with the time at which it was decided."""
+    """The newest changes that this broker decided as the controller.
+
+    Attributes:
+        since_ms: when its present term began, in milliseconds since the epoch; -1 before the first one.
+        forgotten_ms: when the newest change was decided that is not kept any more; -1 if all are.
+    """
 
     def __init__(self, kept: int = KEPT) -> None:
-        self._changes: deque[tuple[int, Change]] = deque(maxlen=kept)
+        self._changes: deque[Noted] = deque()
+        self._kept = kept
+        self._epoch = 0
+        self.since_ms = -1
+        self.forgotten_ms = -1
+
+    def begin(self, now_ms: int, epoch: int) -> None:
+        """Begin a term: what other controllers decided before it is not known."""
+        self._epoch = epoch
+        self.since_ms = now_ms
 
     def add(self, now_ms: int, changes: Iterable[Change]) -> None:
         """Note changes that were decided at the same time, in milliseconds since the epoch."""
-        self._changes.extend((now_ms, change) for change in changes)
+        for change in changes:
+            if len(change.cause) > LONGEST_CAUSE:
+                change = replace(change, cause=change.cause[: LONGEST_CAUSE - 1] + "…")
+            self._changes.append(Noted(now_ms, self._epoch, change))
+        while len(self._changes) > self._kept:
+            self.forgotten_ms = self._changes.popleft().at_ms
 
-    def of(self, topic: str, partition: int | None = None) -> list[tuple[int, Change]]:
-        """Return the kept changes of a topic, or of one of its partitions, oldest first, each with its time."""
+    def of(self, topic: str, partition: int | None = None) -> list[Noted]:
+        """Return the kept changes of a topic, or of one of its partitions, oldest first."""
         return [
-            (at, change)
-            for at, change in self._changes
-            if change.topic == topic and partition in (None, change.partition)
+            noted
+            for noted in self._changes
+            if noted.change.topic == topic and partition in (None, noted.change.partition)
         ]
+
+    def explain(self, topic: str, partition: int, controller_epoch: int) -> Explanation:
+        """Return what is known of a partition's changes; `controller_epoch` is that of the present term."""
+        changes = self.of(topic, partition)
+        known_since_ms = max(self.since_ms, self.forgotten_ms)
+        if len(changes) > MOST_EXPLAINED:
+            changes = changes[-MOST_EXPLAINED:]
+            known_since_ms = max(known_since_ms, changes[0].at_ms)
+        created = [
+            noted for noted in changes if noted.controller_epoch == controller_epoch and noted.change.before is None
+        ]
+        return Explanation(controller_epoch, self.since_ms, -1 if created else known_since_ms, changes)

@@ -22,6 +22,11 @@ from kafkalog.protocol.messages.alter_partition_reassignments import (
 )
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkalog.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    PartitionExplanation,
+    TopicRequest,
+)
 from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest
 from kafkalog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkalog.protocol.messages.produce import ProduceResponse
@@ -202,6 +207,60 @@ def test_administrators_ask_the_controller(tmp_path: Path) -> None:
         await cluster.until(lambda: (found := cluster.partition("words")) is not None and found.leader == third)
         # The replica that left has no log any more.
         await cluster.until(lambda: cluster.hosts[state.replicas[0]].server.replicas.get("words", 0) is None)
+
+    play(tmp_path, scenario)
+
+
+def test_it_is_known_why_an_isr_changed_until_another_controller_is_elected(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("words")
+        await cluster.until_in_sync("words", {1, 2, 3})
+        boss, state = cluster.boss(), cluster.partition("words")
+        assert boss is not None
+        assert state is not None
+
+        async def explain(number: int) -> PartitionExplanation:
+            request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="words", explained=[0])])
+            answer = await cluster.hosts[number].ask(request, 0)
+            found = answer.topics[0].partitions[0].explanation
+            assert isinstance(found, PartitionExplanation)
+            return found
+
+        # A follower stops to fetch, but is registered: the leader says how far it has come, and since when.
+        stuck = next(number for number in IDS if number not in (boss, state.leader))
+        await cluster.produce("words", b"one")
+        await cluster.hosts[stuck].server.broker.member.fetchers.close()  # type: ignore[union-attr]
+        await cluster.produce("words", b"two")
+        rest = set(IDS) - {stuck}
+        await cluster.until_in_sync("words", rest)
+        told = await explain(boss)
+        assert (told.is_member, told.controller_epoch, told.known_since_ms) == (True, 1, -1)
+        created, shrunk = told.changes[0], told.changes[-1]
+        assert created.cause == "the topic was created"
+        assert shrunk.what.endswith(f"-> {[each for each in state.isr if each in rest]}")
+        assert shrunk.cause.startswith(
+            f"broker {state.leader}, the leader, asked for it (AlterPartition): {stuck} has not"
+        )
+        assert "lacks 1 records (its log ends at 1)" in shrunk.cause
+        assert created.at_ms <= shrunk.at_ms
+        of_leader = await explain(state.leader)
+        (behind,) = (each for each in of_leader.followers if each.broker_id == stuck)
+        assert (of_leader.leader_epoch, of_leader.log_end_offset, behind.log_end_offset) == (state.leader_epoch, 2, 1)
+        assert behind.behind_ms >= behind.fetched_ms > 4000
+        silent = await explain(next(number for number in IDS if number != boss))
+        assert (silent.controller_epoch, silent.changes) == (-1, [])
+        # The next controller knows why it elected a leader, and that it does not know what was before.
+        await cluster.hosts[boss].link.close()
+        await cluster.hosts[boss].stop()
+        cluster.running.discard(boss)
+        await cluster.until(lambda: cluster.boss() is not None)
+        await cluster.until_in_sync("words", rest - {boss})
+        after = cluster.boss()
+        assert after is not None
+        told = await explain(after)
+        assert told.controller_epoch == 2
+        assert told.known_since_ms == told.controller_since_ms > shrunk.at_ms
+        assert all(change.controller_epoch == 2 for change in told.changes)
 
     play(tmp_path, scenario)
 

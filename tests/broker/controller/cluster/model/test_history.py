@@ -1,0 +1,59 @@
+"""What a controller remembers of the changes of partitions, and what it says to be lost."""
+
+from __future__ import annotations
+
+from broker.controller.cluster.model.history import LONGEST_CAUSE, MOST_EXPLAINED, Change, History
+from broker.metadata.znodes.topics import StateNode
+
+STATE = StateNode(leader=1, leader_epoch=0, controller_epoch=1, isr=(1, 2))
+
+
+def change(number: int, *, created: bool = False, partition: int = 0, cause: str = "why") -> Change:
+    return Change("t", partition, f"change {number}", cause, None if created else STATE, STATE)
+
+
+def whats(history: History, epoch: int) -> list[str]:
+    return [noted.change.what for noted in history.explain("t", 0, epoch).changes]
+
+
+def test_everything_is_known_since_the_creation() -> None:
+    history = History()
+    history.begin(10, 1)
+    assert history.explain("t", 0, 1).known_since_ms == 10
+    history.add(20, [change(0, created=True), change(0, created=True, partition=1)])
+    history.add(30, [change(1)])
+    found = history.explain("t", 0, 1)
+    assert (found.controller_epoch, found.controller_since_ms, found.known_since_ms) == (1, 10, -1)
+    assert [(noted.at_ms, noted.change.what) for noted in found.changes] == [(20, "change 0"), (30, "change 1")]
+
+
+def test_a_later_term_knows_the_former_one_but_not_what_was_between() -> None:
+    history = History()
+    history.begin(10, 1)
+    history.add(20, [change(0, created=True)])
+    history.begin(50, 3)
+    history.add(60, [change(1)])
+    found = history.explain("t", 0, 3)
+    assert found.known_since_ms == 50
+    assert [noted.controller_epoch for noted in found.changes] == [1, 3]
+
+
+def test_the_memory_is_bounded_and_what_was_dropped_is_told() -> None:
+    history = History(kept=3)
+    history.begin(10, 1)
+    for number in range(5):
+        history.add(100 + number, [change(number, created=number == 0, cause="x" * 5000)])
+    found = history.explain("t", 0, 1)
+    assert whats(history, 1) == ["change 2", "change 3", "change 4"]
+    assert found.known_since_ms == 101
+    assert {len(noted.change.cause) for noted in found.changes} == {LONGEST_CAUSE}
+
+
+def test_of_one_partition_only_the_newest_changes_are_told() -> None:
+    history = History()
+    history.begin(10, 1)
+    for number in range(MOST_EXPLAINED + 2):
+        history.add(100 + number, [change(number, created=number == 0)])
+    found = history.explain("t", 0, 1)
+    assert (len(found.changes), found.known_since_ms) == (MOST_EXPLAINED, 102)
+    assert found.changes[0].change.what == "change 2"
