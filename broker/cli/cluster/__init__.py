@@ -3,7 +3,9 @@
 - `start`       `kafkalog cluster start`
 - `status`      `kafkalog cluster status`
 - `kill`        `kafkalog cluster kill`
+- `partition`   `kafkalog cluster partition` and `kafkalog cluster heal`
 - `supervisor`  starts the processes, watches them and stops them
+- `proxies`     through which brokers reach each other and ZooKeeper
 - `description` the file from which the other commands know the cluster
 """
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-COMMANDS = ("start", "status", "kill")
+COMMANDS = ("start", "status", "kill", "partition")
 
 EXAMPLES = """\
 examples:
@@ -20,6 +22,8 @@ examples:
   kafkalog cluster status
   kafkalog cluster kill 2 --hard
   kafkalog cluster start 2
+  kafkalog cluster partition 3 --for 20
+  kafkalog cluster heal 3
 
 The cluster lives in a directory (--dir), in which each process also writes its messages: broker-1.log, zookeeper.log.
 It is for one machine and for trying things out. A cluster in production has a ZooKeeper ensemble, and its brokers are

@@ -2,7 +2,8 @@
 
 The supervisor writes the file anew, in one step, whenever a process has started or ended. To have a broker started
 again another command makes an empty file `start-ID`, which the supervisor removes. As long as it runs, the supervisor
-holds a lock on the file `.lock`: two of them would give the same data to two servers.
+holds a lock on the file `.lock`: two of them would give the same data to two servers. A file `cut-ID` asks it to cut a
+broker off, or to connect it again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from pathlib import Path
 
 FILE = "cluster.json"
 LOCK = ".lock"
+KINDS = {"zookeeper": ("zookeeper",), "brokers": ("brokers",), "all": ("zookeeper", "brokers"), "": ()}
+"""What a broker can be cut off from, by the words of the command line, and the kinds of proxies that this takes."""
+CUT_OFF = {
+    "zookeeper": "cut off from ZooKeeper",
+    "brokers": "cut off from the other brokers",
+    "all": "cut off from ZooKeeper and the other brokers",
+    "": "connected",
+}
 NOT_RUNNING = 0
 """The process id of a broker that does not run."""
 
@@ -36,6 +45,17 @@ class BrokerEntry:
     broker_id: int
     port: int
     pid: int = NOT_RUNNING
+    link_port: int = 0
+    """The port at which other brokers reach it, which is a proxy's."""
+    cut: str = ""
+    """What the broker is cut off from, one of `KINDS`."""
+    cuts: int = 0
+    """How often that has been set."""
+
+    @property
+    def connection(self) -> str:
+        """What the broker is cut off from, in words."""
+        return CUT_OFF[self.cut]
 
 
 @dataclass(slots=True)
@@ -111,7 +131,17 @@ def load(directory: Path) -> Description:
         description = Description(
             int(found["supervisor"]),
             str(found["zookeeper"]),
-            [BrokerEntry(int(each["broker_id"]), int(each["port"]), int(each["pid"])) for each in found["brokers"]],
+            [
+                BrokerEntry(
+                    int(each["broker_id"]),
+                    int(each["port"]),
+                    int(each["pid"]),
+                    int(each["link_port"]),
+                    str(each["cut"]),
+                    int(each["cuts"]),
+                )
+                for each in found["brokers"]
+            ],
         )
     except FileNotFoundError:
         raise NoClusterError(
@@ -142,3 +172,53 @@ def is_alive(pid: int) -> bool:
 def start_request(directory: Path, broker_id: int) -> Path:
     """Return the file that asks the supervisor to start a broker again."""
     return directory / f"start-{broker_id}"
+
+
+def remembered_ports(directory: Path) -> dict[int, int]:
+    """Return the ports of the last time at which other brokers reached each broker; none where they are not known."""
+    try:
+        found = json.loads((directory / FILE).read_text())
+        return {int(each["broker_id"]): int(each["link_port"]) for each in found["brokers"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def cut_request(directory: Path, broker_id: int) -> Path:
+    """Return the file that asks the supervisor to cut a broker off, or to connect it again."""
+    return directory / f"cut-{broker_id}"
+
+
+def write_cut_request(directory: Path, broker_id: int, kind: str, seconds: float) -> None:
+    """Ask the supervisor to cut a broker off from what `kind` names (`KINDS`), or (empty) to connect it again.
+
+    Args:
+        directory: The cluster's directory.
+        broker_id: The broker.
+        kind: What it is cut off from.
+        seconds: How long; 0 for until it is told otherwise.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    part = directory / f".cut-{broker_id}"
+    part.write_text(json.dumps([kind, seconds]))
+    part.replace(cut_request(directory, broker_id))
+
+
+def read_cut_request(directory: Path, broker_id: int) -> tuple[str, float] | None:
+    """Take the request to cut a broker off, if there is one that can be read.
+
+    Raises:
+        OSError: the file cannot be read or removed.
+    """
+    path = cut_request(directory, broker_id)
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return None
+    path.unlink(missing_ok=True)
+    try:
+        kind, seconds = json.loads(text)
+        return (kind, float(seconds)) if kind in KINDS else None
+    except (ValueError, TypeError):
+        return None

@@ -68,6 +68,8 @@ def _processes(
     for entry in description.brokers:
         is_running = entry.pid != NOT_RUNNING and is_alive(entry.pid)
         state = f"process {entry.pid}" if is_running else "not running"
+        if entry.cut:
+            state += f", {entry.connection}"
         line = f"broker {entry.broker_id}   127.0.0.1:{entry.port}  {state}"
         if cluster is not None:
             number = entry.broker_id

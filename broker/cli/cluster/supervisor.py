@@ -2,10 +2,14 @@
 
 A broker that ends stays down until it is asked for (`description.start_request`), so that failures can be practised. On
 Linux the brokers end with the supervisor, even if that is killed.
+
+Brokers reach each other, and ZooKeeper, through `proxies` in this process, so that one of them can be cut off. Clients
+reach them directly.
 """
 
 from __future__ import annotations
 
+import math
 import socket
 import subprocess
 import sys
@@ -15,7 +19,17 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from broker.cli.cluster.description import NOT_RUNNING, BrokerEntry, Description, start_request
+from broker.cli.cluster.description import (
+    KINDS,
+    NOT_RUNNING,
+    BrokerEntry,
+    Description,
+    cut_request,
+    read_cut_request,
+    remembered_ports,
+    start_request,
+)
+from broker.cli.cluster.proxies import Proxies, Side
 from broker.cli.zookeeper.server import ZooKeeperServer, addresses, end_with_parent
 
 POLL_S = 0.1
@@ -33,8 +47,18 @@ class ClusterFailedError(Exception):
     """The cluster cannot come up; the message names the process and the file with its messages, or the remedy."""
 
 
-def broker_settings(entry: BrokerEntry, zookeeper: str, directory: Path, brokers: int) -> dict[str, str]:
-    """Return the settings of one broker: as many replicas as the cluster allows, up to three."""
+def broker_settings(
+    entry: BrokerEntry, zookeeper: str, directory: Path, brokers: int, link_port: int
+) -> dict[str, str]:
+    """Return the settings of one broker: as many replicas as the cluster allows, up to three.
+
+    Args:
+        entry: The broker.
+        zookeeper: Where it reaches ZooKeeper.
+        directory: The cluster's directory.
+        brokers: How many brokers there are.
+        link_port: The port of its listener for other brokers, behind the proxy.
+    """
     replicas = min(REPLICAS, brokers)
     majority = str(replicas // 2 + 1)
     return {
@@ -44,7 +68,10 @@ def broker_settings(entry: BrokerEntry, zookeeper: str, directory: Path, brokers
         "zookeeper.session.timeout.ms": "6000",
         # When all brokers stop at once, the last ones find no controller: five seconds a try would be long.
         "controlled.shutdown.retry.backoff.ms": "500",
-        "listeners": f"PLAINTEXT://127.0.0.1:{entry.port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{entry.port},BROKERS://127.0.0.1:{link_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{entry.port},BROKERS://127.0.0.1:{entry.link_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+        "inter.broker.listener.name": "BROKERS",
         "log.dirs": str(directory / f"broker-{entry.broker_id}"),
         "default.replication.factor": str(replicas),
         "min.insync.replicas": majority,
@@ -103,11 +130,19 @@ class Supervisor:
         self._tell = tell
         self._ready_s = ready_s
         ((host, port),) = addresses(zookeeper)
-        entries = [BrokerEntry(index, port) for index, port in enumerate(ports, 1)]
+        self._proxies = Proxies()
+        self._to_zookeeper: dict[int, int] = {}
+        """The port at which each broker reaches ZooKeeper."""
+        self._heal_at: dict[int, float] = {}
+        entries = self._connected([BrokerEntry(index, port) for index, port in enumerate(ports, 1)], port)
         self.description = Description(0, f"{host}:{port}", entries)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        with self._log("ZooKeeper").open("ab") as output:
-            self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output)
+        try:
+            with self._log("ZooKeeper").open("ab") as output:
+                self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output)
+        except BaseException:
+            self._proxies.close()
+            raise
 
     def start(self, supervisor: int) -> None:
         """Start everything; return when all brokers accept connections.
@@ -118,6 +153,7 @@ class Supervisor:
         self.description.supervisor = supervisor
         for entry in self.description.brokers:
             start_request(self._directory, entry.broker_id).unlink(missing_ok=True)
+            cut_request(self._directory, entry.broker_id).unlink(missing_ok=True)
         self.description.save(self._directory)
         self._wait_for("ZooKeeper", self._zookeeper.process, self._zookeeper.serves)
         for entry in self.description.brokers:
@@ -136,6 +172,9 @@ class Supervisor:
 
     def stop(self) -> None:
         """End the brokers, all at once, and then ZooKeeper."""
+        for entry in self.description.brokers:
+            # They stop in good order.
+            self._proxies.cut(entry.broker_id, ())
         for process in self._processes.values():
             process.terminate()
         deadline = time.monotonic() + STOP_S
@@ -146,6 +185,7 @@ class Supervisor:
                 process.kill()
                 process.wait()
         self._zookeeper.stop()
+        self._proxies.close()
 
     # Inside
 
@@ -153,11 +193,26 @@ class Supervisor:
         """Return the file with the messages of `ZooKeeper`, or of `broker 1`: zookeeper.log, broker-1.log."""
         return self._directory / f"{name.lower().replace(' ', '-')}.log"
 
+    def _connected(self, entries: list[BrokerEntry], zookeeper: int) -> list[BrokerEntry]:
+        """Make the proxies of the brokers; each gets the port of the last time again, if it is free.
+
+        A broker whose process was killed takes its registration over when it comes back at the same address.
+        """
+        before = remembered_ports(self._directory)
+        for entry in entries:
+            entry.link_port = self._proxies.add(Side("brokers", entry.broker_id), before.get(entry.broker_id, 0))
+            self._to_zookeeper[entry.broker_id] = self._proxies.add(Side("zookeeper", entry.broker_id))
+            self._proxies.open(self._to_zookeeper[entry.broker_id], zookeeper)
+        return entries
+
     def _launch(self, entry: BrokerEntry) -> None:
+        zookeeper = f"127.0.0.1:{self._to_zookeeper[entry.broker_id]}"
+        (link_port,) = choose_ports(0, 1)
         settings = (
-            broker_settings(entry, self.description.zookeeper, self._directory, len(self.description.brokers))
+            broker_settings(entry, zookeeper, self._directory, len(self.description.brokers), link_port)
             | self._overrides
         )
+        self._proxies.open(entry.link_port, link_port)
         line = [sys.executable, "-m", "kafkalog.cli.main", "server", "start"]
         for key, value in settings.items():
             line += ["--override", f"{key}={value}"]
@@ -186,6 +241,7 @@ class Supervisor:
         process = self._processes[entry.broker_id]
         if entry.pid != NOT_RUNNING and process.poll() is not None:
             entry.pid = NOT_RUNNING
+            self._proxies.shut(entry.link_port)
             self.description.save(self._directory)
             code = process.returncode
             how = f"was killed by signal {-code}" if code < 0 else f"has ended with code {code}"
@@ -197,6 +253,21 @@ class Supervisor:
                 self._launch(entry)
                 self.description.save(self._directory)
                 self._tell(f"{_name(entry)} is started")
+        wanted = read_cut_request(self._directory, entry.broker_id)
+        if wanted is not None:
+            self._cut(entry, *wanted)
+        elif self._heal_at.get(entry.broker_id, math.inf) <= time.monotonic():
+            self._cut(entry, "", 0)
+
+    def _cut(self, entry: BrokerEntry, kind: str, seconds: float) -> None:
+        """Cut a broker off for some seconds, or (0) until told otherwise; connect it again where `kind` is empty."""
+        self._proxies.cut(entry.broker_id, KINDS[kind])
+        self._heal_at.pop(entry.broker_id, None)
+        if kind and seconds:
+            self._heal_at[entry.broker_id] = time.monotonic() + seconds
+        entry.cut, entry.cuts = kind, entry.cuts + 1
+        self.description.save(self._directory)
+        self._tell(f"{_name(entry)} is {entry.connection}")
 
 
 def _name(entry: BrokerEntry) -> str:

@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.cli.cluster.description import BrokerEntry, Description, held
+from broker.cli.cluster.description import (
+    NOT_RUNNING,
+    BrokerEntry,
+    Description,
+    held,
+    load,
+    read_cut_request,
+    remembered_ports,
+    write_cut_request,
+)
 from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, broker_settings, choose_ports
 from kafkalog.client.admin import NewTopic
 from kafkalog.client.admin.admin import Admin
@@ -73,6 +82,48 @@ def test_a_broker_is_killed_and_comes_back(cluster: tuple[Path, str]) -> None:
         "all replicas are in sync",
     )
     assert run("cluster", "start", *where, check=1).stderr.startswith(b"kafkalog: a cluster is running in ")
+    # Whichever broker is asked, the controller tells why the partition has another leader, and its leader who lags.
+    told = lines(run("isr", "why", f"words-{victim - 1}", "--bootstrap-server", bootstrap.split(",")[victim - 1]))
+    assert sum(": in sync, " in line for line in told) == 2
+    assert any("nothing listened at BROKERS://127.0.0.1:" in line for line in told)
+    assert any(" has caught up: its log ends at 2" in line for line in told)
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_is_cut_off_and_connected_again(cluster: tuple[Path, str]) -> None:
+    directory, bootstrap = cluster
+    where = "--dir", str(directory)
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        wait_until(lambda: len(admin.describe_cluster().brokers) == 3, "all brokers are registered")
+        admin.create_topics([NewTopic("words", 3, 3)])
+        boss = admin.describe_cluster().controller_id
+        victim = next(number for number in (1, 2, 3) if number != boss)
+
+        def leaders() -> set[int]:
+            found = admin.describe_topics(["words"])["words"].partitions.values()
+            return {each.leader for each in found}
+
+        wait_until(lambda: leaders() == {1, 2, 3}, "each broker leads a partition")
+        assert lines(run("cluster", "partition", str(victim), *where)) == [
+            f"broker {victim} is cut off from ZooKeeper and the other brokers"
+        ]
+        entry = load(directory).broker(victim)
+        assert (entry.cut, entry.pid) != ("", NOT_RUNNING)
+        rest = ",".join(f"127.0.0.1:{each.port}" for each in load(directory).brokers if each.broker_id != victim)
+        with Producer({"bootstrap.servers": rest, "acks": "all"}) as producer:
+            sent = [producer.send("words", b"meanwhile", partition=number) for number in range(3)]
+            assert [each.result(120).offset for each in sent] == [0, 0, 0]
+        wait_until(lambda: victim not in leaders(), "the others lead")
+        assert any("cut off from ZooKeeper and the other" in line for line in lines(run("cluster", "status", *where)))
+        assert lines(run("cluster", "heal", str(victim), *where)) == [f"broker {victim} is connected again"]
+        assert run("cluster", "heal", str(victim), *where, check=1).stderr.endswith(b" is not cut off\n")
+        wait_until(
+            lambda: all(len(each.isr) == 3 for each in admin.describe_topics(["words"])["words"].partitions.values()),
+            "all replicas are in sync",
+        )
+    told = lines(run("cluster", "partition", str(victim), "--from", "brokers", "--for", "0.1", *where))
+    assert told == [f"broker {victim} is cut off from the other brokers for 0.1 s"]
+    wait_until(lambda: not load(directory).broker(victim).cut, "it is connected again by itself")
 
 
 @pytest.fixture
@@ -131,6 +182,8 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> 
         (("start", "--override", "broker"), 2, "--override broker: expected KEY=VALUE"),
         (("start", "2"), 1, "there is no cluster in "),
         (("kill", "2"), 1, "there is no cluster in "),
+        (("partition", "2"), 1, "there is no cluster in "),
+        (("heal", "2"), 1, "there is no cluster in "),
         (("status",), 1, "there is no cluster in "),
     ],
 )
@@ -155,10 +208,38 @@ def test_a_cluster_that_is_gone_is_told(tmp_path: Path) -> None:
 
 
 def test_settings_fit_the_number_of_brokers(tmp_path: Path) -> None:
-    one = broker_settings(BrokerEntry(1, 9092), "127.0.0.1:2181", tmp_path, 1)
-    five = broker_settings(BrokerEntry(5, 9096), "127.0.0.1:2181", tmp_path, 5)
+    one = broker_settings(BrokerEntry(1, 9092), "127.0.0.1:2181", tmp_path, 1, 1001)
+    five = broker_settings(BrokerEntry(5, 9096, link_port=5000), "127.0.0.1:2181", tmp_path, 5, 1005)
     assert (one["default.replication.factor"], one["min.insync.replicas"]) == ("1", "1")
     assert (five["offsets.topic.replication.factor"], five["transaction.state.log.min.isr"]) == ("3", "2")
+    assert five["listeners"] == "PLAINTEXT://127.0.0.1:9096,BROKERS://127.0.0.1:1005"
+    assert five["advertised.listeners"] == "PLAINTEXT://127.0.0.1:9096,BROKERS://127.0.0.1:5000"
     base, *_ = choose_ports(0, 1)
     assert choose_ports(base, 1) == [base]
     assert len(set(choose_ports(0, 3))) == 3
+
+
+def test_requests_to_cut_a_broker_off(tmp_path: Path) -> None:
+    assert read_cut_request(tmp_path, 1) is None
+    write_cut_request(tmp_path, 1, "zookeeper", 2.5)
+    assert read_cut_request(tmp_path, 2) is None
+    assert read_cut_request(tmp_path, 1) == ("zookeeper", 2.5)
+    assert read_cut_request(tmp_path, 1) is None
+    for damaged in ("", "[]", '["moon", 1]', '["all", "x"]', "7", '[["all"], 1]'):
+        (tmp_path / "cut-1").write_text(damaged)
+        assert read_cut_request(tmp_path, 1) is None, damaged
+        assert not (tmp_path / "cut-1").exists()
+
+
+def test_brokers_get_the_ports_of_the_last_time(tmp_path: Path) -> None:
+    assert remembered_ports(tmp_path) == {}
+    Description(1, "127.0.0.1:1", [BrokerEntry(1, 9092, link_port=4000)]).save(tmp_path)
+    assert remembered_ports(tmp_path) == {1: 4000}
+    (tmp_path / "cluster.json").write_text("{")
+    assert remembered_ports(tmp_path) == {}
+
+
+@pytest.mark.usefixtures("processes")
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x"])
+def test_a_time_that_is_none_is_refused(seconds: str) -> None:
+    assert b"is no number of seconds above 0" in run("cluster", "partition", "1", "--for", seconds, check=2).stderr

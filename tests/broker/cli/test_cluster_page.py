@@ -44,7 +44,7 @@ def test_the_page(tmp_path: Path) -> None:
 
     start, *others = commands("tutorial/cluster.md", "127.0.0.1:9092")
     assert start.command == "kafkalog cluster start --brokers 3"
-    assert len(others) == 7
+    assert len(others) == 11
     words = ["bash", "-c", f"exec {start.command} --base-port 0"]
     cluster = subprocess.Popen(words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     assert cluster.stdout is not None
@@ -62,7 +62,7 @@ def test_the_page(tmp_path: Path) -> None:
                 controller = next(told for told in shell(typed) if told.endswith("controller")).split()[1]
             if controller == "3":
                 # The page kills a broker that is not the controller.
-                typed = re.sub(r"(kill|start) 3", r"\1 2", typed)
+                typed = re.sub(r"(kill|start|partition|heal) 3", r"\1 2", typed)
             printed = [re.sub("broker 2 (was|is)", r"broker 3 \1", told) for told in shell(typed)]
             assert normal(printed) == normal(each.printed), each.command
         wait_until(lambda: len(shell("kafkalog cluster status")) == 4, "all replicas are in sync")
