@@ -13,6 +13,7 @@ from broker.config.definition import ConfigError
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import brokers, paths
 from broker.metadata.znodes.notices import decode_log_dir_event
+from broker.zookeeper.interface import Create, Delete
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -212,9 +213,9 @@ def test_a_broker_that_was_killed_is_registered_at_once_when_it_starts_again(tmp
 def test_a_broker_that_was_replaced_does_not_fight_for_its_registration(tmp_path: Path) -> None:
     async def work(cluster: Cluster) -> None:
         host, before = cluster.hosts[3], (await cluster.alive())[3]
-        # Another process with the same addresses, such as the next container of the same service.
-        await cluster.zookeeper.delete(paths.broker_id(3))
-        await cluster.zookeeper.create(paths.broker_id(3), brokers.encode(before, 0), is_ephemeral=True)
+        # Another process with the same addresses, such as the next container of the same service, was faster.
+        path = paths.broker_id(3)
+        await cluster.zookeeper.multi([Delete(path), Create(path, brokers.encode(before, 0), is_ephemeral=True)])
         other = (await cluster.alive())[3]
         await asyncio.sleep(5)
         assert (await cluster.alive())[3] == other
