@@ -5,6 +5,7 @@ Each room imports those below it only (the contract stands in pyproject.toml). F
 - `cli/`         the broker's commands of `kafkalog`
 - `main`         runs a broker as a process: logging, signals, exit codes
 - `server`       starts and stops the parts of a broker in order
+- `migration/`   moves a stopped broker's metadata between its registry and ZooKeeper
 - `modes/`       what differs in that between a broker that is a cluster of its own and a member of a cluster
 - `assembly`     builds the parts that serve requests
 - `metrics/`     the broker's metrics in Prometheus' format

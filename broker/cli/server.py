@@ -1,10 +1,11 @@
-"""`kafkalog server start`: run a broker in the foreground."""
+"""`kafkalog server`: run a broker in the foreground, and make it a member of a cluster or the reverse."""
 
 from __future__ import annotations
 
 import argparse
 
-from broker.cli.settings import add_start, read_settings
+from broker.cli import membership
+from broker.cli.settings import add_action, add_actions, read_settings
 
 EXAMPLES = """\
 examples:
@@ -19,7 +20,10 @@ Keys are Apache Kafka's; docs/reference/configuration.md lists them.
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `server` and its commands."""
-    add_start(subparsers, "server", "a broker", "run a broker", EXAMPLES).set_defaults(run=run_start)
+    actions = add_actions(subparsers, "server", "run a broker")
+    start = add_action(actions, "start", "start a broker in the foreground", "server.properties", EXAMPLES)
+    start.set_defaults(run=run_start)
+    membership.add_actions(actions)
 
 
 def run_start(arguments: argparse.Namespace) -> int:

@@ -11,34 +11,38 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-def add_start(
-    subparsers: argparse._SubParsersAction[ArgumentParser], name: str, server: str, purpose: str, examples: str
+def add_actions(
+    subparsers: argparse._SubParsersAction[ArgumentParser], name: str, purpose: str
+) -> argparse._SubParsersAction[ArgumentParser]:
+    """Add the command `name`, whose line in the list of commands is `purpose`; return its actions."""
+    command = subparsers.add_parser(name, help=purpose)
+    return command.add_subparsers(dest="action", required=True, metavar="ACTION")
+
+
+def add_action(
+    actions: argparse._SubParsersAction[ArgumentParser], name: str, purpose: str, file: str, examples: str
 ) -> ArgumentParser:
-    """Add the command `name` with its action `start`; return the parser of `start`.
+    """Add an action that takes the settings of a server.
 
     Args:
-        subparsers: The commands.
-        name: The command's name.
-        server: What the command starts, such as `a broker`.
-        purpose: The command's line in the list of commands.
-        examples: The end of the help of `start`.
+        actions: The actions of the command.
+        name: The action's name.
+        purpose: Its line in the list of actions.
+        file: What the properties file is called, such as `server.properties`.
+        examples: The end of its help.
     """
-    commands = subparsers.add_parser(name, help=purpose).add_subparsers(dest="action", required=True, metavar="ACTION")
-    start = commands.add_parser(
-        "start",
-        help=f"start {server} in the foreground",
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    action = actions.add_parser(
+        name, help=purpose, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    start.add_argument("--config", type=Path, metavar="FILE", help=f"a {name}.properties file")
-    start.add_argument(
+    action.add_argument("--config", type=Path, metavar="FILE", help=f"a {file} file")
+    action.add_argument(
         "--override",
         action="append",
         default=[],
         metavar="KEY=VALUE",
         help="a setting that wins over the file's",
     )
-    return start
+    return action
 
 
 def read_settings(arguments: argparse.Namespace) -> dict[str, str]:

@@ -4,4 +4,5 @@
 - `lone`       a broker that is a cluster of its own, with its registry in a file
 - `cluster`    a broker that is a member of a cluster over ZooKeeper
 - `broker_id`  which id a broker has
+- `zookeeper_session`  opens a session with ZooKeeper, by the configuration
 """

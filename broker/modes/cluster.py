@@ -28,14 +28,17 @@ from broker.log.log_manager import LogManager
 from broker.member.identity import cluster_id, generate_broker_id, make_top_nodes
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
+from broker.metadata.local import FILE_NAME
 from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
 from broker.metadata.operations import ConfigResource, Operation, SetConfig
 from broker.metadata.tree.store import ZooKeeperStore
+from broker.metadata.znodes import move, paths
 from broker.modes.broker_id import NO_ID, known_broker_id
+from broker.modes.zookeeper_session import open_session
 from broker.replica.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from broker.zookeeper.interface import ZooKeeper, ZooKeeperError, ensure
+from broker.zookeeper.interface import ZooKeeper
 from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
@@ -77,7 +80,8 @@ class ClusterMode:
     async def open(self) -> ClusterState:
         """See `Mode.open`."""
         config, runtime = self._config, self._runtime
-        session = self._session = await self._connect()
+        session = self._session = await open_session(config, runtime.open_zookeeper)
+        await self._check_not_moving(session)
         await make_top_nodes(session)
         found = await cluster_id(session, runtime.random)
         self.broker_id = await self._resolve_broker_id(session)
@@ -200,31 +204,25 @@ class ClusterMode:
         store.subscribe(changed)
         return controller
 
-    async def _connect(self) -> ZooKeeper:
-        """Open the session, below a path that is made if it does not exist.
+    async def _check_not_moving(self, session: ZooKeeper) -> None:
+        """Refuse to start a lone broker as a member, and on the nodes of a move that was cut short.
 
         Raises:
-            ConfigError: no ZooKeeper answers.
+            ConfigError: the metadata has to be moved first.
         """
-        config = self._config
-        session_s = config["zookeeper.session.timeout.ms"] / 1000
-        connect_s = (config["zookeeper.connection.timeout.ms"] or config["zookeeper.session.timeout.ms"]) / 1000
-        address: str = config["zookeeper.connect"]
-        hosts, slash, path = address.partition("/")
-        chroot = path.strip("/")
-        try:
-            if slash and chroot:
-                above = await self._runtime.open_zookeeper(hosts, session_timeout=session_s, connect_timeout=connect_s)
-                try:
-                    await ensure(above, f"/{chroot}")
-                finally:
-                    await above.close()
-                address = f"{hosts}/{chroot}"
-            else:
-                address = hosts
-            return await self._runtime.open_zookeeper(address, session_timeout=session_s, connect_timeout=connect_s)
-        except ZooKeeperError as error:
-            raise ConfigError(f"zookeeper.connect: {error}") from error
+        alone = [str(each.path) for each in self._logs.online_dirs if (each.path / FILE_NAME).exists()]
+        if alone:
+            raise ConfigError(
+                f"{FILE_NAME} is in {', '.join(alone)}: this broker is a cluster of its own, with topics that "
+                "ZooKeeper does not know. Run kafkalog server join with the same configuration, or unset "
+                "zookeeper.connect"
+            )
+        node = await session.get(paths.MOVE)
+        if node is not None:
+            raise ConfigError(
+                f"zookeeper.connect: {move.decode(node.data)} is being moved into ZooKeeper or out of it, and is not "
+                "moved whole: run its kafkalog server join, or leave, again"
+            )
 
     async def _resolve_broker_id(self, session: ZooKeeper) -> int:
         """Return the configured id, or that of the log directories, or a new one.

@@ -21,7 +21,7 @@ from broker.coordinator.transaction.partition_transactions import largest_produc
 from broker.log.alter_dirs.startup import read_topic_id
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
-from broker.metadata.local import FILE_NAME, LocalStore
+from broker.metadata.local import FILE_NAME, JOINED_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
 from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
 from broker.modes.broker_id import NO_ID, known_broker_id
@@ -62,6 +62,12 @@ class LoneMode:
         """See `Mode.open`."""
         self._is_fresh = not self.store.exists
         stored_cluster_id = self.logs.stored_cluster_id()
+        joined = [str(each.path) for each in self.logs.online_dirs if (each.path / JOINED_NAME).exists()]
+        if self._is_fresh and joined:
+            raise MetadataError(
+                f"{JOINED_NAME} is in {', '.join(joined)}: this broker is a member of a cluster. Set "
+                "zookeeper.connect, or make it a cluster of its own again with kafkalog server leave"
+            )
         if self._is_fresh and stored_cluster_id is not None and self.logs.offline_dirs:
             raise MetadataError(
                 f"{FILE_NAME} is in none of the log directories that can be used, and "

@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-from broker.cli.settings import add_start, read_settings
+from broker.cli.settings import add_action, add_actions, read_settings
 from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
 from broker.cli.zookeeper.server import DEFAULTS, ZooKeeperServer, addresses, with_ports
 from kafkalog.java_properties import PropertiesError
@@ -30,7 +30,8 @@ class _StopRequestedError(Exception):
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `zookeeper` and its commands."""
-    start = add_start(subparsers, "zookeeper", "a ZooKeeper server", "run a ZooKeeper server", EXAMPLES)
+    actions = add_actions(subparsers, "zookeeper", "run a ZooKeeper server")
+    start = add_action(actions, "start", "start a ZooKeeper server in the foreground", "zookeeper.properties", EXAMPLES)
     start.set_defaults(run=run_start)
 
 

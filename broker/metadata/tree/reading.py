@@ -58,6 +58,15 @@ async def read_all(session: Session) -> dict[str, ConfigNode]:
     Raises:
         OSError: there was no connection for too long.
     """
+    return await read_nodes(session, await node_names(session))
+
+
+async def node_names(session: Session) -> list[str]:
+    """Return the names of all nodes below `/config` that have configurations, such as `topics/words`.
+
+    Raises:
+        OSError: there was no connection for too long.
+    """
     found: list[str] = []
     for kind in (TOPICS, BROKERS, CLIENTS, IPS, USERS):
         names = [f"{kind}/{name}" for name in await _children(session, kind)]
@@ -66,7 +75,7 @@ async def read_all(session: Session) -> dict[str, ConfigNode]:
             parents = [f"{name}/{CLIENTS}" for name in names]
             below = await each_of(parents, partial(_children, session))
             found += [f"{parent}/{name}" for parent, children in zip(parents, below, strict=True) for name in children]
-    return await read_nodes(session, found)
+    return found
 
 
 async def _children(session: Session, name: str) -> list[str]:

@@ -19,6 +19,7 @@ PREFERRED_ELECTION = "/admin/preferred_replica_election"
 ISR_CHANGES = "/isr_change_notification"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 MIGRATION = "/migration"
+MOVE = "/kafkalog/move"
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 

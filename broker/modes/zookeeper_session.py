@@ -1,0 +1,34 @@
+"""Opens the session with ZooKeeper that a configuration describes."""
+
+from __future__ import annotations
+
+from broker.config.definition import ConfigError
+from broker.config.server import BrokerConfig
+from broker.runtime import OpenZooKeeper
+from broker.zookeeper.interface import ZooKeeper, ZooKeeperError, ensure
+
+
+async def open_session(config: BrokerConfig, open_zookeeper: OpenZooKeeper) -> ZooKeeper:
+    """Open a session, below the path of `zookeeper.connect`, which is made if it does not exist.
+
+    Raises:
+        ConfigError: no ZooKeeper answers.
+    """
+    session_s = config["zookeeper.session.timeout.ms"] / 1000
+    connect_s = (config["zookeeper.connection.timeout.ms"] or config["zookeeper.session.timeout.ms"]) / 1000
+    address: str = config["zookeeper.connect"]
+    hosts, slash, path = address.partition("/")
+    chroot = path.strip("/")
+    try:
+        if slash and chroot:
+            above = await open_zookeeper(hosts, session_timeout=session_s, connect_timeout=connect_s)
+            try:
+                await ensure(above, f"/{chroot}")
+            finally:
+                await above.close()
+            address = f"{hosts}/{chroot}"
+        else:
+            address = hosts
+        return await open_zookeeper(address, session_timeout=session_s, connect_timeout=connect_s)
+    except ZooKeeperError as error:
+        raise ConfigError(f"zookeeper.connect: {error}") from error
