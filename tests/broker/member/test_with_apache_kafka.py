@@ -15,6 +15,7 @@ import pytest
 from peers import kafka, require
 from peers.kafka_tools import KafkaTools
 from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, Writer, mixed_cluster
+from tests.support.command import call
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -102,6 +103,12 @@ def test_kafkas_tool_describes_the_cluster_by_our_answers(cluster: MixedCluster)
     words = ["--bootstrap-server", cluster.address(OURS), "--describe", "--topic", "described"]
     told = kafka.run_java_tool(TOPICS, words, kafka.KAFKA_3, timeout_s=120)
     assert re.findall(r"Leader: (\d).*Isr: ([\d,]+)", told) == [("3", "3,1,2"), ("1", "1,3,2"), ("2", "2,3,1")]
+
+
+def test_kafkas_controller_does_not_tell_why_a_partition_changed(cluster: MixedCluster) -> None:
+    cluster.create("why", [OURS_FIRST])
+    told = call("isr", "why", "why-0", "--bootstrap-server", cluster.address(OURS), check=1).err
+    assert "the controller, does not tell why partitions change: it is not a broker of kafkalog" in told
 
 
 def test_ours_stops_in_order_and_comes_back(cluster: MixedCluster) -> None:

@@ -1,0 +1,6 @@
+"""Drills with the processes of a cluster: three brokers over ZooKeeper, a producer, and a judge of what is left.
+
+- `drilled`   the cluster: processes that are killed, paused, cut off and started again
+- `load`      the producer and the consumer that run meanwhile
+- `verdict`   records that are lost, doubled or out of order
+"""
