@@ -49,7 +49,6 @@ def add_actions(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run_move(arguments: argparse.Namespace) -> int:
     """Move the broker; 1 when that is refused or fails, 2 when the settings cannot be used."""
     import asyncio
-    import logging
     import sys
 
     from broker.config.definition import ConfigError
@@ -60,8 +59,6 @@ def run_move(arguments: argparse.Namespace) -> int:
     from broker.zookeeper.interface import ZooKeeperError
     from kafkalog.java_properties import PropertiesError
 
-    # What they log goes into the message.
-    logging.getLogger("broker").addHandler(logging.NullHandler())
     try:
         config = BrokerConfig(read_settings(arguments))
         if not config.is_member:
