@@ -50,8 +50,6 @@ PRODUCERS = 2
 WORK_S = 25.0
 DEADLINE_S = 600.0
 PAUSE_S = 0.2
-LEARNING_S = 1.0
-"""How long a broker may take to learn, once it reaches ZooKeeper again, that its session has expired."""
 SETTINGS = {
     "zookeeper.connect": "zookeeper:2181",
     "zookeeper.session.timeout.ms": "6000",
@@ -72,7 +70,6 @@ class Cluster:
 
     Attributes:
         running: the brokers that run.
-        cut_off: those that may not know that they were replaced, because they do not reach ZooKeeper.
         ended: set when faults and clients should come to their end.
     """
 
@@ -93,7 +90,6 @@ class Cluster:
             for number in IDS
         }
         self.running: set[int] = set()
-        self.cut_off: set[SimulatedHost] = set()
         self.ended = asyncio.Event()
 
     async def start(self) -> None:
@@ -129,12 +125,9 @@ class Cluster:
                 await host.start()
                 self.running.add(number)
             else:
-                self.cut_off.add(host)
                 host.session.disconnect()
                 await asyncio.sleep(self.chance.uniform(0, 12))
                 host.session.reconnect()
-                await asyncio.sleep(LEARNING_S)
-                self.cut_off.discard(host)
 
     async def coordinator(self, kind: int, key: str) -> SimulatedHost:
         answer = await self.anyone().ask(FindCoordinatorRequest(key=key, key_type=kind), 3)
@@ -188,17 +181,11 @@ class Committer:
         self.acknowledged = self.attempted
 
     async def look(self) -> None:
-        """Fetch the offset from a coordinator that is not cut off from ZooKeeper.
-
-        One that is cut off does not know that another broker coordinates the group now. Until it gives up its roles it
-        answers with the offsets that it had, as Apache Kafka's brokers do.
-        """
+        """Fetch the offset. A coordinator that was replaced does not answer any more: its lease has ended before."""
         before = self.acknowledged
         coordinator = await self.cluster.coordinator(GROUP, self.group)
-        is_sure = coordinator not in self.cluster.cut_off
         found = await self.fetch(coordinator)
-        if is_sure and coordinator not in self.cluster.cut_off:
-            assert before <= found <= self.attempted, f"{found} of {coordinator.name} though {before} was acknowledged"
+        assert before <= found <= self.attempted, f"{found} of {coordinator.name} though {before} was acknowledged"
 
     async def fetch(self, coordinator: SimulatedHost) -> int:
         wanted = OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])
