@@ -28,6 +28,7 @@ from broker.net.sockets.network import LoopNetwork, Network
 from broker.system.collector import OWN_COLLECTOR, PROCESS_COLLECTOR, Collector
 from broker.system.workers import ThreadWorkers, Workers
 from broker.zookeeper.interface import ZooKeeper
+from broker.zookeeper.security import PLAIN, Security
 
 
 def wall_clock_ms() -> int:
@@ -38,7 +39,9 @@ def wall_clock_ms() -> int:
 class OpenZooKeeper(Protocol):
     """Opens a session with ZooKeeper."""
 
-    async def __call__(self, address: str, *, session_timeout: float, connect_timeout: float) -> ZooKeeper:
+    async def __call__(
+        self, address: str, *, session_timeout: float, connect_timeout: float, security: Security = PLAIN
+    ) -> ZooKeeper:
         """Open a session with a ZooKeeper at `address`; durations in seconds.
 
         Raises:
@@ -46,15 +49,19 @@ class OpenZooKeeper(Protocol):
         """
 
 
-async def over_kazoo(address: str, *, session_timeout: float, connect_timeout: float) -> ZooKeeper:
+async def over_kazoo(
+    address: str, *, session_timeout: float, connect_timeout: float, security: Security = PLAIN
+) -> ZooKeeper:
     """Open a session over kazoo, which is loaded now: a broker that is a cluster of its own does not need it.
 
     Raises:
-        ZooKeeperError: no server answers.
+        ZooKeeperError: no server answers, or it refuses the login.
     """
     from broker.zookeeper.kazoo_client import KazooSession
 
-    return await KazooSession.connect(address, session_timeout=session_timeout, connect_timeout=connect_timeout)
+    return await KazooSession.connect(
+        address, session_timeout=session_timeout, connect_timeout=connect_timeout, security=security
+    )
 
 
 @dataclass(frozen=True, slots=True)

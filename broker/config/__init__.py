@@ -6,6 +6,7 @@ The files in `conf/` are Java properties, which `kafkalog.java_properties` reads
 - `server`            the keys of a broker
 - `coordinators`      the broker keys of the group and transaction coordinators
 - `cluster`           the broker keys of a member of a cluster
+- `zookeeper`         those of its session with ZooKeeper
 - `topic`             the keys of a topic, each with the broker key of its default
 - `group`             the keys of one group of the consumer protocol
 - `listeners`         the `listeners` family of keys: `NAME://host:port` lists

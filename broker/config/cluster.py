@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from broker.config.definition import ConfigKey, Type, at_least, one_of
 from broker.config.protocol_version import is_protocol_version
+from broker.config.zookeeper import ZOOKEEPER_KEYS
 
 LATEST_PROTOCOL = "3.9"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 CLUSTER_KEYS = [
-    # ZooKeeper
-    ConfigKey("zookeeper.connect", Type.STRING, None, "The ZooKeeper of the cluster that this broker belongs to: host:port, or several with commas between them, and a path below which the cluster's nodes are (/kafka). Unset, the broker is a cluster of its own."),
-    ConfigKey("zookeeper.session.timeout.ms", Type.INT, 18_000, "After so long without a word from this broker ZooKeeper takes it for dead.", at_least(1), member=True),
-    ConfigKey("zookeeper.connection.timeout.ms", Type.INT, None, "How long the start waits for ZooKeeper. The default is zookeeper.session.timeout.ms.", at_least(1), member=True),
+    *ZOOKEEPER_KEYS,
     ConfigKey("kafkalog.leader.lease.enable", Type.BOOLEAN, True, "Whether a broker that ZooKeeper has not answered for zookeeper.session.timeout.ms gives up its roles until it is registered anew: others may have been elected meanwhile. So nobody leads while ZooKeeper is away for longer. If false, the broker goes on as a leader, as Apache Kafka's do, and records that it acknowledges with acks=1 may be lost. ZooKeeper must grant the time-out: see its maxSessionTimeout.", member=True),
     ConfigKey("broker.id.generation.enable", Type.BOOLEAN, True, "Whether a broker without broker.id takes a number from ZooKeeper.", member=True),
     ConfigKey("reserved.broker.max.id", Type.INT, 1000, "The largest broker.id that may be configured while broker.id.generation.enable is set. Generated numbers are larger.", at_least(0), member=True),

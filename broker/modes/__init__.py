@@ -5,4 +5,5 @@
 - `cluster`    a broker that is a member of a cluster over ZooKeeper
 - `broker_id`  which id a broker has
 - `zookeeper_session`  opens a session with ZooKeeper, by the configuration
+- `zookeeper_security`  how that session is secured, by the configuration
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
+from broker.modes.zookeeper_security import security
 from broker.runtime import OpenZooKeeper
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError, ensure
 
@@ -12,8 +13,9 @@ async def open_session(config: BrokerConfig, open_zookeeper: OpenZooKeeper) -> Z
     """Open a session, below the path of `zookeeper.connect`, which is made if it does not exist.
 
     Raises:
-        ConfigError: no ZooKeeper answers.
+        ConfigError: no ZooKeeper answers, it refuses this broker, or the keys that secure the session are wrong.
     """
+    secured = security(config)
     session_s = config["zookeeper.session.timeout.ms"] / 1000
     connect_s = (config["zookeeper.connection.timeout.ms"] or config["zookeeper.session.timeout.ms"]) / 1000
     address: str = config["zookeeper.connect"]
@@ -21,7 +23,7 @@ async def open_session(config: BrokerConfig, open_zookeeper: OpenZooKeeper) -> Z
     chroot = path.strip("/")
     try:
         if slash and chroot:
-            above = await open_zookeeper(hosts, session_timeout=session_s, connect_timeout=connect_s)
+            above = await open_zookeeper(hosts, session_timeout=session_s, connect_timeout=connect_s, security=secured)
             try:
                 await ensure(above, f"/{chroot}")
             finally:
@@ -29,6 +31,6 @@ async def open_session(config: BrokerConfig, open_zookeeper: OpenZooKeeper) -> Z
             address = f"{hosts}/{chroot}"
         else:
             address = hosts
-        return await open_zookeeper(address, session_timeout=session_s, connect_timeout=connect_s)
+        return await open_zookeeper(address, session_timeout=session_s, connect_timeout=connect_s, security=secured)
     except ZooKeeperError as error:
         raise ConfigError(f"zookeeper.connect: {error}") from error

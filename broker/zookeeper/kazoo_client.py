@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions
 from kazoo.client import KazooClient, KazooState
-from kazoo.protocol.states import EventType
+from kazoo.protocol.states import EventType, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
+from broker.zookeeper.connections import ConnectionHandler
 from broker.zookeeper.interface import (
     ANY_VERSION,
     AccessDeniedError,
@@ -44,10 +48,13 @@ from broker.zookeeper.interface import (
     WatchEvent,
     ZooKeeperError,
 )
+from broker.zookeeper.security import PLAIN, Security, is_restricted, is_sensitive
 
 RECONNECT_S = 0.1
 """The pause after the first failure to connect; later ones grow up to `RECONNECT_MOST_S`."""
 RECONNECT_MOST_S = 1.0
+_LOOK_S = 0.05
+_MECHANISM = "DIGEST-MD5"
 
 _STATES = {
     KazooState.CONNECTED: SessionState.CONNECTED,
@@ -86,16 +93,17 @@ def translated(error: BaseException) -> ZooKeeperError:
 class KazooSession:
     """A session over kazoo; see the module. Make it with `connect`."""
 
-    def __init__(self, client: KazooClient, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, client: KazooClient, loop: asyncio.AbstractEventLoop, *, set_acl: bool = False) -> None:
         self._client = client
         self._loop = loop
+        self._set_acl = set_acl
         self._listeners: list[Listener] = []
         self._is_closing = False
         client.add_listener(self._changed)
 
     @classmethod
     async def connect(
-        cls, address: str, *, session_timeout: float, connect_timeout: float, auth: Sequence[tuple[str, str]] = ()
+        cls, address: str, *, session_timeout: float, connect_timeout: float, security: Security = PLAIN
     ) -> KazooSession:
         """Open a session.
 
@@ -103,25 +111,43 @@ class KazooSession:
             address: `host:port`, or several with commas between them; a chroot may follow (`/kafka`), which must exist.
             session_timeout: after so many seconds without a word from this client ZooKeeper ends the session.
             connect_timeout: how long to try, in seconds.
-            auth: schemes and credentials, such as `("digest", "user:password")`.
+            security: what secures it.
 
         Raises:
             ConnectionLossError: no server answers.
-            AccessDeniedError: the credentials are refused.
+            AccessDeniedError: the login is refused.
         """
+        loop = asyncio.get_running_loop()
+        handler = ConnectionHandler(security.tls)
+        login = security.login
         client = KazooClient(
             hosts=address,
             timeout=session_timeout,
-            auth_data=list(auth),
+            handler=handler,
+            use_ssl=security.tls is not None,
+            sasl_options=login and {"mechanism": _MECHANISM, "username": login.username, "password": login.password},
             connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_S, max_delay=RECONNECT_MOST_S),
         )
-        session = cls(client, asyncio.get_running_loop())
-        started = client.start_async()
-        loop = asyncio.get_running_loop()
-        if not await loop.run_in_executor(None, started.wait, connect_timeout) or not client.connected:
-            await loop.run_in_executor(None, _end, client)
-            raise ConnectionLossError(f"no ZooKeeper answers at {address} (zookeeper.connect)")
-        return session
+        session = cls(client, loop, set_acl=security.set_acl)
+        refused = await _begin(loop, client, handler, connect_timeout, is_alone="," not in address)
+        failure: object = handler.failure or "none was reached"
+        if client.connected:
+            failure = None
+            try:
+                if login is not None:
+                    # The answer to the login comes before that to any request.
+                    await session._request(client.exists_async, "/")
+            except ZooKeeperError as error:
+                failure = error
+        if failure is None and not refused.is_set():
+            return session
+        await session.close()
+        if login is not None and refused.is_set():
+            raise AccessDeniedError(
+                f"ZooKeeper at {address} refuses the login of the user {login.username}: the password is wrong, or it "
+                "knows no such user"
+            )
+        raise ConnectionLossError(f"no ZooKeeper answers at {address} (zookeeper.connect): {failure}")
 
     @property
     def session_id(self) -> int:
@@ -148,7 +174,8 @@ class KazooSession:
     ) -> str:
         # Kafka's brokers take a node with empty data for a damaged one, and one without data for an empty one.
         content = data or None
-        return str(await self._request(self._client.create_async, path, content, None, is_ephemeral, is_sequential))
+        acl = self._acl(path)
+        return str(await self._request(self._client.create_async, path, content, acl, is_ephemeral, is_sequential))
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return _stat(await self._request(self._client.set_async, path, data, version))
@@ -161,7 +188,7 @@ class KazooSession:
         for each in operations:
             match each:
                 case Create():
-                    request.create(each.path, each.data, None, each.is_ephemeral, each.is_sequential)
+                    request.create(each.path, each.data, self._acl(each.path), each.is_ephemeral, each.is_sequential)
                 case SetData():
                     request.set_data(each.path, each.data, each.version)
                 case Delete():
@@ -182,6 +209,12 @@ class KazooSession:
         await self._loop.run_in_executor(None, _end, self._client)
 
     # Inside
+
+    def _acl(self, path: str) -> list[ACL] | None:
+        """Return the access list of a new node; None for one that is open to everybody."""
+        if not self._set_acl or not is_restricted(path):
+            return None
+        return list(CREATOR_ALL_ACL) if is_sensitive(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
     async def _request(self, call: Callable[..., Any], *arguments: Any) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -239,6 +272,41 @@ def _result(operation: Operation, result: Any) -> Result:
         case SetData():
             return _stat(result)
     return None
+
+
+async def _begin(
+    loop: asyncio.AbstractEventLoop, client: KazooClient, handler: ConnectionHandler, seconds: float, *, is_alone: bool
+) -> threading.Event:
+    """Start a client, and wait for its first connection, unless it cannot come.
+
+    Args:
+        loop: the event loop.
+        client: the client.
+        handler: its handler.
+        seconds: how long to wait.
+        is_alone: whether there is one server only, so that no other may answer.
+
+    Returns:
+        What is set when the login is refused.
+    """
+    refused = threading.Event()
+
+    def look(state: str) -> None:
+        # On kazoo's thread, which leaves this state at once.
+        if client.client_state == KeeperState.AUTH_FAILED:
+            refused.set()
+
+    client.add_listener(look)
+    started = client.start_async()
+
+    def wait() -> None:
+        end = time.monotonic() + seconds
+        while not started.wait(_LOOK_S) and time.monotonic() < end:
+            if refused.is_set() or (is_alone and handler.is_hopeless):
+                return
+
+    await loop.run_in_executor(None, wait)
+    return refused
 
 
 def _end(client: KazooClient) -> None:

@@ -12,6 +12,7 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.net.links.link import Link, LinkSettings
 from broker.runtime import Runtime
 from broker.server import Server
+from broker.zookeeper.security import PLAIN, Security
 from kafkalog.protocol.schema import Request
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.virtual_time import EPOCH_MS
@@ -90,7 +91,7 @@ class SimulatedHost:
         await self.server.start()
 
     async def _open_zookeeper(
-        self, address: str, *, session_timeout: float, connect_timeout: float
+        self, address: str, *, session_timeout: float, connect_timeout: float, security: Security = PLAIN
     ) -> SimulatedSession:
         assert self._ensemble is not None
         self.session = SimulatedSession(self._ensemble, session_timeout)

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shlex
 import signal
 import socket
 import struct
@@ -17,6 +19,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+JAAS_KEY = "java.security.auth.login.config"
+"""A property of the Java process and not of ZooKeeper's: the file with the logins that the server knows."""
+FLAGS = ("SERVER_JVMFLAGS", "JVMFLAGS")
+"""Variables with options for Java, as for ZooKeeper's `zkServer.sh`."""
+SECURE = {"serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory"}
+"""Needed for `secureClientPort`: ZooKeeper's own default serves no TLS."""
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 DEFAULTS = {"dataDir": "/tmp/zookeeper", "clientPort": "2181", "admin.enableServer": "false"}
 """As Apache Kafka's `config/zookeeper.properties`; ZooKeeper has no default for the first two."""
@@ -48,11 +56,12 @@ logger.connections.level=error
 
 
 def with_ports(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return `properties` with a free port in place of a `clientPort` of 0, which ZooKeeper would not report."""
+    """Return `properties` with free ports in place of 0, which ZooKeeper would not report."""
     chosen = dict(properties)
-    if chosen.get("clientPort") == "0":
-        with socket.create_server((chosen.get("clientPortAddress", "127.0.0.1"), 0)) as probe:
-            chosen["clientPort"] = str(probe.getsockname()[1])
+    for name in ("clientPort", "secureClientPort"):
+        if chosen.get(name) == "0":
+            with socket.create_server((chosen.get(f"{name}Address", "127.0.0.1"), 0)) as probe:
+                chosen[name] = str(probe.getsockname()[1])
     return chosen
 
 
@@ -80,13 +89,19 @@ class ZooKeeperServer:
         self, java: str, jars: list[Path], properties: Mapping[str, str], output: IO[bytes] | None = None
     ) -> None:
         self._addresses = addresses(properties)
+        if "secureClientPort" in properties:
+            properties = SECURE | dict(properties)
         self._has_plain_port = "clientPort" in properties
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-zookeeper-")
         place = Path(self._directory.name)
         config, logging = place / "zookeeper.properties", place / "log4j2.properties"
-        config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in properties.items()))
+        own = {key: value for key, value in properties.items() if key != JAAS_KEY}
+        config.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in own.items()))
         logging.write_text(LOGGING)
-        line = [java, *OPTIONS, f"-Dlog4j2.configurationFile={logging}", "-cp", ":".join(map(str, jars)), MAIN]
+        flags = [flag for name in FLAGS for flag in shlex.split(os.environ.get(name, ""))]
+        if JAAS_KEY in properties:
+            flags.append(f"-D{JAAS_KEY}={properties[JAAS_KEY]}")
+        line = [java, *OPTIONS, *flags, f"-Dlog4j2.configurationFile={logging}", "-cp", ":".join(map(str, jars)), MAIN]
         self.process = subprocess.Popen(
             [*line, str(config)], stdout=output, stderr=output, preexec_fn=end_with_parent()
         )

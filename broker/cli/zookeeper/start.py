@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from broker.cli.settings import add_action, add_actions, read_settings
 from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
-from broker.cli.zookeeper.server import DEFAULTS, ZooKeeperServer, addresses, with_ports
+from broker.cli.zookeeper.server import DEFAULTS, JAAS_KEY, ZooKeeperServer, addresses, with_ports
 from kafkalog.java_properties import PropertiesError
 
 EXAMPLES = """\
@@ -19,7 +20,9 @@ examples:
   kafkalog zookeeper start --override clientPort=2182 --override dataDir=/var/lib/zookeeper
 
 This is Apache ZooKeeper's own server. Its classes come with PySpark, or from ZOOKEEPER_HOME. Keys are ZooKeeper's;
-without dataDir and clientPort it keeps its data in /tmp/zookeeper and listens on port 2181.
+without dataDir and clientPort it keeps its data in /tmp/zookeeper and listens on port 2181. docs/how-to/clusters.md
+tells how it serves TLS (secureClientPort) and logins (java.security.auth.login.config). Java gets the options of
+SERVER_JVMFLAGS and JVMFLAGS.
 It prints one line when it accepts sessions and stops cleanly on SIGTERM or Ctrl-C.
 """
 
@@ -75,6 +78,9 @@ def _properties(arguments: argparse.Namespace) -> dict[str, str]:
     for name in ("clientPort", "secureClientPort"):
         if not properties.get(name, "0").isdigit():
             raise PropertiesError(f"{name}={properties[name]}: expected the number of a port")
+    jaas = properties.get(JAAS_KEY)
+    if jaas is not None and not Path(jaas).is_file():
+        raise PropertiesError(f"{JAAS_KEY}={jaas}: there is no such file")
     return with_ports(properties)
 
 

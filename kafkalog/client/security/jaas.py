@@ -26,6 +26,7 @@ from typing import NamedTuple
 from kafkalog.client.errors import ConfigError
 
 PROPERTY = "sasl.jaas.config"
+_EXAMPLE = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="…" password="…";'
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _SHADED = ("kafkashaded.", "shadedmskiam.")
 """Prefixes of the same classes in Databricks' runtime, which texts written for it have."""
@@ -105,13 +106,35 @@ def parse_jaas(text: str) -> JaasLogin:
         ConfigError: The text has no module, more than one or an unknown one, or is not written as Kafka wants it. The
             message shows no values.
     """
-    tokens = list(_tokens(text))
-    if not tokens:
-        raise _error("a login module is expected", None)
-    module, flag, options, after = _entry(tokens)
-    if after < len(tokens):
-        raise _error("one login module is expected; more text follows the first semicolon", tokens[after])
+    module, flag, options = parse_entry(text, PROPERTY, _EXAMPLE)
     return JaasLogin(_known_module(module), flag, options)
+
+
+def parse_entry(text: str, name: str, example: str) -> tuple[str, str, dict[str, str]]:
+    """Parse one login module; return its name, its flag and its options.
+
+    Args:
+        text: The entry.
+        name: The property that it comes from, for errors.
+        example: A right value, for errors.
+
+    Raises:
+        ConfigError: The text is no such entry. The message shows no values.
+    """
+    try:
+        tokens = list(_tokens(text))
+        if not tokens:
+            raise _error("a login module is expected", None)
+        module, flag, options, after = _entry(tokens)
+        if after < len(tokens):
+            raise _error("one login module is expected; more text follows the first semicolon", tokens[after])
+    except _SyntaxError as error:
+        raise ConfigError(f"{name}: {error}; write it as in: {example}") from None
+    return module, flag, options
+
+
+class _SyntaxError(Exception):
+    """The text is no entry; the message says why."""
 
 
 class _Token(NamedTuple):
@@ -174,7 +197,7 @@ def _quoted(text: str, start: int, line: int) -> tuple[str, int]:
             found.append(_ESCAPES.get(char, char))
             at += 2
     if text[at : at + 1] != quote:
-        raise ConfigError(f"{PROPERTY}: a quoted value begins in line {line} and does not end there; close the quotes")
+        raise _SyntaxError(f"a quoted value begins in line {line} and does not end there; close the quotes")
     return "".join(found), at + 1
 
 
@@ -222,7 +245,5 @@ def _known_module(name: str) -> LoginModule:
     return found
 
 
-def _error(problem: str, where: _Token | None) -> ConfigError:
-    line = "" if where is None else f" (line {where.line})"
-    example = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="…" password="…";'
-    return ConfigError(f"{PROPERTY}: {problem}{line}; write it as in: {example}")
+def _error(problem: str, where: _Token | None) -> _SyntaxError:
+    return _SyntaxError(problem if where is None else f"{problem} (line {where.line})")

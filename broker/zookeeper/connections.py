@@ -1,0 +1,92 @@
+"""Opens kazoo's connections: plain, or with TLS by a context of ours, which kazoo's own options cannot describe.
+
+It also remembers how far an attempt came, for the message of a start that gets no session.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+_PLAIN = (
+    "it accepts connections and ends them. If the port is ZooKeeper's secureClientPort, set zookeeper.ssl.client.enable"
+)
+_NOT_TLS = (
+    "it does not speak TLS there. Name its secureClientPort in zookeeper.connect, or unset zookeeper.ssl.client.enable"
+)
+
+_REMEDY = "It may want another certificate of the broker (zookeeper.ssl.keystore.location)"
+
+
+class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's handler, with connections of ours. kazoo calls it on its own thread.
+
+    Args:
+        tls: returns the context of a new connection; None for connections without TLS.
+
+    Attributes:
+        failure: what the last connection has come to; None before the first.
+        is_hopeless: whether another attempt would fail, too.
+    """
+
+    def __init__(self, tls: Callable[[], ssl.SSLContext] | None) -> None:
+        super().__init__()
+        self._tls = tls
+        self.failure: str | None = None
+        self.is_hopeless = False
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **others: Any
+    ) -> socket.socket:
+        """Open a connection; `others` are what kazoo's own options say of TLS.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self.failure = None
+        try:
+            connection = socket.create_connection(address, timeout)
+        except OSError as error:
+            self.failure = error.strerror or str(error)
+            raise
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                # The end of the connection tells nothing else.
+                self.failure = _PLAIN
+                return connection
+            secured = self._tls().wrap_socket(connection, server_hostname=hostname)
+        except ssl.SSLError as error:
+            connection.close()
+            self.failure, self.is_hopeless = _reason(error)
+            raise
+        except OSError:
+            connection.close()
+            self.failure = _NOT_TLS
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        # Of TLS 1.3, a server looks at the client's certificate later.
+        self.failure = f"it ends connections after the handshake of TLS. {_REMEDY}"
+        return secured
+
+
+def _reason(error: ssl.SSLError) -> tuple[str, bool]:
+    """Return what a failed handshake says, and whether another one would fail, too."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        what = error.verify_message
+        name = "hostname mismatch" in what.lower() or "ip address mismatch" in what.lower()
+        remedy = (
+            "connect by a name that is in it" if name else "have its authority in zookeeper.ssl.truststore.location"
+        )
+        return f"its certificate is not trusted: {what}; {remedy}", True
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    if "alert" in reason:
+        versions = "or another version of TLS (zookeeper.ssl.protocol)"
+        return f"it refuses the handshake of TLS: {reason}. {_REMEDY}, {versions}", True
+    return f"{_NOT_TLS} ({reason})", False

@@ -1,0 +1,45 @@
+"""What secures a session with ZooKeeper: TLS, a login, and the access lists of the nodes that it makes."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+"""Below these, nodes have secrets (Kafka: `ZkData.SensitiveRootPaths`)."""
+OPEN = "/consumers"
+"""Consumers of old, who do not log in, write below this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """A user of ZooKeeper, by SASL's mechanism DIGEST-MD5."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What secures a session."""
+
+    tls: Callable[[], ssl.SSLContext] | None = None
+    """Returns the context of a new connection; None for connections without TLS."""
+    login: Login | None = None
+    set_acl: bool = False
+    """Whether the nodes that are made get access lists."""
+
+
+PLAIN = Security()
+"""No TLS, no login, no access lists."""
+
+
+def is_restricted(path: str) -> bool:
+    """Return whether a node gets an access list, by `ZkData.defaultAcls`."""
+    return path != OPEN
+
+
+def is_sensitive(path: str) -> bool:
+    """Return whether only who may change a node may read it."""
+    return path.startswith(SENSITIVE)
