@@ -129,6 +129,20 @@ def streams_missing() -> str | None:
     return java.missing() or why_missing(streams_classpath)
 
 
+def mirror_classpath() -> list[Path]:
+    """Return the jars of MirrorMaker 2 and its client.
+
+    Raises:
+        MissingPeerError: They cannot be fetched.
+    """
+    return maven.classpath([f"org.apache.kafka:connect-mirror:{KAFKA_3}", *_LOGGING["3"]])
+
+
+def mirror_missing() -> str | None:
+    """Return why the classes of MirrorMaker 2 cannot run here, or None. The first call fetches them."""
+    return java.missing() or why_missing(mirror_classpath)
+
+
 def logging_options(version: str, directory: Path) -> list[str]:
     """Return JVM options that log warnings to standard error; write their file into `directory`."""
     if not version.startswith("4"):

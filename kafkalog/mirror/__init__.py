@@ -4,8 +4,8 @@
 - `worker`       one process's part: what the group gives it is fetched, sent and committed
 - `task`         a transactional producer and the partitions that it writes; `assignor` divides tasks among processes
 - `topics`       topics, partitions and configurations of the target follow the source
-- `housekeeping` what is done now and then, beside the records
-- `progress`     how far a worker is
+- `housekeeping` what is done now and then, beside the records: `checkpoints` of groups, `heartbeats`, configurations
+- `progress`     how far a worker is, and its `metrics`; `status` asks both clusters how far a mirror is
 - `actions`      the command `kafkalog mirror`
 
 Decisions, which take values and return values:

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kafkalog.client.closing import Closing
-
 logger = logging.getLogger(__name__)
 
 
@@ -28,19 +26,28 @@ class Job:
     failed: bool = False
 
 
-class Housekeeping(Closing):
-    """Run jobs in a thread until `close`."""
+class Housekeeping:
+    """Run jobs in a thread, from `start` to `join`."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = list(jobs)
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mirror-housekeeping", daemon=True)
+
+    def start(self, jobs: Sequence[Job]) -> None:
+        """Begin with these jobs."""
+        self._jobs = list(jobs)
         self._thread.start()
 
-    def close(self) -> None:
-        """End the thread, after the job that it is doing."""
+    def end(self) -> None:
+        """Begin no further job, and say nothing of one that fails from now on."""
         self._ended.set()
-        self._thread.join()
+
+    def join(self) -> None:
+        """Wait for the end of the job that is being done."""
+        self.end()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -56,7 +63,7 @@ class Housekeeping(Closing):
             job.action()
         except Exception as error:
             # Whatever it is: records must go on, and so must the other jobs.
-            if not job.failed:
+            if not job.failed and not self._ended.is_set():
                 logger.warning("%s: %s; it is tried again every %g s", job.name, error, job.interval)
             job.failed = True
         else:

@@ -46,13 +46,6 @@ class Naming:
             topic = upstream
         return topic
 
-    def downstream(self, topic: str) -> str:
-        """Return the name in the target under which consumers go on with a topic of the source.
-
-        It is the original name for topics that the source has from the target.
-        """
-        return self.original(topic) if self.origin(topic) == self.target else self.remote(topic)
-
     def is_heartbeats(self, topic: str) -> bool:
         return self.original(topic) == HEARTBEATS
 

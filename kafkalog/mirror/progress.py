@@ -46,6 +46,7 @@ class Progress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, PartitionProgress] = {}
+        self._groups: dict[tuple[str, TopicPartition], tuple[int, int | None]] = {}
         self.restarts = 0
         """How often a worker was replaced, because something failed."""
 
@@ -91,6 +92,16 @@ class Progress:
         with self._lock:
             each = self._partitions.get(partition)
             return None if each is None else each.offsets.translate(offset)
+
+    def groups_are(self, groups: Mapping[tuple[str, TopicPartition], tuple[int, int | None]]) -> None:
+        """Note the positions of groups in the source, and in the target where they could be translated."""
+        with self._lock:
+            self._groups = dict(groups)
+
+    def groups(self) -> dict[tuple[str, TopicPartition], tuple[int, int | None]]:
+        """Return what `groups_are` has noted, for the partitions that this process still has."""
+        with self._lock:
+            return {place: at for place, at in self._groups.items() if place[1] in self._partitions}
 
     def first_topics(self) -> list[str]:
         """Return the topics whose partition 0 this process has: it does for them what one process must do."""

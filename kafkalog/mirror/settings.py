@@ -25,7 +25,6 @@ _ALIASES = {
     "config.properties.blacklist": "config.properties.exclude",
 }
 _ELSEWHERE = frozenset({"clusters", "enabled", "bootstrap.servers"})
-_SYNC = "emit.checkpoints.interval.seconds"
 
 
 def _option(key: str, default: Any, parse: Any = str) -> Any:
@@ -62,8 +61,13 @@ class MirrorSettings:
     heartbeats_interval: int = _option("emit.heartbeats.interval.seconds", 1, integer(1))
     replicate_heartbeats: bool = _option("heartbeats.replication.enabled", True, boolean)
     emit_checkpoints: bool = _option("emit.checkpoints.enabled", True, boolean)
-    checkpoints_interval: int = _option(_SYNC, 60, integer(1))
+    checkpoints_interval: int = _option("emit.checkpoints.interval.seconds", 60, integer(1))
     sync_groups: bool = _option("sync.group.offsets.enabled", False, boolean)
+    sync_groups_interval: int = _option("sync.group.offsets.interval.seconds", 60, integer(1))
+    synchronized_groups: str = _option("sync.group.offsets.groups", ".*")
+    """Which of the groups have their positions brought into the target. Not in MirrorMaker 2."""
+    emit_heartbeats_in_source: bool = _option("emit.heartbeats.in.source", True, boolean)
+    """Whether heartbeats of the other direction are written into the source; MirrorMaker 2 always does."""
     tasks: int = _option("tasks.max", 8, integer(1, 1024))
     """How many parts the work has that processes can share, each with a transactional producer; 1 in MirrorMaker 2."""
     commit_interval_ms: int = _option("offset.flush.interval.ms", 1000, integer(1))
@@ -116,7 +120,7 @@ class MirrorSettings:
         Raises:
             ConfigError: A regular expression, the policy or an alias cannot be used.
         """
-        _ = self.naming, self.topic_filter, self.group_filter, self.config_filter
+        _ = self.naming, self.topic_filter, self.group_filter, self.sync_group_filter, self.config_filter
 
     @property
     def naming(self) -> Naming:
@@ -130,6 +134,11 @@ class MirrorSettings:
     def group_filter(self) -> NameFilter:
         """The groups whose positions are translated; never the mirror's own."""
         return NameFilter.of(self.groups, f"{self.groups_exclude}, kafkalog-mirror-.*", "groups")
+
+    @property
+    def sync_group_filter(self) -> NameFilter:
+        """The groups whose positions are brought into the target, if they are in `group_filter`, too."""
+        return NameFilter.of(self.synchronized_groups, "", "sync.group.offsets.groups")
 
     @property
     def config_filter(self) -> NameFilter:

@@ -9,9 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import AuthenticationError, ConfigError
+from kafkalog.client.producer import Producer
+from kafkalog.mirror.checkpoints import Checkpoints
+from kafkalog.mirror.heartbeats import Heartbeats
 from kafkalog.mirror.housekeeping import Housekeeping, Job
 from kafkalog.mirror.progress import Progress
 from kafkalog.mirror.settings import MirrorSettings
@@ -56,22 +61,47 @@ def run(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> 
     Raises:
         Exception: An error that no time mends.
     """
-    with (
-        Admin(settings.source_client) as source,
-        Admin(settings.target_client) as target,
-        Housekeeping(_jobs(settings, progress, source, target)),
-    ):
-        _run_workers(settings, progress, stop)
+    housekeeping = Housekeeping()
+    try:
+        with ExitStack() as stack:
+            housekeeping.start(_jobs(settings, progress, stack))
+            # Before the connections are closed: a job that waits for a broker ends with them.
+            stack.callback(housekeeping.end)
+            _run_workers(settings, progress, stop)
+    finally:
+        housekeeping.join()
 
 
-def _jobs(settings: MirrorSettings, progress: Progress, source: Admin, target: Admin) -> list[Job]:
-    """List what is done beside the records; of several processes, by the one that has a topic's first partition."""
-    follower = TopicFollower(settings, source, target)
+def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> list[Job]:
+    """List what is done beside the records, each job for the partitions that this process has."""
+    source, target = (stack.enter_context(Admin(each)) for each in (settings.source_client, settings.target_client))
     jobs: list[Job] = []
     if settings.sync_configs:
+        follower = TopicFollower(settings, source, target)
         interval = settings.sync_configs_interval
         jobs.append(Job("copying configurations", interval, lambda: follower.sync_configs(progress.first_topics())))
+    if not (settings.emit_checkpoints or settings.emit_heartbeats):
+        return jobs
+    producer = stack.enter_context(Producer(_plain(settings.target_client)))
+    if settings.emit_heartbeats:
+        beat = Heartbeats(settings.source, settings.target, settings.replication_factor, target, producer).beat
+        jobs.append(Job("heartbeats in the target", settings.heartbeats_interval, beat))
+    if settings.emit_heartbeats and settings.emit_heartbeats_in_source:
+        other = stack.enter_context(Producer(_plain(settings.source_client)))
+        beat = Heartbeats(settings.target, settings.source, settings.replication_factor, source, other).beat
+        jobs.append(Job("heartbeats in the source", settings.heartbeats_interval, beat))
+    if settings.emit_checkpoints:
+        checkpoints = Checkpoints(settings, progress, source, target, producer)
+        jobs.append(Job("checkpoints of groups", settings.checkpoints_interval, checkpoints.emit))
+        if settings.sync_groups:
+            interval = settings.sync_groups_interval
+            jobs.append(Job("bringing groups into the target", interval, checkpoints.synchronize))
     return jobs
+
+
+def _plain(client: Mapping[str, str]) -> dict[str, str]:
+    """Return the properties of a producer without transactions."""
+    return {key: text for key, text in client.items() if key != "transactional.id"}
 
 
 def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> None:

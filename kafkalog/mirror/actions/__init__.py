@@ -3,6 +3,7 @@
 There is a module for each action:
 
 - `start`    mirror
+- `status`   how far a mirror is
 
 What they share:
 
@@ -14,12 +15,13 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-ACTIONS = ("start",)
+ACTIONS = ("start", "status")
 
 EXAMPLES = """\
 examples:
   kafkalog mirror start --source old:9092 --target new:9092 --topics 'orders|clicks.*' --source-alias old
   kafkalog mirror start --config connect-mirror-maker.properties
+  kafkalog mirror status --config connect-mirror-maker.properties
 
 `kafkalog mirror ACTION --help` shows an action's options.
 """

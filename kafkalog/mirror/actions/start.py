@@ -6,6 +6,7 @@ import argparse
 import logging
 import signal
 import threading
+from contextlib import ExitStack
 
 from kafkalog.cli.shared.client_options import natural, reporting
 from kafkalog.mirror.actions.options import add_clusters, settings_of
@@ -48,7 +49,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--from", dest="start_at", choices=("earliest", "latest"), help="where topics begin (default: earliest)"
     )
+    parser.add_argument(
+        "--sync-groups",
+        metavar="REGEX[,…]",
+        help="commit the translated offsets of these groups in the target, while they have no members there",
+    )
     parser.add_argument("--max-bytes-per-second", type=natural, metavar="N", help="mirror no more than this")
+    parser.add_argument("--metrics-listener", metavar="HOST:PORT", help="serve metrics for Prometheus there")
     parser.add_argument("--verbose", action="store_true", help="say what is done, not only what goes wrong")
     parser.set_defaults(run=run)
 
@@ -66,6 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
             "topics": arguments.topics,
             "topics.exclude": arguments.exclude,
             "auto.offset.reset": arguments.start_at,
+            "sync.group.offsets.enabled": None if arguments.sync_groups is None else "true",
+            "sync.group.offsets.groups": arguments.sync_groups,
             "max.bytes.per.second": None if limit is None else str(limit),
         },
     )
@@ -74,5 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    supervise(settings, Progress(), stop)
+    progress = Progress()
+    with ExitStack() as stack:
+        if arguments.metrics_listener is not None:
+            from kafkalog.mirror.metrics import MetricsEndpoint
+
+            stack.enter_context(MetricsEndpoint(arguments.metrics_listener, progress))
+        supervise(settings, progress, stop)
     return 0

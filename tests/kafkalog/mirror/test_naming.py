@@ -48,12 +48,6 @@ def test_identity_keeps_names_but_those_of_heartbeats() -> None:
     assert IDENTITY.is_cycle("B.heartbeats")
 
 
-def test_a_group_that_read_a_topic_of_the_target_goes_on_in_the_original() -> None:
-    assert DEFAULT.downstream("words") == "A.words"
-    assert DEFAULT.downstream("B.words") == "words"
-    assert IDENTITY.downstream("words") == "words"
-
-
 @pytest.mark.parametrize(
     ("topic", "internal"),
     [

@@ -1,0 +1,92 @@
+"""How far a mirror is, from what both clusters have: for each partition, and for each group."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.types import READ_COMMITTED, TopicPartition
+from kafkalog.mirror.checkpoints import stored_checkpoints
+from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.worker import read_positions, returning_topics
+
+
+class PartitionStatus(NamedTuple):
+    """A partition of the source."""
+
+    partition: TopicPartition
+    next_offset: int | None
+    """The next offset to mirror; None where nothing was mirrored."""
+    end: int
+    """The source's last stable offset."""
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.next_offset is None else max(self.end - self.next_offset, 0)
+
+
+class GroupStatus(NamedTuple):
+    """A group's position in a partition of the source, and what its newest checkpoint says."""
+
+    group: str
+    partition: TopicPartition
+    """The partition of the target."""
+    offset: int | None
+    """What the group has committed in the source now; None where it has nothing."""
+    upstream: int
+    """What it had committed when the checkpoint was made."""
+    downstream: int
+    """The checkpoint's offset in the target."""
+    in_target: int | None
+    """What the group has committed in the target; None where it has nothing."""
+
+    @property
+    def lag(self) -> int | None:
+        """How far the checkpoint is behind the group, in offsets of the source."""
+        return None if self.offset is None else self.offset - self.upstream
+
+
+def partition_status(settings: MirrorSettings, source: Admin) -> list[PartitionStatus]:
+    """Find how far each partition is that the mirror takes.
+
+    Raises:
+        KafkaError, ClientError: A cluster cannot be asked.
+    """
+    wanted = settings.mirrored(returning_topics(settings))
+    topics = source.cluster.metadata(refresh=True).topics
+    partitions = [
+        TopicPartition(name, number)
+        for name in sorted(wanted.select(topics))
+        for number in sorted(topics[name].partitions)
+    ]
+    positions = read_positions(settings)
+    ends = list_offsets(source.cluster, dict.fromkeys(partitions, LATEST), READ_COMMITTED)
+    return [PartitionStatus(tp, positions.get(tp), ends[tp].offset) for tp in partitions]
+
+
+def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list[GroupStatus]:
+    """Find how far each group's positions are translated.
+
+    Raises:
+        KafkaError, ClientError: A cluster cannot be asked.
+    """
+    checkpoints = stored_checkpoints(settings)
+    there, here = source.groups.offsets(checkpoints), target.groups.offsets(checkpoints)
+    names = {settings.naming.remote(tp.topic): tp.topic for offsets in there.values() for tp in offsets}
+    found = []
+    for group, each in sorted(checkpoints.items()):
+        for tp, checkpoint in sorted(each.items()):
+            upstream = there[group].get(TopicPartition(names.get(tp.topic, ""), tp.partition))
+            downstream = here[group].get(tp)
+            found.append(
+                GroupStatus(
+                    group,
+                    tp,
+                    None if upstream is None else upstream.offset,
+                    checkpoint.upstream,
+                    checkpoint.downstream,
+                    None if downstream is None else downstream.offset,
+                )
+            )
+    return found

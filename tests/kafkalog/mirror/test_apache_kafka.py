@@ -1,0 +1,97 @@
+"""Test mirrors from and to Apache Kafka, and what MirrorMaker 2's own classes say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.formats import SourcePosition
+from peers import java, kafka, require
+from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, contents, read_all
+from tests.kafkalog.mirror.golden import RECORDS
+from tests.kafkalog.mirror.test_checkpoints import ON, checkpoints, commit
+from tests.kafkalog.mirror.test_mirror import make, write
+from tests.support.waiting import wait_until
+
+PROGRAM = Path(__file__).with_name("Mirror2.java")
+BEATING = {"emit_heartbeats_enabled": "true", "heartbeats_replication_enabled": "true"}
+
+
+@pytest.fixture(scope="module")
+def apache_kafka(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return host:port of an Apache Kafka."""
+    require(kafka.missing(kafka.KAFKA_3))
+    config = {"group.initial.rebalance.delay.ms": "0"}
+    directory = tmp_path_factory.mktemp("kafka") / "broker"
+    with kafka.ApacheKafka(kafka.KAFKA_3, directory=directory, config=config, heap=("-Xmx256M",)) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture(params=["to Apache Kafka", "from Apache Kafka"])
+def clusters(request: pytest.FixtureRequest, apache_kafka: str, broker_address: str) -> Clusters:
+    """Mirror in both directions."""
+    one, other = broker_address, apache_kafka
+    return Clusters(one, other) if request.param == "to Apache Kafka" else Clusters(other, one)
+
+
+def mirrormaker(*words: str) -> list[str]:
+    """Run the program with MirrorMaker 2's classes; return the lines that it prints."""
+    require(kafka.mirror_missing())
+    logging = kafka.logging_options(kafka.KAFKA_3, kafka.tool_directory(kafka.KAFKA_3))
+    options = ("-Xmx256M", "-Dfile.encoding=UTF-8", *logging)
+    return java.run_java(kafka.mirror_classpath(), str(PROGRAM), words, jvm=options).splitlines()
+
+
+@pytest.mark.usefixtures("foreign_programs")
+def test_golden_bytes_are_those_of_apache_kafkas_classes() -> None:
+    position = SourcePosition("A", TopicPartition("words", 2), 124)
+    assert mirrormaker("golden") == [
+        *(f"{key} {value}" for _, key, value in RECORDS),
+        f"{position.key().decode()} {position.value().decode()}",
+    ]
+
+
+def transactions(address: str, topic: str, identity: str) -> None:
+    """Write ten transactions of five records, three of which are aborted."""
+    properties = {"bootstrap.servers": address, "transactional.id": identity, "compression.type": "zstd"}
+    with Producer(properties) as producer:
+        producer.init_transactions()
+        for number in range(10):
+            producer.begin_transaction()
+            for each in range(5):
+                producer.send(topic, b"t%d-%d" % (number, each), b"k", partition=0)
+            producer.flush()
+            if number % 3:
+                producer.commit_transaction()
+            else:
+                producer.abort_transaction()
+
+
+def test_apache_kafka_takes_and_gives(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic, group = f"words-{alias}", f"readers-{alias}"
+    remote = TopicPartition(f"{alias}.{topic}", 0)
+    make(clusters.source, topic, 2, cleanup_policy="compact")
+    write(clusters.source, topic, range(100), None, compression_type="lz4", linger_ms="20")
+    transactions(clusters.source, topic, alias)
+    commit(clusters.source, group, topic, 1)
+    mirror: Mirror = start_mirror(topic, groups=group, **ON, **BEATING)
+    there = read_all(clusters.source, topic, 130)
+    found = read_all(clusters.target, remote.topic, 130)
+    assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
+    state = mirror.progress.partitions()[TopicPartition(topic, 0)]
+    assert state.records == len(there[0])
+    assert not state.decoded
+    wait_until(lambda: remote in checkpoints(clusters, alias, group), "the position is translated")
+    with Admin(clusters.client("target")) as target:
+        wait_until(lambda: f"{alias}.heartbeats" in target.list_topics(), "heartbeats come over")
+    said = dict(line.split(" ", 1) for line in mirrormaker(clusters.target, alias, group))
+    assert said["offsets"] == f"{{{remote}=1}}"
+    assert alias in said["upstream"]
+    assert said["hops"] == "1"
+    assert f"{alias}.checkpoints.internal" in said["checkpoints"]
+    assert f"{alias}.heartbeats" in said["heartbeats"]
