@@ -7,6 +7,7 @@
 - `housekeeping` what is done now and then, beside the records: `checkpoints` of groups, `heartbeats`, configurations
 - `progress`     how far a worker is, and its `metrics`; `status` asks both clusters how far a mirror is
 - `actions`      the command `kafkalog mirror`
+- `legacy`       mirrors as MirrorMaker 1 did
 
 Decisions, which take values and return values:
 

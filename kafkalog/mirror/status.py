@@ -55,11 +55,8 @@ def partition_status(settings: MirrorSettings, source: Admin) -> list[PartitionS
     """
     wanted = settings.mirrored(returning_topics(settings))
     topics = source.cluster.metadata(refresh=True).topics
-    partitions = [
-        TopicPartition(name, number)
-        for name in sorted(wanted.select(topics))
-        for number in sorted(topics[name].partitions)
-    ]
+    chosen = sorted(wanted.select(topics))
+    partitions = [TopicPartition(name, number) for name in chosen for number in sorted(topics[name].partitions)]
     positions = read_positions(settings)
     ends = list_offsets(source.cluster, dict.fromkeys(partitions, LATEST), READ_COMMITTED)
     return [PartitionStatus(tp, positions.get(tp), ends[tp].offset) for tp in partitions]

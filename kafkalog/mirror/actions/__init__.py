@@ -4,6 +4,7 @@ There is a module for each action:
 
 - `start`    mirror
 - `status`   how far a mirror is
+- `legacy`   mirror with the options of MirrorMaker 1
 
 What they share:
 
@@ -15,12 +16,13 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-ACTIONS = ("start", "status")
+ACTIONS = ("start", "status", "legacy")
 
 EXAMPLES = """\
 examples:
   kafkalog mirror start --source old:9092 --target new:9092 --topics 'orders|clicks.*' --source-alias old
   kafkalog mirror start --config connect-mirror-maker.properties
+  kafkalog mirror legacy --consumer.config source.properties --producer.config target.properties --whitelist '.*'
   kafkalog mirror status --config connect-mirror-maker.properties
 
 `kafkalog mirror ACTION --help` shows an action's options.

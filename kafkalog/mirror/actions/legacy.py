@@ -1,0 +1,97 @@
+"""`kafkalog mirror legacy`: mirror with the options and the guarantees of MirrorMaker 1."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+
+from kafkalog.cli.shared.client_options import UsageError, complain, positive, reporting
+from kafkalog.mirror.actions.options import load
+
+EPILOG = """\
+Topics keep their names; a record's key decides about its partition. After a crash some records may come twice.
+`kafkalog mirror start` keeps partitions, and mirrors each record exactly once.
+
+examples:
+  kafkalog mirror legacy --consumer.config source.properties --producer.config target.properties --whitelist '.*'
+
+exit codes: 0 stopped by SIGINT or SIGTERM, 1 failed, 2 wrong usage
+"""
+_UNSUPPORTED = (
+    "message.handler",
+    "message.handler.args",
+    "consumer.rebalance.listener",
+    "rebalance.listener.args",
+)
+_IGNORED = ("new.consumer", "new.producer")
+_IGNORED_NUMBERS = ("num.producers", "queue.size")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add `legacy`."""
+    purpose = "mirror with the options of MirrorMaker 1"
+    parser = commands.add_parser(
+        "legacy",
+        help=purpose,
+        description=purpose[0].upper() + purpose[1:] + ".",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--consumer.config", required=True, metavar="FILE", help="consumer properties, for the source")
+    parser.add_argument("--producer.config", required=True, metavar="FILE", help="producer properties, for the target")
+    topics = parser.add_mutually_exclusive_group(required=True)
+    topics.add_argument("--whitelist", "--include", metavar="REGEX", help="the topics to mirror")
+    topics.add_argument("--blacklist", metavar="REGEX", help="mirror all topics but these")
+    parser.add_argument("--num.streams", type=positive, default=1, metavar="N", help="consumers (default: 1)")
+    parser.add_argument(
+        "--offset.commit.interval.ms", type=positive, default=60000, metavar="MS", help="default: 60000"
+    )
+    parser.add_argument(
+        "--abort.on.send.failure",
+        choices=("true", "false"),
+        default="true",
+        help="whether to end where a record cannot be delivered, or to leave it out (default: true)",
+    )
+    for name in _IGNORED:
+        parser.add_argument(f"--{name}", action="store_true", help="without effect: there is only one kind")
+    for name in _IGNORED_NUMBERS:
+        parser.add_argument(f"--{name}", metavar="N", help="without effect: all streams share one producer")
+    for name in _UNSUPPORTED:
+        parser.add_argument(f"--{name}", metavar="…", help="not supported: it names a class of Java's")
+    parser.set_defaults(run=run)
+
+
+@reporting
+def run(arguments: argparse.Namespace) -> int:
+    """Mirror."""
+    from kafkalog.client.consumer import Blacklist, Whitelist
+    from kafkalog.mirror.legacy import run as mirror
+
+    given = vars(arguments)
+    for name in _UNSUPPORTED:
+        if given[name] is not None:
+            raise UsageError(f"--{name} is not supported: it names a class of Java's, and there is no JVM here")
+    for name in (*_IGNORED, *_IGNORED_NUMBERS):
+        if given[name]:
+            complain(f"--{name} has no effect")
+    consumer, producer = load(given["consumer.config"]), load(given["producer.config"])
+    for client, option in ((consumer, "consumer"), (producer, "producer")):
+        if "bootstrap.servers" not in client:
+            raise UsageError(f"--{option}.config {given[f'{option}.config']}: bootstrap.servers is missing")
+    if "group.id" not in consumer:
+        raise UsageError(f"--consumer.config {given['consumer.config']}: group.id is missing")
+    topics = Blacklist(arguments.blacklist) if arguments.whitelist is None else Whitelist(arguments.whitelist)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    mirror(
+        consumer,
+        producer,
+        topics,
+        streams=given["num.streams"],
+        commit_interval=given["offset.commit.interval.ms"] / 1000,
+        abort=given["abort.on.send.failure"] == "true",
+        stop=stop,
+    )
+    return 0

@@ -1,0 +1,65 @@
+"""Test `kafkalog mirror legacy` as a user of MirrorMaker 1 starts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kafkalog.client.types import TopicPartition
+from tests.kafkalog.mirror.conftest import Clusters, committed, contents, read_all
+from tests.kafkalog.mirror.test_mirror import make, write
+from tests.support.command import call, start
+from tests.support.waiting import wait_until
+
+
+def files(tmp_path: Path, source: str, target: str, group: str) -> list[str]:
+    consumer, producer = tmp_path / "consumer.properties", tmp_path / "producer.properties"
+    consumer.write_text(f"bootstrap.servers={source}\ngroup.id={group}\nauto.offset.reset=earliest\n")
+    producer.write_text(f"bootstrap.servers={target}\n")
+    return ["mirror", "legacy", "--consumer.config", str(consumer), "--producer.config", str(producer)]
+
+
+def test_records_come_under_the_same_name(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    topic = f"words-{alias}"
+    for address in (clusters.source, clusters.target):
+        make(address, topic, 2)
+    write(clusters.source, topic, range(50), None)
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    words += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "100", "--new.consumer"]
+    mirror = start(*words)
+    try:
+        found = read_all(clusters.target, topic, 50)
+        ends = {TopicPartition(topic, number): len(each) for number, each in found.items()}
+        wait_until(lambda: committed(clusters.source, alias) == ends, "positions are committed")
+    finally:
+        mirror.terminate()
+        _, errors = mirror.communicate()
+    assert mirror.returncode == 0, errors.decode()
+    assert b"--new.consumer has no effect" in errors
+    # Both sides have as many partitions, and so keys are where they were.
+    there = read_all(clusters.source, topic, 50)
+    assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
+
+
+def test_a_record_that_the_target_refuses_ends_the_mirror(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    topic = f"large-{alias}"
+    make(clusters.source, topic)
+    make(clusters.target, topic, max_message_bytes="10")
+    write(clusters.source, topic, range(1))
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    mirror = start(*words, "--whitelist", topic, "--abort.on.send.failure", "true")
+    _, errors = mirror.communicate(timeout=120)
+    assert mirror.returncode == 1
+    assert b"abort.on.send.failure" in errors
+    assert committed(clusters.source, alias) == {}
+
+
+def test_classes_of_java_are_refused(tmp_path: Path) -> None:
+    words = [*files(tmp_path, "a:1", "b:1", "g"), "--whitelist", "x", "--message.handler", "M"]
+    assert "--message.handler is not supported" in call(*words, check=2).err
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    words = files(tmp_path, "a:1", "b:1", "g")
+    (tmp_path / "consumer.properties").write_text("bootstrap.servers=a:1\n")
+    assert "group.id is missing" in call(*words, "--whitelist", "x", check=2).err
+    assert "whitelist" in call(*words, check=2).err
