@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 
+from broker.zookeeper.interface import Create, Operation, Result
+from kafkalog.client.connector.member import LoadOffsets
 from kafkalog.client.connector.offset_stores import write_offsets
 from kafkalog.client.connector.subscription import Subscription, ThreadId
 from kafkalog.client.consumer.topic_filter import Blacklist, Whitelist
@@ -197,6 +200,32 @@ def test_an_expired_session_commits_nothing() -> None:
         with pytest.raises(SessionExpiredError):
             await perform_all(member.session, commit)
         assert world.ensemble.read(nodes.offset(GROUP, tp)).data == b"3"
+
+    simulate(work)
+
+
+def test_claims_of_an_expired_session_are_not_made_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        member = SimulatedMember(world, "a", words(), "range")
+        session = member.session
+        await perform_all(session, member.member.register())
+        multi = session.multi
+
+        async def late(operations: Sequence[Operation]) -> list[Result]:
+            if any(isinstance(each, Create) and each.is_ephemeral for each in operations):
+                session.disconnect()
+                await asyncio.sleep(SESSION_S + 1)
+                session.reconnect()
+            return await multi(operations)
+
+        async def others(effect: Any) -> Any:
+            return {} if isinstance(effect, LoadOffsets) else None
+
+        monkeypatch.setattr(session, "multi", late)
+        with pytest.raises(SessionExpiredError):
+            await perform_all(session, member.member.rebalance(), others)
+        assert not world.owners()
 
     simulate(work)
 

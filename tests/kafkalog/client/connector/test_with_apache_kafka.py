@@ -30,6 +30,7 @@ class MixedGroup:
         self.topic = cluster.new_topic(PARTITIONS)
         self._cluster = cluster
         self._strategy = strategy
+        self.offsets = {"offsets.storage": "zookeeper"}
         self._directory = directory
         self._stack = stack
         self._written = 0
@@ -44,6 +45,7 @@ class MixedGroup:
             "rebalance.backoff.ms": "300",
             "rebalance.max.retries": "50",
             "zookeeper.session.timeout.ms": "4000",
+            **self.offsets,
         }
 
     def ours(self) -> tuple[ConsumerConnector, Reading]:
@@ -117,3 +119,23 @@ def test_partitions_of_their_member_that_was_killed_are_taken_over(group: MixedG
     group.write(20)
     # What theirs had not committed comes again.
     wait_until(lambda: set(read.values) | set(map(int, theirs.values)) == set(group.everything), "nothing is missed")
+
+
+@pytest.mark.parametrize("group", ["range"], indirect=True)
+@pytest.mark.parametrize("dual", ["false", "true"])
+def test_offsets_that_theirs_has_committed_to_kafka_are_ours(group: MixedGroup, dual: str) -> None:
+    group.offsets = {"offsets.storage": "kafka", "dual.commit.enabled": dual}
+    theirs = group.theirs()
+    group.write(20)
+    wait_until(lambda: len(theirs.values) >= 20, "theirs has read all")
+    theirs.stop()
+    group.write(20)
+    member, read = group.ours()
+    read.wait(20)
+    assert sorted(read.values) == group.everything[20:]
+    member.shutdown()
+    group.write(20)
+    theirs = group.theirs()
+    wait_until(lambda: len(theirs.values) >= 20, "theirs goes on")
+    theirs.stop()
+    assert sorted(map(int, theirs.values)) == group.everything[40:]
