@@ -50,9 +50,8 @@ records do, so the planner of a query reads small ones itself
 ([small micro-batches](reference/spark.md#small-micro-batches)). Plots: [partitions and
 codecs](reference/spark.md#how-fast), [scale](explanation/scale.md).
 """
-_CORRECTION = """**Known correction.** Producing 1 KB was measured again on an idle machine: 1.05 to 1.19 of
-Apache Kafka's rate, with 0.5 to 0.9 of its CPU. The published rows say 0.78 to 0.92 and 1.1 to 1.2. The next run on an
-idle machine replaces them.
+_CORRECTION = """**Known correction.** Some published rows were measured again with another result, which stands beside
+them. The next run replaces them.
 
 """
 """For as long as a published row carries a correction."""
