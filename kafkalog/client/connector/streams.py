@@ -78,6 +78,7 @@ class MessageStream:
         self._lease = lease
         self._key_decoder = key_decoder
         self._value_decoder = value_decoder
+        self._decodes = key_decoder is not None or value_decoder is not None
         self._changed = threading.Condition()
         self._chunks: deque[Chunk] = deque()
         self._current: tuple[PartitionState, deque[ConsumerRecord]] | None = None
@@ -99,10 +100,12 @@ class MessageStream:
             ConsumerTimeoutError: No record came in time.
             ClientError, KafkaError, RecordsError: A partition cannot be read.
         """
-        records = self.poll(self._timeout, 1)
-        self.consumed()
+        # One turn of the lock, because this is done for each record.
+        with self._changed:
+            records = self._take(self._timeout, 1)
+            self._note_consumed()
         if records:
-            return records[0]
+            return self._decoded(records[0])
         if self._is_closed:
             raise StopIteration
         raise ConsumerTimeoutError(f"no record came within consumer.timeout.ms={round((self._timeout or 0) * 1000)}")
@@ -117,17 +120,12 @@ class MessageStream:
         """
         with self._changed:
             found = self._take(timeout, limit)
-        if self._key_decoder is None and self._value_decoder is None:
-            return found
-        return [self._decoded(each) for each in found]
+        return [self._decoded(each) for each in found] if self._decodes else found
 
     def consumed(self) -> None:
         """Note that everything that `poll` has returned was consumed."""
         with self._changed:
-            for partition, offset in self._taken:
-                if not partition.is_revoked:
-                    partition.consumed = offset
-            self._taken.clear()
+            self._note_consumed()
 
     # For the fetchers
 
@@ -204,7 +202,15 @@ class MessageStream:
         self._taken.append((partition, found[-1].offset + 1))
         return found
 
+    def _note_consumed(self) -> None:
+        for partition, offset in self._taken:
+            if not partition.is_revoked:
+                partition.consumed = offset
+        self._taken.clear()
+
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
+        if not self._decodes:
+            return record
         key, value = record.key, record.value
         if key is not None and self._key_decoder is not None:
             key = self._key_decoder(key)
