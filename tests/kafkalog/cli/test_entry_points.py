@@ -30,8 +30,9 @@ def test_the_metadata_is_read_as_the_standard_library_reads_it() -> None:
 def test_every_command_has_a_module_that_adds_its_parser() -> None:
     commands = find_commands()
     assert [each.name for each in commands] == [
-        "server", "zookeeper", "cluster", "topics", "configs", "groups", "transactions", "reassign", "elect",
-        "delete-records", "delegation-tokens", "produce", "consume", "load", "log", "spark", "perf", "quickstart",
+        "server", "zookeeper", "cluster", "topics", "configs", "groups", "offsets", "transactions", "reassign", "elect",
+        "isr", "delete-records", "delegation-tokens", "produce", "consume", "mirror", "load", "log", "spark", "perf",
+        "quickstart",
     ]  # fmt: skip
     for command in commands:
         assert callable(import_module(command.module).add_parser)
