@@ -9,7 +9,7 @@ from random import Random
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from tests.kafkalog.mirror.conftest import Clusters, contents, read_all
 from tests.support.command import start
 from tests.support.waiting import wait_until
@@ -67,22 +67,26 @@ def test_a_mirror_that_is_killed_mirrors_each_committed_record_once(
     with Admin(clusters.client("source")) as admin:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
 
-    def written() -> int:
-        """Return how much the target has, also of open and aborted transactions."""
+    def written(isolation: int) -> int:
+        """Return how many offsets the target has, with those of open transactions or without."""
         with Admin(clusters.client("target")) as admin:
             if remote not in admin.list_topics():
                 return 0
-            partitions = [TopicPartition(remote, number) for number in range(PARTITIONS)]
-            return sum(each.offset for each in list_offsets(admin.cluster, dict.fromkeys(partitions, LATEST)).values())
+            wanted = {TopicPartition(remote, number): LATEST for number in range(PARTITIONS)}
+            return sum(each.offset for each in list_offsets(admin.cluster, wanted, isolation).values())
+
+    def grows(isolation: int, by: int) -> None:
+        least = written(isolation) + by
+        wait_until(lambda: written(isolation) >= least, "the mirror writes")
 
     writer = Writer(clusters.source, topic)
     try:
         for number in range(KILLS):
-            before = written()
             mirror = start(*words)
             try:
-                # Each is killed at another moment of its transactions.
-                wait_until(lambda least=before + 40 + 7 * number: written() > least, "the mirror writes")  # type: ignore[misc]
+                # It has committed transactions, and dies somewhere in the next ones: each time at another place.
+                grows(READ_COMMITTED, 40)
+                grows(READ_UNCOMMITTED, 5 + 7 * number)
             finally:
                 mirror.kill()
                 mirror.communicate()
