@@ -21,6 +21,7 @@ def main() -> int:
     }
     wanted |= {f"Kafka's client {version}": partial(old_java.missing, version) for version in old_java.VERSIONS}
     wanted["Kafka Streams"] = kafka.streams_missing
+    wanted["Kafka's MirrorMaker"] = kafka.mirror_missing
     wanted[f"HDFS {hadoop.HADOOP}"] = hdfs.missing
     wanted[f"YARN {hadoop.HADOOP}"] = yarn.missing
     wanted |= {name: client.missing for name, client in PROGRAMS.items()}
