@@ -28,6 +28,7 @@ CHUNK = 1 << 18
 _HEADER = struct.Struct(">ihhih")
 """The beginning of a request: its size, key and version, the correlation id and the length of the client id."""
 _CLIENT_ID = re.compile(rb"broker-(\d+)-")
+_ORDERLY = struct.pack("ii", 0, 0)
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER: closing resets the connection, so that the peer sees that it was not ended in good order."""
 
@@ -204,10 +205,10 @@ class _Front:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._forward(client, server, sides))
                 both.create_task(self._forward(server, client, sides))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
         except (OSError, asyncio.CancelledError, ExceptionGroup):
-            for each in (client, server):
-                with contextlib.suppress(OSError):
-                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            with contextlib.suppress(OSError):
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         finally:
             client.close()
             server.close()
@@ -249,6 +250,8 @@ def _bound(port: int) -> socket.socket:
     found = socket.socket()
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Accepted connections inherit it: one that is cancelled before it is served is reset, too.
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         found.bind((HOST, port))
     except BaseException:
         found.close()
