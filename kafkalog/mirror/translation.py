@@ -65,7 +65,7 @@ class OffsetMap:
         self._starts.append(run.upstream)
         self._runs.append(run)
         if len(self._runs) > self._most:
-            half = self._most // 2
+            half = max(2, self._most // 2)
             self._runs = self._runs[:half:2] + self._runs[half:]
             self._starts = [each.upstream for each in self._runs]
 
