@@ -56,12 +56,15 @@ async def elect(
     # The epoch comes first: whatever another election does after this read changes the version.
     epoch, version = await _epoch(zookeeper, connection, number)
     found = await present()
-    if found is not None and found.stat.owner == zookeeper.session_id:
-        if is_active:
+    if found is not None:
+        is_own = found.stat.owner == zookeeper.session_id
+        if is_own and is_active:
             return None
-        # This broker was elected in this session and has resigned since.
-        await resign(zookeeper, connection, version)
-        found = await present()
+        # This broker was elected in this session and has resigned since; or its process of before has ended, whose
+        # session ZooKeeper still waits for. This one is registered under the id, so no other has it.
+        if is_own or controller.decode(found.data) == controller.decode(data):
+            await resign(zookeeper, connection, version)
+            found = await present()
     if found is not None:
         return controller.decode(found.data)
     wanted: list[Operation] = [

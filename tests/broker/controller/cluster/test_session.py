@@ -243,6 +243,21 @@ def test_a_candidate_that_loses_learns_who_won() -> None:
     play(scenario)
 
 
+def test_a_candidate_does_not_wait_for_the_session_of_its_process_of_before() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        # ZooKeeper has not noticed yet that the process was killed: the node belongs to another session.
+        await zookeeper.create(paths.CONTROLLER, controller.encode(3, 1))
+        assert await elect(zookeeper, connection, controller.encode(3, 2), lambda event: None, is_active=False) == (
+            5,
+            1,
+        )
+        found = await zookeeper.get(paths.CONTROLLER)
+        assert found is not None
+        assert found.stat.owner == zookeeper.session_id
+
+    play(scenario)
+
+
 def test_a_candidate_takes_nothing_from_one_that_was_elected_meanwhile() -> None:
     async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
         told: list[object] = []
