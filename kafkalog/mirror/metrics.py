@@ -13,7 +13,7 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.config import addresses
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.progress import PartitionProgress, Progress
+from kafkalog.mirror.copying.progress import PartitionProgress, Progress
 
 _PARTITION = ("topic", "partition")
 _GROUP = ("group", *_PARTITION)

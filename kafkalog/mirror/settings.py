@@ -15,8 +15,8 @@ from typing import Any
 
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.options import boolean, integer, one_of
-from kafkalog.mirror.naming import Naming, naming_of
-from kafkalog.mirror.selection import CONFIGS_EXCLUDE, GROUPS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter
+from kafkalog.mirror.topics.naming import Naming, naming_of
+from kafkalog.mirror.topics.selection import CONFIGS_EXCLUDE, GROUPS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter
 
 CLIENT_KINDS = ("consumer.", "producer.", "admin.")
 _ALIASES = {

@@ -7,9 +7,8 @@ from typing import NamedTuple
 from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
-from kafkalog.mirror.checkpoints import stored_checkpoints
+from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.worker import read_positions, returning_topics
 
 
 class PartitionStatus(NamedTuple):
@@ -68,7 +67,7 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
     Raises:
         KafkaError, ClientError: A cluster cannot be asked.
     """
-    checkpoints = stored_checkpoints(settings)
+    checkpoints = read_checkpoints(settings)
     there, here = source.groups.offsets(checkpoints), target.groups.offsets(checkpoints)
     names = {settings.naming.remote(tp.topic): tp.topic for offsets in there.values() for tp in offsets}
     found = []

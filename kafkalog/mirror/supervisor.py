@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import AuthenticationError, ConfigError
 from kafkalog.client.producer import Producer
-from kafkalog.mirror.checkpoints import Checkpoints
-from kafkalog.mirror.heartbeats import Heartbeats
-from kafkalog.mirror.housekeeping import Housekeeping, Job
-from kafkalog.mirror.progress import Progress
+from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.worker import Worker
+from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
+from kafkalog.mirror.housekeeping.heartbeats import Heartbeats
+from kafkalog.mirror.housekeeping.jobs import Housekeeping, Job
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.topics import TopicFollower
-from kafkalog.mirror.worker import Worker
+from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)

@@ -63,7 +63,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run(arguments: argparse.Namespace) -> int:
     """Mirror."""
-    from kafkalog.mirror.progress import Progress
+    from kafkalog.mirror.copying.progress import Progress
     from kafkalog.mirror.supervisor import run as supervise
 
     limit = arguments.max_bytes_per_second

@@ -14,7 +14,7 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.mirror import supervisor
-from kafkalog.mirror.progress import Progress
+from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.settings import MirrorSettings
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.formats import Checkpoint, Heartbeat, OffsetSync
+from kafkalog.mirror.internal_topics.formats import Checkpoint, Heartbeat, OffsetSync
 
 RECORDS: list[tuple[OffsetSync | Checkpoint | Heartbeat, str, str]] = [
     (

@@ -10,11 +10,11 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.formats import SourcePosition
+from kafkalog.mirror.internal_topics.formats import SourcePosition
 from peers import java, kafka, require
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, contents, read_all
 from tests.kafkalog.mirror.golden import RECORDS
-from tests.kafkalog.mirror.test_checkpoints import ON, checkpoints, commit
+from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.waiting import wait_until
 

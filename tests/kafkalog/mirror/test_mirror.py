@@ -6,7 +6,7 @@ from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.worker import read_positions, returning_topics
+from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, contents, read_all
 from tests.support.waiting import wait_until
 

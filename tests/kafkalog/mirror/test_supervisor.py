@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError
 from kafkalog.client.transactions.errors import FencedError, Operation, transaction_error
-from kafkalog.mirror.housekeeping import Housekeeping, Job
+from kafkalog.mirror.housekeeping.jobs import Housekeeping, Job
 from kafkalog.mirror.supervisor import is_hopeless
 from kafkalog.protocol.errors import ErrorCode, error_for
 from tests.support.waiting import wait_until

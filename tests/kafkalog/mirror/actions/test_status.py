@@ -8,7 +8,7 @@ from urllib.request import urlopen
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.metrics import MetricsEndpoint
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.test_checkpoints import ON, commit
+from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.command import call
 from tests.support.waiting import wait_until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.mirror.naming import IdentityNaming, Naming
-from kafkalog.mirror.selection import CONFIGS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter, patterns
+from kafkalog.mirror.topics.naming import IdentityNaming, Naming
+from kafkalog.mirror.topics.selection import CONFIGS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter, patterns
 
 
 def topics(include: str = ".*", exclude: str = TOPICS_EXCLUDE, **more: object) -> MirroredTopics:

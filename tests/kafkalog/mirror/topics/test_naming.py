@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.mirror.naming import IdentityNaming, Naming, naming_of
+from kafkalog.mirror.topics.naming import IdentityNaming, Naming, naming_of
 
 DEFAULT = Naming("A", "B")
 IDENTITY = IdentityNaming("A", "B")

@@ -15,15 +15,13 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.group_descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.compacted import read_topic
-from kafkalog.mirror.formats import Checkpoint, FormatError
-from kafkalog.mirror.progress import Progress
+from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.internal_topics.formats import Checkpoint
+from kafkalog.mirror.internal_topics.stored import read_checkpoints
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import KafkaError, UnknownMemberIdError
 
 logger = logging.getLogger(__name__)
-
-_READ_TIMEOUT_S = 60.0
 
 
 def is_news(new: Checkpoint, last: Checkpoint | None) -> bool:
@@ -70,7 +68,7 @@ class Checkpoints:
             self._newest = None
             return
         if self._newest is None:
-            self._newest = stored_checkpoints(self._settings)
+            self._newest = read_checkpoints(self._settings)
         groups = [each.group for each in self._source.groups.list_groups() if is_of_consumers(each.protocol_type)]
         committed = self._source.groups.offsets([group for group in groups if self._groups.allows(group)])
         here = [(group, tp, at) for group, offsets in committed.items() for tp, at in offsets.items() if tp in mine]
@@ -122,21 +120,3 @@ class Checkpoints:
         target = TopicPartition(self._naming.remote(tp.topic), tp.partition)
         found = Checkpoint(group, target, position.offset, downstream, position.metadata)
         return found if is_news(found, (self._newest or {}).get(group, {}).get(target)) else None
-
-
-def stored_checkpoints(settings: MirrorSettings) -> dict[str, dict[TopicPartition, Checkpoint]]:
-    """Read the newest checkpoint of each group and partition of the target.
-
-    Raises:
-        ClientTimeoutError: The target does not answer in time.
-    """
-    found: dict[str, dict[TopicPartition, Checkpoint]] = {}
-    topic = settings.naming.checkpoints
-    for record in read_topic(settings.target_client, topic, _READ_TIMEOUT_S):
-        try:
-            checkpoint = Checkpoint.read(record.key, record.value)
-        except FormatError as error:
-            logger.warning("topic %s, offset %d: %s", topic, record.offset, error)
-            continue
-        found.setdefault(checkpoint.group, {})[checkpoint.partition] = checkpoint
-    return found

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.formats import Checkpoint, FormatError, Heartbeat, OffsetSync, SourcePosition
+from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, Heartbeat, OffsetSync, SourcePosition
 from tests.kafkalog.mirror.golden import RECORDS
 
 NUMBERS = st.integers(0, (1 << 63) - 1)

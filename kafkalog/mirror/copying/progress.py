@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.batches import MirroredBatch
-from kafkalog.mirror.formats import OffsetSync
-from kafkalog.mirror.task import Committed
-from kafkalog.mirror.translation import OffsetMap, Run
+from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.task import Committed
+from kafkalog.mirror.copying.translation import OffsetMap, Run
+from kafkalog.mirror.internal_topics.formats import OffsetSync
 
 
 @dataclass

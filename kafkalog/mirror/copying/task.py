@@ -14,10 +14,10 @@ from typing import NamedTuple
 from kafkalog.client.producer import Producer
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.batches import MirroredBatch
-from kafkalog.mirror.formats import OffsetSync, SourcePosition
+from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.translation import Run
+from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.translation import Run
 
 logger = logging.getLogger(__name__)
 

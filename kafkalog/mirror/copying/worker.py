@@ -1,7 +1,7 @@
 """One process of a mirror: a member of the group in the source, and the tasks that the group gives it.
 
-The worker keeps no state that the target does not have. Where anything fails it can be thrown away and another one
-begun (`mirror.run`), which goes on behind the last committed transaction.
+The worker keeps no state that the target does not have. When anything fails, `supervisor` throws it away and begins
+another one, which goes on behind the last committed transaction.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkalog.client.admin import Admin
@@ -18,20 +18,17 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.assignor import task_assignor, task_of
-from kafkalog.mirror.batches import batches
-from kafkalog.mirror.compacted import read_topic
-from kafkalog.mirror.formats import FormatError, OffsetSync, SourcePosition
-from kafkalog.mirror.limiter import Limiter
-from kafkalog.mirror.progress import Progress
+from kafkalog.mirror.copying.assignor import task_assignor, task_of
+from kafkalog.mirror.copying.batches import batches
+from kafkalog.mirror.copying.limiter import Limiter
+from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.task import MirrorTask
+from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.task import MirrorTask
-from kafkalog.mirror.topics import TopicFollower
+from kafkalog.mirror.topics.follower import TopicFollower
 
 logger = logging.getLogger(__name__)
 
-POSITIONS_TIMEOUT_S = 120.0
-"""How long to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
 _POLL_S = 0.25
 _FIXED = {
     "isolation.level": "read_committed",
@@ -198,54 +195,3 @@ class Worker(Closing, RebalanceListener):
         for task in self._tasks.values():
             task.close()
         self._tasks.clear()
-
-
-def read_positions(settings: MirrorSettings) -> dict[TopicPartition, int]:
-    """Read from the target the next offset of each partition of the source.
-
-    Raises:
-        ClientTimeoutError: A transaction of another process does not end.
-    """
-    found = _positions(settings.target_client, settings.naming.offsets)
-    return {position.partition: position.next_offset for position in found if position.cluster == settings.source}
-
-
-def read_syncs(settings: MirrorSettings) -> list[OffsetSync]:
-    """Read from the target the pairs of offsets that this mirror has stored.
-
-    Raises:
-        ClientTimeoutError: A transaction of another process does not end.
-    """
-    found = []
-    topic = settings.naming.offset_syncs
-    for record in read_topic(settings.target_client, topic, POSITIONS_TIMEOUT_S):
-        try:
-            found.append(OffsetSync.read(record.key, record.value))
-        except FormatError as error:
-            logger.warning("topic %s, offset %d: %s", topic, record.offset, error)
-    return found
-
-
-def returning_topics(settings: MirrorSettings) -> set[str]:
-    """Return topics of the source that a mirror from the target writes under the names that this mirror would use.
-
-    Only names that stay can return; others tell where they come from.
-    """
-    naming = settings.naming
-    if naming.remote("t") != "t":
-        return set()
-    found = _positions(settings.source_client, naming.reverse_offsets)
-    return {each.partition.topic for each in found if each.cluster == naming.target}
-
-
-def _positions(client: Mapping[str, str], topic: str) -> list[SourcePosition]:
-    newest: dict[tuple[str, TopicPartition], SourcePosition] = {}
-    for record in read_topic(client, topic, POSITIONS_TIMEOUT_S):
-        try:
-            position = SourcePosition.read(record.key, record.value)
-        except FormatError as error:
-            logger.warning("topic %s, offset %d: %s", topic, record.offset, error)
-            continue
-        if position is not None:
-            newest[position.cluster, position.partition] = position
-    return list(newest.values())

@@ -13,9 +13,9 @@ import time
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.topics import NewTopic
 from kafkalog.client.producer import Producer
-from kafkalog.mirror.formats import Heartbeat
-from kafkalog.mirror.naming import HEARTBEATS
-from kafkalog.mirror.topics import COMPACTED
+from kafkalog.mirror.internal_topics.formats import Heartbeat
+from kafkalog.mirror.topics.follower import COMPACTED
+from kafkalog.mirror.topics.naming import HEARTBEATS
 from kafkalog.protocol.errors import TopicAlreadyExistsError
 
 

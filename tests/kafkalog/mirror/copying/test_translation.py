@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.mirror.translation import OffsetMap, Run
+from kafkalog.mirror.copying.translation import OffsetMap, Run
 
 STEPS = st.lists(st.sampled_from(["record", "gap in the source", "marker in the target"]), min_size=1, max_size=60)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from kafkalog.client.consumer.topic_filter import TopicFilter
 from kafkalog.client.errors import ConfigError
-from kafkalog.mirror.naming import Naming
+from kafkalog.mirror.topics.naming import Naming
 
 TOPICS_EXCLUDE = r".*[\-\.]internal, .*\.replica, __.*"
 GROUPS_EXCLUDE = "console-consumer-.*, connect-.*, __.*"

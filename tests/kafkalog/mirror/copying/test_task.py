@@ -6,10 +6,10 @@ import pytest
 
 from kafkalog.client.transactions.errors import TransactionError
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.batches import MirroredBatch
+from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.task import MirrorTask
+from kafkalog.mirror.internal_topics.stored import read_positions
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.task import MirrorTask
-from kafkalog.mirror.worker import read_positions
 from kafkalog.records.batch import Record, encode_batch
 from tests.kafkalog.mirror.conftest import Clusters, read_all
 from tests.kafkalog.mirror.test_mirror import make

@@ -14,8 +14,8 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource
 from kafkalog.client.admin.topics import NewTopic
 from kafkalog.client.cluster import TopicMetadata
-from kafkalog.mirror.selection import NameFilter
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.topics.selection import NameFilter
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidPartitionsError,
@@ -61,12 +61,10 @@ class TopicFollower:
         self._configs = settings.config_filter
 
     def make_own(self) -> None:
-        """Create the mirror's own topics in the target, compacted and with one partition, where they are missing."""
+        """Create the missing ones of the mirror's internal topics in the target, compacted, with one partition."""
         own = [self._naming.offsets, self._naming.offset_syncs]
         if self._settings.emit_checkpoints:
             own.append(self._naming.checkpoints)
-        if self._settings.emit_heartbeats:
-            own.append("heartbeats")
         self._create([NewTopic(name, 1, self._settings.replication_factor, COMPACTED) for name in own])
 
     def make(self, topics: Iterable[str]) -> None:

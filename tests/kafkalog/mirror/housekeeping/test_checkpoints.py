@@ -8,9 +8,9 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.group_descriptions import CommittedOffset
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.checkpoints import is_news, to_commit
-from kafkalog.mirror.compacted import read_topic
-from kafkalog.mirror.formats import Checkpoint, Heartbeat
+from kafkalog.mirror.housekeeping.checkpoints import is_news, to_commit
+from kafkalog.mirror.internal_topics.compacted import read_topic
+from kafkalog.mirror.internal_topics.formats import Checkpoint, Heartbeat
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.waiting import wait_until

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafkalog.client.consumer.classic.protocol import Subscription
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.assignor import divide, task_assignor, task_of
+from kafkalog.mirror.copying.assignor import divide, task_assignor, task_of
 
 TOPICS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 9))
 

@@ -1,0 +1,13 @@
+"""Copy records from the source to the target.
+
+- `worker`       one process's part: it fetches, sends and commits the partitions that the group assigns to it
+- `task`         a transactional producer and the partitions that it writes
+- `progress`     how far a worker is, for metrics and checkpoints
+
+Pure:
+
+- `assignor`     divides the tasks among the processes
+- `batches`      makes batches to send of fetched bytes
+- `limiter`      limits the bytes a second
+- `translation`  maps offsets of the source to offsets of the target
+"""

@@ -1,0 +1,67 @@
+"""Read what a mirror has stored in its own topics: positions, offset syncs and checkpoints.
+
+A record that cannot be read is reported and left out. Every function may raise:
+
+- `ClientTimeoutError`: The topic was not read within `TIMEOUT_S`, perhaps because a transaction does not end.
+- `KafkaError`: The cluster refuses the client.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.internal_topics.compacted import read_topic
+from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, OffsetSync, SourcePosition
+from kafkalog.mirror.settings import MirrorSettings
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+TIMEOUT_S = 120.0
+"""How long to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
+
+
+def read_positions(settings: MirrorSettings) -> dict[TopicPartition, int]:
+    """Read from the target the next offset of each partition of the source."""
+    return _positions(settings.target_client, settings.naming.offsets, settings.source)
+
+
+def read_syncs(settings: MirrorSettings) -> list[OffsetSync]:
+    """Read from the target the pairs of offsets that this mirror has stored."""
+    return list(_records(settings.target_client, settings.naming.offset_syncs, OffsetSync.read))
+
+
+def read_checkpoints(settings: MirrorSettings) -> dict[str, dict[TopicPartition, Checkpoint]]:
+    """Read from the target the newest checkpoint of each group and of each partition of the target."""
+    found: dict[str, dict[TopicPartition, Checkpoint]] = {}
+    for each in _records(settings.target_client, settings.naming.checkpoints, Checkpoint.read):
+        found.setdefault(each.group, {})[each.partition] = each
+    return found
+
+
+def returning_topics(settings: MirrorSettings) -> set[str]:
+    """Return topics of the source that a mirror from the target writes under the names that this mirror would use.
+
+    Only names that stay can return; others tell where they come from.
+    """
+    naming = settings.naming
+    if naming.remote("t") != "t":
+        return set()
+    return {tp.topic for tp in _positions(settings.source_client, naming.reverse_offsets, naming.target)}
+
+
+def _positions(client: Mapping[str, str], topic: str, cluster: str) -> dict[TopicPartition, int]:
+    """Return the next offsets of the partitions of one cluster; of each partition the newest."""
+    found = _records(client, topic, SourcePosition.read)
+    return {each.partition: each.next_offset for each in found if each is not None and each.cluster == cluster}
+
+
+def _records(client: Mapping[str, str], topic: str, read: Callable[[bytes | None, bytes | None], T]) -> Iterator[T]:
+    for record in read_topic(client, topic, TIMEOUT_S):
+        try:
+            yield read(record.key, record.value)
+        except FormatError as error:
+            logger.warning("topic %s, offset %d: %s", topic, record.offset, error)

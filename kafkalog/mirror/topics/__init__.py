@@ -1,0 +1,9 @@
+"""The topics of a mirror.
+
+- `follower`   creates and alters the target's topics, so that they follow those of the source
+
+Pure:
+
+- `naming`     the names of topics on both sides; it tells cycles
+- `selection`  selects the topics, groups and configurations that are mirrored
+"""
