@@ -31,6 +31,29 @@ _ADMIN_DEADLINE_S = 30.0
 _LATEST: Any = OffsetSpec.latest()
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the user and system CPU time so far of a process, the children it has and those that ended."""
+    process = psutil.Process(pid)
+    own = process.cpu_times()
+    total: float = own.user + own.system + own.children_user + own.children_system
+    for child in process.children(recursive=True):
+        times = child.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process and its children."""
+    process = psutil.Process(pid)
+    return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+
+
+def end_offsets(admin: AdminClient, topic: str, partitions: int) -> list[int]:
+    """Return the end offsets of a topic's partitions."""
+    wanted = {TopicPartition(topic, number): _LATEST for number in range(partitions)}
+    return [int(future.result(_ADMIN_DEADLINE_S).offset) for future in admin.list_offsets(wanted).values()]
+
+
 @dataclass(frozen=True)
 class Broker:
     """A running broker: where it listens and which process it is."""
@@ -40,19 +63,12 @@ class Broker:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Return the user and system CPU time so far of the process, the children it has and those that ended."""
-        process = psutil.Process(self.pid)
-        own = process.cpu_times()
-        total: float = own.user + own.system + own.children_user + own.children_system
-        for child in process.children(recursive=True):
-            times = child.cpu_times()
-            total += times.user + times.system
-        return total
+        """Return the CPU time of the process; see `cpu_seconds`."""
+        return cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
-        """Return the resident memory of the process and its children."""
-        process = psutil.Process(self.pid)
-        return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+        """Return the memory of the process; see `resident_bytes`."""
+        return resident_bytes(self.pid)
 
     def admin(self) -> AdminClient:
         """Make an admin client."""
@@ -73,11 +89,7 @@ class Broker:
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """Return the partitions' end offsets."""
-        wanted = {TopicPartition(topic, number): _LATEST for number in range(partitions)}
-        # The client has to live until it has answered.
-        admin = self.admin()
-        futures = admin.list_offsets(wanted).values()
-        return [int(future.result(_ADMIN_DEADLINE_S).offset) for future in futures]
+        return end_offsets(self.admin(), topic, partitions)
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""

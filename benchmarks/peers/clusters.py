@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
 from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec, TopicMetadata
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from benchmarks.findings import OURS
-from benchmarks.peers.brokers import PEERS, stop_when_told
+from benchmarks.peers.brokers import PEERS, cpu_seconds, end_offsets, resident_bytes, stop_when_told
 from peers import kafka, probe
 from peers.kafka import ZooKeeperKafka
 from peers.process import Process, free_port
@@ -97,12 +96,14 @@ class Cluster:
 
     def cpu_seconds(self) -> float:
         """Return the CPU time so far of all brokers and their children."""
-        return sum(_cpu_of(process.pid) for process in self._processes.values() if process.running)
+        return sum(map(cpu_seconds, self._pids()))
 
     def resident_bytes(self) -> int:
         """Return the resident memory of all brokers and their children."""
-        found = [psutil.Process(process.pid) for process in self._processes.values() if process.running]
-        return sum(each.memory_info().rss for broker in found for each in (broker, *broker.children(recursive=True)))
+        return sum(map(resident_bytes, self._pids()))
+
+    def _pids(self) -> list[int]:
+        return [process.pid for process in self._processes.values() if process.running]
 
     def admin(self, *, without: int | None = None) -> AdminClient:
         """Make an admin client that begins with any broker but `without`."""
@@ -122,9 +123,7 @@ class Cluster:
 
     def end_offsets(self, topic: str, partitions: int) -> list[int]:
         """Return the partitions' end offsets."""
-        admin = self.admin()
-        wanted = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-        return [int(future.result(_DEADLINE_S).offset) for future in admin.list_offsets(wanted).values()]
+        return end_offsets(self.admin(), topic, partitions)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the leader of a partition."""
@@ -159,16 +158,6 @@ class Cluster:
 
 def _in_sync(topic: TopicMetadata) -> bool:
     return all(len(each.isrs) == len(BROKERS) and each.leader > 0 for each in topic.partitions.values())
-
-
-def _cpu_of(pid: int) -> float:
-    process = psutil.Process(pid)
-    own = process.cpu_times()
-    total: float = own.user + own.system + own.children_user + own.children_system
-    for child in process.children(recursive=True):
-        times = child.cpu_times()
-        total += times.user + times.system
-    return total
 
 
 @contextmanager
