@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from broker.cli import membership
-from broker.cli.settings import add_action, add_actions, read_settings
+from broker.cli.settings import add_action, read_settings
+from kafkalog.cli.shared.actions import add_command
 
 EXAMPLES = """\
 examples:
@@ -20,7 +21,7 @@ Keys are Apache Kafka's; docs/reference/configuration.md lists them.
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `server` and its commands."""
-    actions = add_actions(subparsers, "server", "run a broker")
+    actions = add_command(subparsers, "server", "run a broker")
     start = add_action(actions, "start", "start a broker in the foreground", "server.properties", EXAMPLES)
     start.set_defaults(run=run_start)
     membership.add_actions(actions)

@@ -11,14 +11,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser
 
 
-def add_actions(
-    subparsers: argparse._SubParsersAction[ArgumentParser], name: str, purpose: str
-) -> argparse._SubParsersAction[ArgumentParser]:
-    """Add the command `name`, whose line in the list of commands is `purpose`; return its actions."""
-    command = subparsers.add_parser(name, help=purpose)
-    return command.add_subparsers(dest="action", required=True, metavar="ACTION")
-
-
 def add_action(
     actions: argparse._SubParsersAction[ArgumentParser], name: str, purpose: str, file: str, examples: str
 ) -> ArgumentParser:

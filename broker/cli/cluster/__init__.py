@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+
+from kafkalog.cli.shared.actions import add_command
 
 COMMANDS = ("start", "status", "kill", "partition")
 
@@ -34,12 +35,5 @@ DIRECTORY = "kafkalog-cluster"
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `cluster` and its commands."""
-    parser = subparsers.add_parser(
-        "cluster",
-        help="run a cluster on this machine",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name in COMMANDS:
-        import_module(f"broker.cli.cluster.{name}").add_parser(commands)
+    modules = [f"broker.cli.cluster.{name}" for name in COMMANDS]
+    add_command(subparsers, "cluster", "run a cluster on this machine", EXAMPLES, modules=modules)

@@ -14,7 +14,8 @@ There is a module for each command. It parses, calls `broker.log.tools` and prin
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+
+from kafkalog.cli.shared.actions import add_command
 
 COMMANDS = ("dump", "verify", "repair", "tail", "stats", "import_0_7")
 
@@ -30,12 +31,5 @@ examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `log` and its commands."""
-    parser = subparsers.add_parser(
-        "log",
-        help="look into log files, check and repair them",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name in COMMANDS:
-        import_module(f"broker.cli.log.{name}").add_parser(commands)
+    modules = [f"broker.cli.log.{name}" for name in COMMANDS]
+    add_command(subparsers, "log", "look into log files, check and repair them", EXAMPLES, modules=modules)

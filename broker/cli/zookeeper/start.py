@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from broker.cli.settings import add_action, add_actions, read_settings
+from broker.cli.settings import add_action, read_settings
 from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
 from broker.cli.zookeeper.server import DEFAULTS, JAAS_KEY, ZooKeeperServer, addresses, with_ports
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.java_properties import PropertiesError
 
 EXAMPLES = """\
@@ -33,7 +34,7 @@ class _StopRequestedError(Exception):
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `zookeeper` and its commands."""
-    actions = add_actions(subparsers, "zookeeper", "run a ZooKeeper server")
+    actions = add_command(subparsers, "zookeeper", "run a ZooKeeper server")
     start = add_action(actions, "start", "start a ZooKeeper server in the foreground", "zookeeper.properties", EXAMPLES)
     start.set_defaults(run=run_start)
 

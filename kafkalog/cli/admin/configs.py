@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.admin import quotas
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
@@ -66,13 +67,12 @@ _KEY = re.compile(r"[a-zA-Z0-9._-]+")
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `configs` and its commands."""
-    parser = subparsers.add_parser(
+    commands = add_command(
+        subparsers,
         "configs",
-        help="describe and alter the configurations of topics, brokers and groups, and quotas of clients",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "describe and alter the configurations of topics, brokers and groups, and quotas of clients",
+        EXAMPLES,
     )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     describe = _add(commands, "describe", "show configurations")
     describe.add_argument("--all", action="store_true", help="also values that no command has set")
     describe.add_argument("--json", action="store_true", help="one object a line for each configuration")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
@@ -34,13 +35,9 @@ _HEADS = ("TokenId", "Owner", "Requester", "Renewers", "IssueDate", "ExpiryDate"
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `delegation-tokens` and its commands."""
-    parser = subparsers.add_parser(
-        "delegation-tokens",
-        help="create, describe, renew and expire delegation tokens",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    commands = add_command(
+        subparsers, "delegation-tokens", "create, describe, renew and expire delegation tokens", EXAMPLES
     )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = _add(commands, "create", "create a token, and print it with its secret HMAC", run_create)
     _add_principals(create, "--owner-principal", "the token's owner (default: the user who creates it)")
     _add_principals(create, "--renewer-principal", "another user who may renew it; may be repeated")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import UsageError, add_action, admin_config, print_json, reporting
 
 if TYPE_CHECKING:
@@ -30,13 +31,7 @@ exit codes: 0 done, 1 there is no such partition or no answer, 2 wrong usage
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `isr` and its commands."""
-    parser = subparsers.add_parser(
-        "isr",
-        help="tell why leaders and in-sync replicas changed",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    commands = add_command(subparsers, "isr", "tell why leaders and in-sync replicas changed", EXAMPLES)
     why = add_action(commands, "why", "tell why a partition changed, and how far its followers are", EXAMPLES)
     why.add_argument("partition", metavar="TOPIC-PARTITION", help="the partition, such as words-0")
     why.add_argument("--json", action="store_true", help="one object in place of lines")

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog.cli.admin.groups.common import Column, add_groups, add_json, show
+from kafkalog.cli.shared.actions import action_parser, add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     complain,
+    examples_of,
     file_properties,
     reporting,
     warn_unknown,
@@ -42,13 +44,9 @@ _KAFKA, _ZOOKEEPER = "kafka", "zookeeper"
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `offsets` and its commands."""
-    parser = subparsers.add_parser(
-        "offsets",
-        help="move offsets of groups between ZooKeeper and Kafka, or to files",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    commands = add_command(
+        subparsers, "offsets", "move offsets of groups between ZooKeeper and Kafka, or to files", EXAMPLES
     )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_migrate(commands)
     _add_export(commands)
     _add_import(commands)
@@ -57,14 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def _add(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, purpose: str, more: str
 ) -> argparse.ArgumentParser:
-    lines = [line for line in EXAMPLES.splitlines() if f" offsets {name} " in line]
-    parser = commands.add_parser(
-        name,
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog="\n".join(["examples:", *lines, "", more]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = action_parser(commands, name, purpose, f"{examples_of(EXAMPLES, f'offsets {name}')}\n\n{more}")
     parser.add_argument(
         "--zookeeper", required=True, metavar="HOST:PORT[,…][/CHROOT]", help="where the offsets are, and the brokers"
     )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkalog.cli.parser import CommandParser
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     FIND_BROKERS,
     UsageError,
@@ -48,15 +48,9 @@ ACTIONS = ("create", "list", "describe", "alter", "delete")
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `topics` and its commands."""
-    parser = subparsers.add_parser(
-        "topics",
-        help="create, list, describe, alter and delete topics",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    commands = add_command(
+        subparsers, "topics", "create, list, describe, alter and delete topics", EXAMPLES, as_options=ACTIONS
     )
-    if isinstance(parser, CommandParser):
-        parser.actions = ACTIONS
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_create(commands)
     _add_list(commands)
     _add_describe(commands)

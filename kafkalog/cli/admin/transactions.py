@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_action,
@@ -37,13 +38,9 @@ NONE = "None"
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `transactions` and its commands."""
-    parser = subparsers.add_parser(
-        "transactions",
-        help="list, describe and abort transactions, find hanging ones",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    commands = add_command(
+        subparsers, "transactions", "list, describe and abort transactions, find hanging ones", EXAMPLES
     )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     _add_list(commands)
     describe = _add(commands, "describe", "describe the transaction of a transactional id", run_describe)
     describe.add_argument("--transactional-id", required=True, metavar="ID")

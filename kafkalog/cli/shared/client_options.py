@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.cli.shared.actions import action_parser
+
 if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig
 
@@ -47,13 +49,7 @@ def add_action(
 
     `zookeeper` is the help of `--zookeeper`, where the command has that option.
     """
-    parser = commands.add_parser(
-        name,
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = action_parser(commands, name, purpose, epilog)
     add_bootstrap(parser, zookeeper=zookeeper)
     parser.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     parser.add_argument(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
     add_bootstrap,
@@ -53,13 +54,7 @@ POLL_RECORDS = 10_000
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `perf` and its commands."""
-    parser = subparsers.add_parser(
-        "perf",
-        help="measure producing and consuming",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    commands = add_command(subparsers, "perf", "measure producing and consuming", EXAMPLES)
     _add_produce(commands)
     _add_consume(commands)
 

@@ -14,7 +14,8 @@ What they share:
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+
+from kafkalog.cli.shared.actions import add_command
 
 ACTIONS = ("start", "status", "legacy")
 
@@ -31,12 +32,5 @@ examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `mirror` and its actions."""
-    parser = subparsers.add_parser(
-        "mirror",
-        help="mirror topics from one cluster to another",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name in ACTIONS:
-        import_module(f"kafkalog.mirror.actions.{name}").add_parser(commands)
+    modules = [f"kafkalog.mirror.actions.{name}" for name in ACTIONS]
+    add_command(subparsers, "mirror", "mirror topics from one cluster to another", EXAMPLES, modules=modules)

@@ -6,6 +6,7 @@ import argparse
 import signal
 import threading
 
+from kafkalog.cli.shared.actions import action_parser
 from kafkalog.cli.shared.client_options import UsageError, complain, positive, reporting
 from kafkalog.mirror.actions.options import load
 
@@ -30,14 +31,7 @@ _IGNORED_NUMBERS = ("num.producers", "queue.size")
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `legacy`."""
-    purpose = "mirror with the options of MirrorMaker 1"
-    parser = commands.add_parser(
-        "legacy",
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = action_parser(commands, "legacy", "mirror with the options of MirrorMaker 1", EPILOG)
     parser.add_argument("--consumer.config", required=True, metavar="FILE", help="consumer properties, for the source")
     parser.add_argument("--producer.config", required=True, metavar="FILE", help="producer properties, for the target")
     topics = parser.add_mutually_exclusive_group(required=True)

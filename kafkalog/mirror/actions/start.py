@@ -8,6 +8,7 @@ import signal
 import threading
 from contextlib import ExitStack
 
+from kafkalog.cli.shared.actions import action_parser
 from kafkalog.cli.shared.client_options import natural, reporting
 from kafkalog.mirror.actions.options import add_clusters, settings_of
 
@@ -31,14 +32,7 @@ exit codes: 0 stopped by SIGINT or SIGTERM, 1 failed, 2 wrong usage
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `start`."""
-    purpose = "mirror topics until it is interrupted"
-    parser = commands.add_parser(
-        "start",
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = action_parser(commands, "start", "mirror topics until it is interrupted", EPILOG)
     add_clusters(parser)
     parser.add_argument(
         "--topics", metavar="REGEX[,…]", help="the topics to mirror, by their whole names (default: all of the file's)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from kafkalog.cli.shared.actions import action_parser
 from kafkalog.cli.shared.client_options import aligned, print_json, reporting
 from kafkalog.mirror.actions.options import add_clusters, settings_of
 
@@ -23,14 +24,7 @@ _GROUPS = ("GROUP", "TARGET-TOPIC", "PARTITION", "OFFSET", "TRANSLATED", "TARGET
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `status`."""
-    purpose = "print how far a mirror is, for each partition and each group"
-    parser = commands.add_parser(
-        "status",
-        help=purpose,
-        description=purpose[0].upper() + purpose[1:] + ".",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = action_parser(commands, "status", "print how far a mirror is, for each partition and each group", EPILOG)
     add_clusters(parser)
     parser.add_argument("--topics", metavar="REGEX[,…]", help="the topics that are mirrored (default: all)")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each partition and each group")

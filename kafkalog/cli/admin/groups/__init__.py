@@ -17,7 +17,8 @@ There is a module for each command. It parses, calls `kafkalog.client.admin` and
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+
+from kafkalog.cli.shared.actions import add_command
 
 COMMANDS = ("listing", "describe", "reset_offsets", "delete", "delete_offsets", "remove_members")
 
@@ -33,12 +34,11 @@ examples:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `groups` and its commands."""
-    parser = subparsers.add_parser(
+    modules = [f"kafkalog.cli.admin.groups.{name}" for name in COMMANDS]
+    add_command(
+        subparsers,
         "groups",
-        help="list, describe and delete consumer groups, reset their offsets",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "list, describe and delete consumer groups, reset their offsets",
+        EXAMPLES,
+        modules=modules,
     )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name in COMMANDS:
-        import_module(f"kafkalog.cli.admin.groups.{name}").add_parser(commands)

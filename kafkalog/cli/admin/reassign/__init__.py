@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kafkalog.cli.shared.actions import add_command
 from kafkalog.cli.shared.client_options import add_action, examples_of, positive
 
 if TYPE_CHECKING:
@@ -33,13 +34,9 @@ the file:
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `reassign` and its actions."""
-    parser = subparsers.add_parser(
-        "reassign",
-        help="move partitions between brokers, and follow how far that is",
-        epilog=EXAMPLES + FILE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    commands = add_command(
+        subparsers, "reassign", "move partitions between brokers, and follow how far that is", EXAMPLES + FILE
     )
-    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     generate = _add(commands, "generate", "print how topics could be placed on a list of brokers")
     topics = generate.add_mutually_exclusive_group(required=True)
     topics.add_argument("--topic", action="append", metavar="TOPIC", help="a topic to place; may be repeated")
