@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,14 @@ def _wakeup_pipe() -> int:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(_wakeup[1], warn_on_full_buffer=False)
     return _wakeup[0]
+
+
+def set_by_signals() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set, for a command that goes on until then."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 class InterruptedCommand(BaseException):

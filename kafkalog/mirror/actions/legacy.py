@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 
 from kafkalog.cli.shared.actions import action_parser
-from kafkalog.cli.shared.client_options import UsageError, complain, positive, reporting
-from kafkalog.mirror.actions.options import load
+from kafkalog.cli.shared.client_options import UsageError, complain, file_properties, positive, reporting
+from kafkalog.cli.shared.interruptible import set_by_signals
 
 EPILOG = """\
 Topics keep their names; a record's key decides about its partition. After a crash some records may come twice.
@@ -69,16 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (*_IGNORED, *_IGNORED_NUMBERS):
         if given[name]:
             complain(f"--{name} has no effect")
-    consumer, producer = load(given["consumer.config"]), load(given["producer.config"])
+    consumer, producer = file_properties(given["consumer.config"]), file_properties(given["producer.config"])
     for client, option in ((consumer, "consumer"), (producer, "producer")):
         if "bootstrap.servers" not in client:
             raise UsageError(f"--{option}.config {given[f'{option}.config']}: bootstrap.servers is missing")
     if "group.id" not in consumer:
         raise UsageError(f"--consumer.config {given['consumer.config']}: group.id is missing")
     topics = Blacklist(arguments.blacklist) if arguments.whitelist is None else Whitelist(arguments.whitelist)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_by_signals()
     mirror(
         consumer,
         producer,

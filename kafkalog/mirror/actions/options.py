@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.shared.client_options import UsageError, complain
+from kafkalog.cli.shared.client_options import complain, file_properties
 
 if TYPE_CHECKING:
     from kafkalog.mirror.settings import MirrorSettings
@@ -26,22 +25,6 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--naming", choices=("default", "identity"), help="default: SOURCE.topic; identity: same names")
 
 
-def load(file: str | None) -> dict[str, str]:
-    """Read a properties file; without one there are none.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
-    from kafkalog.java_properties import PropertiesError, load_properties
-
-    if file is None:
-        return {}
-    try:
-        return dict(load_properties(Path(file)))
-    except PropertiesError as error:
-        raise UsageError(str(error)) from error
-
-
 def settings_of(arguments: argparse.Namespace, more: dict[str, str | None]) -> MirrorSettings:
     """Make the settings of the options; `more` are properties that other options set, over those of the file.
 
@@ -51,7 +34,7 @@ def settings_of(arguments: argparse.Namespace, more: dict[str, str | None]) -> M
     """
     from kafkalog.mirror.settings import MirrorSettings, aliases_of
 
-    properties = load(arguments.config)
+    properties = file_properties(arguments.config)
     named = (arguments.source_alias, arguments.target_alias)
     from_file = aliases_of(properties) if None in named else None
     source, target = (given or default for given, default in zip(named, from_file or DEFAULT_ALIASES, strict=True))
@@ -61,7 +44,7 @@ def settings_of(arguments: argparse.Namespace, more: dict[str, str | None]) -> M
             continue
         # An option goes before all that the file says, also for this mirror alone.
         properties[f"{source}->{target}.{key}"] = text
-    clients = load(arguments.source_config), load(arguments.target_config)
+    clients = file_properties(arguments.source_config), file_properties(arguments.target_config)
     for client, given in zip(clients, (arguments.source, arguments.target), strict=True):
         if given is not None:
             client["bootstrap.servers"] = given

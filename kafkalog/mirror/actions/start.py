@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
-import threading
 from contextlib import ExitStack
 
 from kafkalog.cli.shared.actions import action_parser
 from kafkalog.cli.shared.client_options import natural, reporting
+from kafkalog.cli.shared.interruptible import set_by_signals
 from kafkalog.mirror.actions.options import add_clusters, settings_of
 
 MIRROR = "kafkalog.mirror"
@@ -74,9 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.verbose:
         logging.getLogger(MIRROR).setLevel(logging.INFO)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = set_by_signals()
     progress = Progress()
     with ExitStack() as stack:
         if arguments.metrics_listener is not None:
