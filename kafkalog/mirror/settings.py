@@ -11,24 +11,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, integer, one_of
+from kafkalog.client.options import boolean, declared, integer, one_of, option, read_options
 from kafkalog.mirror.topics.naming import Naming, naming_of
 from kafkalog.mirror.topics.selection import CONFIGS_EXCLUDE, GROUPS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter
 
 CLIENT_KINDS = ("consumer.", "producer.", "admin.")
-_ALIASES = {
-    "topics.blacklist": "topics.exclude",
-    "groups.blacklist": "groups.exclude",
-    "config.properties.blacklist": "config.properties.exclude",
-}
 _ELSEWHERE = frozenset({"clusters", "enabled", "bootstrap.servers"})
-
-
-def _option(key: str, default: Any, parse: Any = str) -> Any:
-    return dataclasses.field(default=default, metadata={"key": key, "parse": parse})
 
 
 @dataclass(frozen=True)
@@ -44,37 +34,37 @@ class MirrorSettings:
     target_client: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """Properties of the clients of the target."""
 
-    topics: str = _option("topics", ".*")
-    topics_exclude: str = _option("topics.exclude", TOPICS_EXCLUDE)
-    groups: str = _option("groups", ".*")
-    groups_exclude: str = _option("groups.exclude", GROUPS_EXCLUDE)
-    configs_exclude: str = _option("config.properties.exclude", CONFIGS_EXCLUDE)
-    policy: str = _option("replication.policy.class", "default")
-    separator: str = _option("replication.policy.separator", ".")
-    replication_factor: int = _option("replication.factor", -1, integer(-1, 32767))
+    topics: str = option("topics", ".*", str)
+    topics_exclude: str = option("topics.exclude", TOPICS_EXCLUDE, str, "topics.blacklist")
+    groups: str = option("groups", ".*", str)
+    groups_exclude: str = option("groups.exclude", GROUPS_EXCLUDE, str, "groups.blacklist")
+    configs_exclude: str = option("config.properties.exclude", CONFIGS_EXCLUDE, str, "config.properties.blacklist")
+    policy: str = option("replication.policy.class", "default", str)
+    separator: str = option("replication.policy.separator", ".", str)
+    replication_factor: int = option("replication.factor", -1, integer(-1, 32767))
     """Of topics that the mirror creates; -1 is the target's default. MirrorMaker 2 has 2, too many for one broker."""
-    refresh_topics: int = _option("refresh.topics.interval.seconds", 60, integer(1))
+    refresh_topics: int = option("refresh.topics.interval.seconds", 60, integer(1))
     """How often new topics and partitions are looked for; 600 in MirrorMaker 2."""
-    sync_configs: bool = _option("sync.topic.configs.enabled", True, boolean)
-    sync_configs_interval: int = _option("sync.topic.configs.interval.seconds", 600, integer(1))
-    emit_heartbeats: bool = _option("emit.heartbeats.enabled", True, boolean)
-    heartbeats_interval: int = _option("emit.heartbeats.interval.seconds", 1, integer(1))
-    replicate_heartbeats: bool = _option("heartbeats.replication.enabled", True, boolean)
-    emit_checkpoints: bool = _option("emit.checkpoints.enabled", True, boolean)
-    checkpoints_interval: int = _option("emit.checkpoints.interval.seconds", 60, integer(1))
-    sync_groups: bool = _option("sync.group.offsets.enabled", False, boolean)
-    sync_groups_interval: int = _option("sync.group.offsets.interval.seconds", 60, integer(1))
-    synchronized_groups: str = _option("sync.group.offsets.groups", ".*")
+    sync_configs: bool = option("sync.topic.configs.enabled", True, boolean)
+    sync_configs_interval: int = option("sync.topic.configs.interval.seconds", 600, integer(1))
+    emit_heartbeats: bool = option("emit.heartbeats.enabled", True, boolean)
+    heartbeats_interval: int = option("emit.heartbeats.interval.seconds", 1, integer(1))
+    replicate_heartbeats: bool = option("heartbeats.replication.enabled", True, boolean)
+    emit_checkpoints: bool = option("emit.checkpoints.enabled", True, boolean)
+    checkpoints_interval: int = option("emit.checkpoints.interval.seconds", 60, integer(1))
+    sync_groups: bool = option("sync.group.offsets.enabled", False, boolean)
+    sync_groups_interval: int = option("sync.group.offsets.interval.seconds", 60, integer(1))
+    synchronized_groups: str = option("sync.group.offsets.groups", ".*", str)
     """Which of the groups have their positions brought into the target. Not in MirrorMaker 2."""
-    emit_heartbeats_in_source: bool = _option("emit.heartbeats.in.source", True, boolean)
+    emit_heartbeats_in_source: bool = option("emit.heartbeats.in.source", True, boolean)
     """Whether heartbeats of the other direction are written into the source; MirrorMaker 2 always does."""
-    tasks: int = _option("tasks.max", 8, integer(1, 1024))
+    tasks: int = option("tasks.max", 8, integer(1, 1024))
     """How many parts the work has that processes can share, each with a transactional producer; 1 in MirrorMaker 2."""
-    commit_interval_ms: int = _option("offset.flush.interval.ms", 1000, integer(1))
+    commit_interval_ms: int = option("offset.flush.interval.ms", 1000, integer(1))
     """How often transactions are committed; 60000 in Kafka Connect."""
-    start_at: str = _option("auto.offset.reset", "earliest", one_of("earliest", "latest"))
+    start_at: str = option("auto.offset.reset", "earliest", one_of("earliest", "latest"))
     """Where partitions begin that were never mirrored."""
-    max_bytes_per_second: int = _option("max.bytes.per.second", 0, integer(0))
+    max_bytes_per_second: int = option("max.bytes.per.second", 0, integer(0))
     """The most that a process mirrors, in bytes of record batches as they are; 0: no limit. Not in MirrorMaker 2."""
 
     @classmethod
@@ -93,26 +83,20 @@ class MirrorSettings:
             ConfigError: A property cannot have its value.
         """
         given = {key.strip(): text for key, text in properties.items()}
-        own = {_plain(key): text for key, text in given.items()}
         flow = f"{source}->{target}."
-        own |= {_plain(key.removeprefix(flow)): text for key, text in given.items() if key.startswith(flow)}
-        found: dict[str, Any] = {"source": source, "target": target}
-        used = set(_ELSEWHERE)
-        for field in dataclasses.fields(cls):
-            key = field.metadata.get("key")
-            if key is None:
-                continue
-            used.add(key)
-            if key in own:
-                found[field.name] = _parse(key, own[key], field.metadata["parse"])
+        of_flow = {key.removeprefix(flow): text for key, text in given.items() if key.startswith(flow)}
+        # The last one counts.
+        own = {key: text for key, text in given.items() if key not in of_flow} | of_flow
+        found, _ = read_options(cls, own)
+        found |= {"source": source, "target": target}
         for name, alias, more in (("source_client", source, clients[0]), ("target_client", target, clients[1])):
             found[name] = {**_client(given, alias), **more}
             if not found[name].get("bootstrap.servers"):
-                option = "--source" if alias == source else "--target"
-                raise ConfigError(f"no address of the cluster {alias}: give {option}, or {alias}.bootstrap.servers")
+                where = "--source" if alias == source else "--target"
+                raise ConfigError(f"no address of the cluster {alias}: give {where}, or {alias}.bootstrap.servers")
         settings = cls(**found)
         settings.check()
-        return settings, _without_effect(given, used, source, target)
+        return settings, _without_effect(given, source, target)
 
     def check(self) -> None:
         """Check what depends on several settings.
@@ -181,17 +165,6 @@ def _enables(key: str, text: str) -> bool:
     return key.endswith(".enabled") and key.count(".") == 1 and text.strip().lower() == "true"
 
 
-def _plain(key: str) -> str:
-    return _ALIASES.get(key, key)
-
-
-def _parse(key: str, text: str, parse: Any) -> Any:
-    try:
-        return parse(text.strip())
-    except ConfigError as error:
-        raise ConfigError(f"{key}={text}: {error}") from None
-
-
 def _client(given: Mapping[str, str], alias: str) -> dict[str, str]:
     """Select the properties of the clients of one cluster."""
     prefix = f"{alias}."
@@ -202,12 +175,10 @@ def _client(given: Mapping[str, str], alias: str) -> dict[str, str]:
     return found
 
 
-def _without_effect(given: Mapping[str, str], used: Collection[str], source: str, target: str) -> list[str]:
-    flow = f"{source}->{target}."
-    left = []
-    for key in given:
-        plain = _plain(key.removeprefix(flow))
-        if "->" in plain or plain in used or key.startswith((f"{source}.", f"{target}.")):
-            continue
-        left.append(key)
-    return sorted(left)
+def _without_effect(given: Mapping[str, str], source: str, target: str) -> list[str]:
+    known = declared(MirrorSettings).keys() | _ELSEWHERE
+    prefixes = (f"{source}.", f"{target}.")
+    plain = {key: key.removeprefix(f"{source}->{target}.") for key in given}
+    return sorted(
+        key for key, name in plain.items() if "->" not in name and name not in known and not key.startswith(prefixes)
+    )
