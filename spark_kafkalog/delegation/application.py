@@ -5,8 +5,8 @@ children of the driver's JVM, whose command line has what `spark-submit`, `pyspa
 given, or names the file that has it. Settings that a program makes later, in a JVM that runs already, are not there.
 Queries can have them among their options instead.
 
-A program that has a session itself, such as a load, is asked for that first. Where the system has no `/proc`, planning
-processes find no settings.
+A program that has a session itself, such as a load, is asked for that first; a process that it forks is not. Where the
+system has no `/proc`, planning processes find no settings.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafkalog.java_properties import PropertiesError, load_properties
+from spark_kafkalog.compat.forks import has_own_context
 from spark_kafkalog.delegation.clusters import KEYTAB, PREFIX, PRINCIPAL
 from spark_kafkalog.starting.names import FORK_SERVER
 
@@ -47,7 +48,7 @@ def application_settings(options: Mapping[str, str]) -> dict[str, str]:
 def _of_session() -> dict[str, str] | None:
     """Return the settings of this process's own session, if it has one with a SparkContext."""
     sql = sys.modules.get("pyspark.sql")
-    if sql is None:
+    if sql is None or not has_own_context():
         return None
     # Not above: hosts of tasks, and loads without Spark, may have none.
     from pyspark.errors import PySparkException

@@ -28,6 +28,7 @@ from spark_kafkalog.compat import (
     avro,
     file_sink,
     filters,
+    forks,
     jvm,
     jvm_errors,
     micro_batch,
@@ -281,6 +282,11 @@ def test_the_jvm_can_be_asked(spark: SparkSession) -> None:
     assert found.environment()["PATH"]
     assert found.working_directory() == Path.cwd()
     assert found.executors() == 0
+
+
+def test_the_active_context_is_known_without_the_jvm(spark: SparkSession) -> None:
+    assert forks._active() is spark.sparkContext
+    assert forks.has_own_context()
 
 
 def test_executors_run_programs_without_pyspark(spark: SparkSession) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -69,6 +70,19 @@ def test_a_thread_that_has_not_made_the_session(spark: SparkSession) -> None:
         settings = threads.submit(application._of_session).result()
     assert settings is not None
     assert settings["spark.app.id"] == spark.sparkContext.applicationId
+
+
+@pytest.mark.spark
+def test_a_forked_process_leaves_the_connection_of_its_parent_alone(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr("py4j.clientserver.JavaClient.send_command", lambda *_, **__: os._exit(1))
+        os._exit(0 if application_settings({}) == {} else 2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (application._of_session() or {})["spark.app.id"] == spark.sparkContext.applicationId
 
 
 def test_the_driver_of_a_process_that_was_forked_ahead(proc: Path) -> None:
