@@ -376,10 +376,14 @@ class Cluster(Closing):
                 if not error.retriable:
                     raise
                 failures.append(error)
-            else:
-                self._has_answered = True
-                self._outage.over(f"{address[0]}:{address[1]}")
-                return answer
+                continue
+            self._has_answered = True
+            if isinstance(answer, MetadataResponse) and not answer.brokers:
+                # As in Java: the controller has not told it yet which brokers and topics there are.
+                failures.append(ConnectionFailedError(f"{address[0]}:{address[1]} does not know its cluster yet"))
+                continue
+            self._outage.over(f"{address[0]}:{address[1]}")
+            return answer
         reasons = "; ".join(dict.fromkeys(map(str, failures)))
         if all(isinstance(error, UnresolvedNameError) for error in failures) and not self._has_answered:
             # As in Java (ClientUtils.parseAndValidateAddresses): to try again would hide a wrong name for minutes.

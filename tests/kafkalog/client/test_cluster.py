@@ -82,6 +82,19 @@ def test_a_topic_that_does_not_exist(cluster: Cluster) -> None:
     assert "no-such-topic" not in cluster.metadata().topics
 
 
+def test_a_broker_that_does_not_know_its_cluster_yet_is_not_believed() -> None:
+    """A broker of a cluster serves before the controller has told it of brokers and topics."""
+    topic = MetadataResponseTopic(error_code=3, name="t")
+    with ScriptedBroker() as broker:
+        told = iter([MetadataResponse(topics=[topic]), metadata({1: broker}, {("t", 0): 1})])
+        broker.handlers[MetadataRequest] = lambda request: next(told)
+        with Cluster(config_for(broker)) as cluster:
+            assert cluster.partitions("t") == [0]
+            broker.handlers[MetadataRequest] = lambda request: MetadataResponse(topics=[topic])
+            with pytest.raises(ClientTimeoutError, match=f"{broker.port} does not know its cluster yet"):
+                cluster.metadata(["t"], refresh=True, deadline=time.monotonic() + 0.1)
+
+
 def test_a_partition_that_does_not_exist(cluster: Cluster, new_topic: Callable[..., str]) -> None:
     topic = new_topic(2)
     with pytest.raises(UnknownTopicOrPartitionError, match="no partition 2"):
