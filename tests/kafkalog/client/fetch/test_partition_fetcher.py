@@ -141,7 +141,7 @@ def test_a_restarted_broker_is_read_on(start_broker: Callable[..., KafkalogBroke
         broker.stop()
         fetcher.prefetch(0)
         with pytest.raises(ClientTimeoutError):
-            fetcher.fetch(0, deadline=time.monotonic() + 0.3)
+            fetcher.fetch(0, deadline=time.monotonic() + 1.0)
         fetcher.prefetch(0)
         broker.start()
         assert offsets_of(fetcher.fetch(0)) == [(0, 1)]
@@ -274,7 +274,7 @@ def test_what_trying_again_does_not_help(
 def test_a_leader_that_never_comes(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
     server.handlers[FetchRequest] = lambda request: answer(6)
     with pytest.raises(ClientTimeoutError, match="NOT_LEADER_OR_FOLLOWER"):
-        fetcher.fetch(0, deadline=time.monotonic() + 0.2)
+        fetcher.fetch(0, deadline=time.monotonic() + 1.0)
 
 
 def test_a_leader_that_does_not_answer_before_the_deadline(server: ScriptedBroker, fetcher: PartitionFetcher) -> None:
@@ -286,7 +286,7 @@ def test_a_leader_that_does_not_answer_before_the_deadline(server: ScriptedBroke
 
     server.handlers[FetchRequest] = say_nothing
     with pytest.raises(ClientTimeoutError, match="FETCH"):
-        fetcher.fetch(0, deadline=time.monotonic() + 0.2)
+        fetcher.fetch(0, deadline=time.monotonic() + 1.0)
     assert not waited_for
     given_up.set()
 
