@@ -118,7 +118,7 @@ class AlterIsr:
                     self._take(sent, response)
                     continue
                 if response is not None:
-                    code = ErrorCode(response.error_code)
+                    code = ErrorCode.of(response.error_code)
                     logger.info("The controller does not change ISRs at present: %s", code.name)
                 await asyncio.sleep(RETRY_S)
             except (LinkError, UnsupportedVersionError) as error:
@@ -188,7 +188,7 @@ class AlterIsr:
                 # One that is not in the response is sent again, as one that came meanwhile.
                 if key not in sent or self._waiting.get(key) is not sent[key]:
                     continue
-                code = ErrorCode(each.error_code)
+                code = ErrorCode.of(each.error_code)
                 decided = IsrDecision(each.leader_id, each.leader_epoch, each.partition_epoch, tuple(each.isr))
                 del self._waiting[key]
                 answered.append((sent[key].answer, decided if code is ErrorCode.NONE else code))

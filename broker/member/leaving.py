@@ -58,7 +58,7 @@ async def _ask(
     finally:
         await link.close()
     if response.error_code:
-        logger.warning("The controller does not move leaderships: %s", ErrorCode(response.error_code).name)
+        logger.warning("The controller does not move leaderships: %s", ErrorCode.of(response.error_code).name)
         return None
     if response.remaining_partitions:
         logger.info("%d leaderships are left to move", len(response.remaining_partitions))

@@ -219,7 +219,7 @@ class Fetcher:
         request.max_bytes = settings.max_bytes
         self._name(request, version)
         response: FetchResponse = await self._link.request(request, max_version=version, min_version=version)
-        code = ErrorCode(response.error_code)
+        code = ErrorCode.of(response.error_code)
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session.forget()
             return
@@ -252,7 +252,7 @@ class Fetcher:
                 # The role may have changed since the request was sent.
                 if following is None or not self._is_usable(following, wanted):
                     continue
-                code = ErrorCode(data.error_code)
+                code = ErrorCode.of(data.error_code)
                 if code is ErrorCode.NONE:
                     if data.diverging_epoch.epoch >= 0:
                         diverged |= self._diverge(following, data)
@@ -382,7 +382,7 @@ class Fetcher:
                 if not following.is_current:
                     continue
                 if found.error_code:
-                    self._delay(following, f"the leader answers {ErrorCode(found.error_code).name}")
+                    self._delay(following, f"the leader answers {ErrorCode.of(found.error_code).name}")
                     continue
                 offset, done = following.partition.truncation(found.leader_epoch, found.end_offset)
                 why = f"epoch {found.leader_epoch} ends at {found.end_offset}"
@@ -441,6 +441,6 @@ class Fetcher:
         response = await self._link.request(request, max_version=version, min_version=version)
         found = response.topics[0].partitions[0]
         if found.error_code:
-            raise error_for(ErrorCode(found.error_code))
+            raise error_for(ErrorCode.of(found.error_code))
         offset: int = found.offset if version > 0 else found.old_style_offsets[0]
         return offset

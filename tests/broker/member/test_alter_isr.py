@@ -190,6 +190,18 @@ def test_an_error_of_one_partition_is_its_own() -> None:
     assert answers == [IsrDecision(1, 4, 8, (1, 2)), ErrorCode.INVALID_UPDATE_VERSION]
 
 
+def test_an_error_that_only_a_newer_controller_knows_is_that_of_its_partition_alone() -> None:
+    def newer(message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        response = accepted(message, version)
+        response.topics[0].partitions[0].error_code = 9999
+        return response
+
+    controllers = Controllers(newer)
+    answers = ask(controllers, proposal(0), proposal(1))
+    assert answers == [ErrorCode.UNKNOWN_SERVER_ERROR, IsrDecision(1, 4, 8, (1, 2))]
+    assert len(controllers.asked) == 1
+
+
 def test_what_was_proposed_in_an_earlier_life_is_neither_sent_nor_answered() -> None:
     """Otherwise a replica could join the ISR for which the leader of the new life does not wait."""
 
