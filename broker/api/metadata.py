@@ -12,7 +12,7 @@ from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.explanations import explanation
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
-from broker.metadata.model import NO_LEADER, TopicState
+from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -47,7 +47,6 @@ NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
-ZERO_ID = uuid.UUID(int=0)
 SORTED_AT_ONCE = 10_000
 """The most names of topics that are sorted at once."""
 NAMED_BY_NAME_ALONE = (10, 11)
@@ -102,7 +101,7 @@ def _answered(request: Request, asked: MetadataRequestTopic, created: Mapping[st
 
 async def _is_named_by_id(request: Request, wanted: list[MetadataRequestTopic]) -> bool:
     async for asked in request.each(wanted):
-        if asked.name is None or asked.topic_id != ZERO_ID:
+        if asked.name is None or asked.topic_id != NO_TOPIC_ID:
             return True
     return False
 
@@ -237,7 +236,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = _topic(broker, name, ZERO_ID)
+        topic = _topic(broker, name, NO_TOPIC_ID)
         begin = first_partition if name == first_topic else 0
         partitions = topic.partitions[begin : begin + remaining]
         explained = asked.get(name, frozenset())

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.cluster_links import Connect, NoListenerError
 from broker.member.isr_nodes import read_state
-from broker.metadata.model import BrokerRegistration
+from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError
 from broker.replica.isr_keeper import Answer, IsrDecision, IsrProposal
@@ -26,7 +25,6 @@ from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, Al
 
 logger = logging.getLogger(__name__)
 
-NO_TOPIC_ID = uuid.UUID(int=0)
 RETRY_S = 0.05
 """The pause after an answer that is an error of the whole."""
 NAMES_UP_TO = 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
-from broker.metadata.model import LeaderRecoveryState, PartitionState
-from broker.replica.applier import NO_LEADER_EPOCH, NO_TOPIC_ID, LeaderAndIsr, Results, StopReplica
+from broker.metadata.model import NO_TOPIC_ID, LeaderRecoveryState, PartitionState
+from broker.replica.applier import NO_LEADER_EPOCH, LeaderAndIsr, Results, StopReplica
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from broker.config.listeners import KNOWN_PROTOCOLS, Endpoint
-from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
+from broker.metadata.model import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    BrokerRegistration,
+    ClusterState,
+    PartitionState,
+    TopicState,
+    may_be_one_topic,
+)
 from broker.metadata.operations import ChangePartitions, CreateTopic, DeleteTopic, Operation
 from kafkalog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -21,7 +29,6 @@ from kafkalog.protocol.messages.update_metadata import (
 
 DELETED = -2
 """The leader of a partition that is deleted."""
-NO_TOPIC_ID = uuid.UUID(int=0)
 UNKNOWN_EPOCH = -1
 """A broker's epoch is not in the request."""
 GROUPED_SINCE = 5
@@ -39,7 +46,7 @@ def merged(
     topics, operations = dict(state.topics), list[Operation]()
     for name, topic_id, partitions in _topics(message, version):
         known = topics.get(name)
-        before = None if known is not None and _is_another(known.topic_id, topic_id) else known
+        before = known if known is not None and may_be_one_topic(known.topic_id, topic_id) else None
         after = _topic(before, name, topic_id, partitions)
         if after is None:
             if before is not None:
@@ -87,11 +94,6 @@ def _topics(
         grouped.setdefault(partition.topic_name, []).append(partition)
     for name, partitions in grouped.items():
         yield name, NO_TOPIC_ID, partitions
-
-
-def _is_another(known: uuid.UUID, told: uuid.UUID) -> bool:
-    """Return whether two ids are certainly those of two topics. Brokers before 2.8 tell of none."""
-    return known != told and NO_TOPIC_ID not in (known, told)
 
 
 def _topic(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +28,7 @@ from broker.member.identity import cluster_id, generate_broker_id, make_top_node
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME
-from broker.metadata.model import BrokerRegistration, ClusterState, TopicState
+from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration, ClusterState, TopicState
 from broker.metadata.operations import ConfigResource, Operation, SetConfig
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import move, paths
@@ -42,8 +41,6 @@ from broker.zookeeper.interface import ZooKeeper
 from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
-
-NO_TOPIC_ID = uuid.UUID(int=0)
 
 
 class ClusterMode:

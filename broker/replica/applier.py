@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from broker.metadata.model import PartitionState
+from broker.metadata.model import NO_TOPIC_ID, PartitionState
 from broker.replica.manager import ReplicaManager, TopicConfig
 from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, StaleControllerEpochError
 
@@ -32,7 +32,6 @@ NO_LEADER_EPOCH = -1
 """The leader epoch of a StopReplica from a controller that names none. It applies whatever the epoch here is."""
 DELETION_EPOCH = -2
 """The leader epoch of a StopReplica for a deleted topic. It applies whatever the epoch here is."""
-NO_TOPIC_ID = uuid.UUID(int=0)
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""

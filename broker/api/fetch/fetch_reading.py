@@ -15,13 +15,13 @@ from broker.api.fetch.fetch_conversion import AS_STORED_SINCE, FetchConversion, 
 from broker.api.fetch.fetch_session import (
     NO_SESSION,
     TOPIC_ID_VERSION,
-    ZERO_ID,
     FetchContext,
     FetchPartitionState,
     PartitionKey,
     partition_key,
 )
 from broker.log.segment.file_slices import ReadResult
+from broker.metadata.model import NO_TOPIC_ID
 from broker.replica.isolation import FetchIsolation
 from broker.replica.nearby import nearby_replica
 from broker.replica.partition import Partition
@@ -202,7 +202,7 @@ class FetchReading:
             raise UnknownTopicIdError
         partition = self.request.broker.replicas.require(state.name, state.partition)
         partition.counters.total_fetch += 1
-        if state.topic_id != ZERO_ID and partition.log.topic_id != state.topic_id:
+        if state.topic_id != NO_TOPIC_ID and partition.log.topic_id != state.topic_id:
             raise InconsistentTopicIdError
         if self.request.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
             raise UnsupportedCompressionTypeError

@@ -36,7 +36,6 @@ STEP = 100
 """The number of a request's entries that are examined in one step."""
 TOPIC_ID_VERSION = 13
 
-ZERO_ID = uuid.UUID(int=0)
 PartitionKey = tuple[Any, int]
 """(topic name before v13, topic id from then on; partition)"""
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.config.protocol_version import Feature, ProtocolVersion
+from broker.metadata.model import NO_TOPIC_ID
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError, LinkRefusedError
-from broker.replica.fetching.following import NO_TOPIC_ID, Following
+from broker.replica.fetching.following import Following
 from broker.replica.fetching.sessions import LAST_EPOCH_VERSION, TOPIC_ID_VERSION, FollowerSession, PartitionKey, Wanted
 from broker.replica.manager import ReplicaManager
 from broker.replica.roles import UNDEFINED

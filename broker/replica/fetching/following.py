@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
+from broker.metadata.model import NO_TOPIC_ID
 from broker.replica.partition import Partition
 from broker.replica.roles import UNDEFINED
 
-NO_TOPIC_ID = uuid.UUID(int=0)
 FIRST_PAUSE_S = 0.05
 """The pause after a first error. A new leader that has not heard of its role yet is heard of again soon."""
 

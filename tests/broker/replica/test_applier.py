@@ -13,12 +13,11 @@ import pytest
 
 from broker.config.server import BrokerConfig
 from broker.log.log_manager import LogManager
-from broker.metadata.model import PartitionState
+from broker.metadata.model import NO_TOPIC_ID, PartitionState
 from broker.net.sockets.network import LoopNetwork
 from broker.replica.applier import (
     APPLIED_AT_ONCE,
     DELETION_EPOCH,
-    NO_TOPIC_ID,
     LeaderAndIsr,
     ReplicaApplier,
     StopReplica,

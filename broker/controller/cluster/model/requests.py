@@ -8,13 +8,12 @@ Versions are not negotiated. They follow from `inter.broker.protocol.version`.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from broker.config.protocol_version import Feature
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey
-from broker.metadata.model import BrokerRegistration
+from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration
 from broker.metadata.znodes.topics import Assignment, StateNode
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.messages.leader_and_isr import (
@@ -38,7 +37,6 @@ from kafkalog.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
-NO_TOPIC_ID = uuid.UUID(int=0)
 LEADER_DURING_DELETE = -2
 """The leader in UpdateMetadata of a partition that brokers are to forget."""
 _PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
