@@ -26,7 +26,7 @@ from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, Al
 logger = logging.getLogger(__name__)
 
 RETRY_S = 0.05
-"""The pause after an answer that is an error of the whole."""
+"""The pause after an attempt that answers no proposal."""
 NAMES_UP_TO = 1
 """Up to this version topics go by their names; later ones need ids."""
 EPOCHS_SINCE = 3
@@ -112,12 +112,11 @@ class AlterIsr:
             sent = dict(self._waiting)
             try:
                 response = await self._ask([each.proposal for each in sent.values()], epoch)
-                if response is not None and not response.error_code:
-                    self._take(sent, response)
-                    continue
-                if response is not None:
+                if response is not None and response.error_code:
                     code = ErrorCode.of(response.error_code)
                     logger.info("The controller does not change ISRs at present: %s", code.name)
+                elif response is not None and self._take(sent, response):
+                    continue
                 await asyncio.sleep(RETRY_S)
             except (LinkError, UnsupportedVersionError) as error:
                 logger.debug("The controller cannot be asked to change an ISR: %s", error)
@@ -176,25 +175,31 @@ class AlterIsr:
             topic.partitions.append(data)
         return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))
 
-    def _take(self, sent: dict[PartitionKey, _Waiting], response: AlterPartitionResponse) -> None:
+    def _take(self, sent: dict[PartitionKey, _Waiting], response: AlterPartitionResponse) -> bool:
+        """Hand on the answers; return whether there is any. Proposals that have none are sent again."""
         names = {each.proposal.topic_id: each.proposal.topic for each in sent.values()}
+        has_any = False
         answered: list[tuple[Answer, IsrDecision | ErrorCode]] = []
         for topic in response.topics:
             name = topic.topic_name or names.get(topic.topic_id, "")
             for each in topic.partitions:
                 key = name, each.partition_index
-                # One that is not in the response is sent again, as one that came meanwhile.
-                if key not in sent or self._waiting.get(key) is not sent[key]:
+                if key not in sent:
+                    continue
+                has_any = True
+                if self._waiting.get(key) is not sent[key]:
+                    # A newer proposal has replaced it.
                     continue
                 code = ErrorCode.of(each.error_code)
                 decided = IsrDecision(each.leader_id, each.leader_epoch, each.partition_epoch, tuple(each.isr))
                 del self._waiting[key]
                 answered.append((sent[key].answer, decided if code is ErrorCode.NONE else code))
-        if not answered:
-            logger.error("The controller answers to none of the changes of ISRs that it was asked for")
+        if not has_any:
+            logger.error("The controller answers to none of the changes of ISRs that it was asked for. Asking again")
         for answer, result in answered:
             try:
                 answer(result)
             except Exception:
                 # The others have their answers.
                 logger.exception("The controller's answer to a changed ISR cannot be taken over")
+        return has_any

@@ -6,11 +6,12 @@ import asyncio
 import random
 import uuid
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 
-from broker.member.alter_isr import AlterIsr
+from broker.member.alter_isr import RETRY_S, AlterIsr
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkBrokenError
@@ -32,12 +33,14 @@ class Controllers:
 
     Attributes:
         asked: which broker was asked what, in which version.
+        asked_at: when, by the loop's clock.
     """
 
     def __init__(self, *script: Reply | Exception, newest: int = 3) -> None:
         self._script = list(script)
         self._newest = newest
         self.asked: list[tuple[int, int, AlterPartitionRequest]] = []
+        self.asked_at: list[float] = []
         self.closed: list[int] = []
 
     def connect(self, broker: BrokerRegistration, purpose: str) -> Link:
@@ -46,6 +49,7 @@ class Controllers:
 
     def reply(self, broker: int, message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
         self.asked.append((broker, version, message))
+        self.asked_at.append(asyncio.get_running_loop().time())
         step = self._script.pop(0)
         if isinstance(step, Exception):
             raise step
@@ -106,6 +110,23 @@ def proposal(index: int = 0, topic_id: uuid.UUID | None = ID) -> IsrProposal:
     return IsrProposal("t", index, topic_id, 4, 7, (1, 2))
 
 
+def make_store(
+    loop: VirtualLoop,
+    controllers: Controllers,
+    controller: Callable[[], int | None] = lambda: 1,
+    broker_epoch: Callable[[], int] = lambda: 33,
+) -> AlterIsr:
+    chance = random.Random(1)
+    runtime = cast(Runtime, type("OfLoop", (), {"loop": loop, "workers": SimulatedWorkers(loop, chance)})())
+
+    def registration() -> BrokerRegistration | None:
+        found = controller()
+        return None if found is None else BrokerRegistration(found, ())
+
+    zookeeper = SimulatedSession(SimulatedEnsemble(loop, chance), 6)
+    return AlterIsr(runtime, 1, broker_epoch, registration, controllers.connect, zookeeper)
+
+
 def ask(
     controllers: Controllers,
     *proposals: IsrProposal,
@@ -115,15 +136,7 @@ def ask(
     """Propose all of these at once; return the answers. Taking that number `breaks_at` fails."""
 
     async def main(loop: VirtualLoop) -> list[IsrDecision | ErrorCode]:
-        chance = random.Random(1)
-        runtime = cast(Runtime, type("OfLoop", (), {"loop": loop, "workers": SimulatedWorkers(loop, chance)})())
-
-        def registration() -> BrokerRegistration | None:
-            found = controller()
-            return None if found is None else BrokerRegistration(found, ())
-
-        zookeeper = SimulatedSession(SimulatedEnsemble(loop, chance), 6)
-        store = AlterIsr(runtime, 1, lambda: 33, registration, controllers.connect, zookeeper)
+        store = make_store(loop, controllers, controller)
         answers: list[IsrDecision | ErrorCode] = []
 
         def take(answer: IsrDecision | ErrorCode) -> None:
@@ -175,9 +188,47 @@ def test_an_answer_that_cannot_be_taken_leaves_the_others_alone() -> None:
 
 
 def test_a_partition_that_is_missing_in_the_answer_is_sent_again() -> None:
-    controllers = Controllers(lambda message, version: AlterPartitionResponse(), accepted)
+    def first_alone(message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        response = accepted(message, version)
+        del response.topics[0].partitions[1:]
+        return response
+
+    controllers = Controllers(first_alone, accepted)
+    assert len(ask(controllers, proposal(0), proposal(1))) == 2
+    assert [len(message.topics[0].partitions) for _, _, message in controllers.asked] == [2, 1]
+
+
+def test_a_controller_that_answers_nothing_is_asked_again_after_a_pause(caplog: pytest.LogCaptureFixture) -> None:
+    controllers = Controllers(*[lambda message, version: AlterPartitionResponse()] * 3, accepted)
     assert len(ask(controllers, proposal())) == 1
-    assert len(controllers.asked) == 2
+    assert len(controllers.asked) == 4
+    assert min(after - before for before, after in pairwise(controllers.asked_at)) >= RETRY_S
+    assert caplog.text.count("answers to none of the changes") == 3
+
+
+def test_an_answer_to_what_was_replaced_meanwhile_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    again: list[Callable[[], None]] = []
+
+    def late(message: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        again.pop()()
+        return accepted(message, version)
+
+    async def main(loop: VirtualLoop) -> None:
+        controllers = Controllers(late, accepted)
+        store = make_store(loop, controllers)
+        answers: list[tuple[str, IsrDecision | ErrorCode]] = []
+        again.append(lambda: store.submit(proposal(), lambda answer: answers.append(("newer", answer))))
+        store.submit(proposal(), lambda answer: answers.append(("older", answer)))
+        while not answers:
+            await asyncio.sleep(0.01)
+            assert loop.time() < 60
+        await store.close()
+        assert answers == [("newer", IsrDecision(1, 4, 8, (1, 2)))]
+        first, second = controllers.asked_at
+        assert second - first < RETRY_S
+
+    virtual_time.run(main)
+    assert "answers to none" not in caplog.text
 
 
 def test_an_error_of_one_partition_is_its_own() -> None:
@@ -206,18 +257,9 @@ def test_what_was_proposed_in_an_earlier_life_is_neither_sent_nor_answered() -> 
     """Otherwise a replica could join the ISR for which the leader of the new life does not wait."""
 
     async def main(loop: VirtualLoop) -> None:
-        chance = random.Random(1)
         controllers = Controllers(failed(ErrorCode.STALE_BROKER_EPOCH), accepted)
-        runtime = cast(Runtime, type("OfLoop", (), {"loop": loop, "workers": SimulatedWorkers(loop, chance)})())
         epoch = 33
-        store = AlterIsr(
-            runtime,
-            1,
-            lambda: epoch,
-            lambda: BrokerRegistration(1, ()),
-            controllers.connect,
-            SimulatedSession(SimulatedEnsemble(loop, chance), 6),
-        )
+        store = make_store(loop, controllers, broker_epoch=lambda: epoch)
         answers: list[tuple[int, IsrDecision | ErrorCode]] = []
         store.submit(proposal(0), lambda answer: answers.append((0, answer)))
         while not controllers.asked:
