@@ -97,7 +97,8 @@ class Link:
         make_mechanism: Makes a SASL mechanism for each connection, where the listener wants SASL.
 
     Attributes:
-        on_lost: Called at once when a connection has ended that was not closed on this side.
+        on_lost: Called at once when a connection has ended. It is not called if this side has closed the connection
+            because a response did not come in time, or because nobody needs it any more.
     """
 
     def __init__(
@@ -289,7 +290,7 @@ class Link:
             what = f"{self.peer} did not answer {request.name} in time"
             if not response.done():
                 response.set_exception(LinkTimeoutError(what))
-            channel.fail(LinkBrokenError(f"{what}, so that the connection was closed"))
+            channel.fail(LinkTimeoutError(f"{what}, so that the connection was closed"))
 
     def _fail_waiting(self, failure: LinkError) -> None:
         waiting, self._waiting = self._waiting, deque()
@@ -307,7 +308,8 @@ class Link:
         if channel.failure is not None:
             self._channel = None
             self._note_failure(channel.failure)
-            self.on_lost()
+            if not isinstance(channel.failure, LinkTimeoutError):
+                self.on_lost()
         self._pump()
 
     def _note_failure(self, failure: LinkError) -> None:

@@ -27,11 +27,14 @@ class LinkFullError(LinkError):
 
 
 class LinkTimeoutError(LinkError):
-    """No connection was made, or no response came, in time. Whether the peer is alive is unknown."""
+    """No connection was made, or no response came, in time. Whether the peer is alive is unknown.
+
+    The other requests on the connection, which this side closes then, fail with it, too.
+    """
 
 
 class LinkBrokenError(LinkError):
-    """No connection could be made for another reason, or it ended before the response came."""
+    """No connection could be made for another reason, or the peer ended it before the response came."""
 
 
 class LinkProtocolError(LinkError):

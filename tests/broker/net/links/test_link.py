@@ -73,6 +73,8 @@ def test_a_peer_that_dies_in_the_middle_of_a_response_fails_all_requests_in_flig
 
         async def main() -> None:
             async with linked(server.address) as link:
+                lost: list[str] = []
+                link.on_lost = lambda: lost.append("lost")
                 futures = [link.send(MetadataRequest(topics=[])) for _ in range(8)]
                 await until(lambda: server.seen[MetadataRequest] == 1, "the first request")
                 server.hang_up()
@@ -80,6 +82,7 @@ def test_a_peer_that_dies_in_the_middle_of_a_response_fails_all_requests_in_flig
                 errors = await asyncio.gather(*futures, return_exceptions=True)
                 assert [type(error) for error in errors] == [LinkBrokenError] * 8
                 assert not link.connected
+                assert lost == ["lost"]
 
         run(main())
 
@@ -90,17 +93,20 @@ def test_a_peer_that_never_answers_times_out_and_proves_nothing() -> None:
         async def main() -> None:
             async with linked(server.address) as link:
                 await link.connect()
+                lost: list[str] = []
+                link.on_lost = lambda: lost.append("lost")
                 silent = link.send(MetadataRequest(topics=[]), timeout=0.05)
                 behind = link.send(MetadataRequest(topics=[]))
                 with pytest.raises(LinkTimeoutError, match=r"did not answer METADATA in time"):
                     await silent
-                with pytest.raises(LinkBrokenError, match="did not answer METADATA in time, so that"):
+                with pytest.raises(LinkTimeoutError, match="did not answer METADATA in time, so that"):
                     await behind
                 # What the caller gave up does not keep its connection from being found silent.
                 given_up = link.send(MetadataRequest(topics=[]), timeout=0.05)
                 await until(lambda: link.in_flight == 1, "the request on a new connection")
                 given_up.cancel()
                 await until(lambda: not link.connected, "the end of the connection")
+                assert lost == []
 
         run(main())
 
