@@ -94,12 +94,14 @@ class Fetcher:
 
     @property
     def is_leader_doubtful(self) -> bool:
-        """Whether the leader's process may be dead: the connection ended, and there is no other one yet.
+        """Whether the leader's process may be dead: it ended the connection, and there is no other one yet.
 
         The doubt lasts `DOUBT_S` at most; by then the controller must have noticed, too. It ends when an attempt to
         connect fails for another reason than that nobody listens at the leader's address.
         """
-        return self._lost_at is not None and self._now() < self._lost_at + DOUBT_S
+        if self._lost_at is None or self._link.connected:
+            return False
+        return self._now() < self._lost_at + DOUBT_S
 
     def get(self, key: PartitionKey) -> Following | None:
         """Return what is known of a partition that is fetched here."""

@@ -117,6 +117,25 @@ def test_a_leader_that_may_be_dead_is_told_to_no_client(tmp_path: Path) -> None:
     with_cluster(tmp_path, work)
 
 
+def test_a_leader_that_listens_again_is_in_doubt_no_more(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.until_equal("t", 1, 2)
+        mode = cluster.hosts[2].server.mode
+        assert isinstance(mode, ClusterMode)
+        fetchers, stopped_at = mode.member.fetchers, cluster.loop.time()
+        await cluster.hosts[1].stop()
+        assert fetchers.doubts(1)
+        # Long enough that the first attempt to connect again has failed.
+        await asyncio.sleep(1)
+        assert fetchers.doubts(1)
+        await cluster.hosts[1].start()
+        await cluster.until(lambda: not fetchers.doubts(1), "a later attempt has connected")
+        assert cluster.loop.time() < stopped_at + DOUBT_S
+
+    with_cluster(tmp_path, work)
+
+
 def lose_connections(fetchers: FollowerFetchers) -> None:
     for fetcher in fetchers._fetchers.values():
         channel = fetcher._link._channel
