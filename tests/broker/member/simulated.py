@@ -147,7 +147,17 @@ class Cluster:
                 live_brokers=live,
             )
             answer = await self.hosts[number].ask(request, version)
-            assert answer.error_code == 0, ErrorCode(answer.error_code)
+            self._is_taken(answer.error_code, number, request.broker_epoch)
+
+    def _is_taken(self, code: int, number: int, epoch: int) -> bool:
+        """Return whether a broker has taken a request of the controller.
+
+        One whose lease has ended refuses it. It is told of everything when it is registered again.
+        """
+        if code == ErrorCode.STALE_BROKER_EPOCH and self.hosts[number].server.registration.epoch != epoch:
+            return False
+        assert code == 0, ErrorCode(code)
+        return True
 
     async def tell_roles(
         self, *keys: KEY, to: Iterable[int] | None = None, is_new: bool = False, version: int = 5
@@ -180,7 +190,8 @@ class Cluster:
                 topic_states=[topic],
             )
             answer = await self.hosts[number].ask(request, version)
-            assert answer.error_code == 0, ErrorCode(answer.error_code)
+            if not self._is_taken(answer.error_code, number, request.broker_epoch):
+                continue
             found[number] = [each.error_code for each in answer.topics[0].partition_errors]
         return found
 

@@ -184,8 +184,7 @@ def test_a_role_is_not_taken_in_a_life_that_ends_meanwhile(tmp_path: Path) -> No
         await asyncio.sleep(4)
         assert not asked.done()
         session.reconnect()
-        with pytest.raises(AssertionError, match=str(int(ErrorCode.STALE_BROKER_EPOCH))):
-            await asked
+        assert await asked == {}, "STALE_BROKER_EPOCH"
         assert host.server.replicas.get("t", 0) is None
         await cluster.until(lambda: host.server.registration.epoch >= 0, "it registers again")
         assert await cluster.tell_roles(("t", 0), to=[1], is_new=True) == {1: [0]}
