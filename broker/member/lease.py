@@ -5,6 +5,12 @@ broker that is cut off learns of that only once it reaches ZooKeeper again. Unti
 nobody else knows, and what it acknowledges to producers with `acks=1` would be lost. So a broker asks ZooKeeper for
 its own node now and then. A question that is answered was heard, so the session lives for a time-out after it was sent,
 at least. That is how long the lease lasts.
+
+The end of the lease is a timer of the event loop. When the process was stopped for a while, the loop serves what is in
+its sockets before it comes to its timers. So a leader also compares the clock (`is_over`) before it appends.
+
+The lease relies on a server of ZooKeeper that is in touch with its leader. One that has lost it answers until it
+notices, for `syncLimit` ticks of ZooKeeper.
 """
 
 from __future__ import annotations
@@ -49,12 +55,17 @@ class Lease:
         self._end: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the lease has ended by the clock, even if `on_end` was not called yet."""
+        return self._loop.time() >= self._heard_at + self._seconds
+
     def begin(self) -> None:
         """Ask from now on."""
         self._asking = self._loop.create_task(self._ask())
 
     async def stop(self) -> None:
-        """Ask no more; the lease does not end any more."""
+        """Ask no more, and call `on_end` no more; by the clock the lease ends all the same."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)

@@ -138,7 +138,7 @@ class ClusterMember:
         runtime, rack = self._runtime, self._config["broker.rack"]
         broker = BrokerRegistration(self._broker_id, endpoints, rack, watches_itself=True)
         version = _node_version(self._config.protocol_version)
-        self._registration = Registration(
+        registration = self._registration = Registration(
             self.zookeeper,
             runtime.loop,
             broker,
@@ -148,7 +148,8 @@ class ClusterMember:
             self._config["zookeeper.session.timeout.ms"] / 1000,
             has_lease=self._config["kafkalog.leader.lease.enable"],
         )
-        await self._registration.start()
+        self._replicas.may_append = lambda: not registration.is_lapsed
+        await registration.start()
         self._checking = runtime.loop.create_task(self._check_isrs())
 
     def directory_failed(self) -> None:

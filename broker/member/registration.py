@@ -91,6 +91,11 @@ class Registration:
         """How this broker is registered."""
         return replace(self._broker, epoch=self.epoch)
 
+    @property
+    def is_lapsed(self) -> bool:
+        """Whether the session may have expired, by the clock; False without a lease."""
+        return self._lease is not None and self._lease.is_over
+
     async def start(self) -> None:
         """Register, and keep the registration from now on.
 

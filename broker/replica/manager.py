@@ -66,6 +66,7 @@ class ReplicaManager:
             stopped hosting it, or after its log directory has failed. Coordinators then load or forget its state.
         on_follower_fetched: called with a partition led here and a follower that has fetched from it.
         alive: the live brokers, which may be in an ISR; None where the cluster's members are not known.
+        may_append: returns whether a partition that is led here may be appended to: not when others may lead by now.
         leader_quota, follower_quota: the quotas that all throttled replicas share.
         conversions: the workers that convert records to another message format, which takes long.
     """
@@ -96,6 +97,7 @@ class ReplicaManager:
         self.on_role_changed: list[Callable[[Partition], None]] = []
         self.on_follower_fetched: Callable[[Partition, int], None] = lambda partition, replica: None
         self.alive: frozenset[int] | None = None
+        self.may_append: Callable[[], bool] = lambda: True
         self._syncing: dict[tuple[str, int], int] = {}
         """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
         self._flushes: dict[tuple[str, int], asyncio.Future[None]] = {}
@@ -193,6 +195,7 @@ class ReplicaManager:
                 max_lag_ms=self.config["replica.lag.time.max.ms"],
                 clock_ms=self.runtime.monotonic_ms,
                 alive=lambda: self.alive,
+                may_append=lambda: self.may_append(),
             )
             partition.throttle(config.throttled)
             self._partitions[key] = partition

@@ -69,8 +69,8 @@ class Partition:
     """
 
     __slots__ = (
-        "_alive", "_clock_ms", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms", "min_insync",
-        "role", "throttled_follower", "throttled_leader", "topic",
+        "_alive", "_clock_ms", "_may_append", "broker_id", "counters", "index", "key", "leading", "log", "max_lag_ms",
+        "min_insync", "role", "throttled_follower", "throttled_leader", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +85,7 @@ class Partition:
         max_lag_ms: int,
         clock_ms: Callable[[], int],
         alive: Callable[[], frozenset[int] | None] = lambda: None,
+        may_append: Callable[[], bool] = lambda: True,
     ) -> None:
         self.counters = counters
         self.topic = topic
@@ -96,6 +97,7 @@ class Partition:
         self.max_lag_ms = max_lag_ms
         self._clock_ms = clock_ms
         self._alive = alive
+        self._may_append = may_append
         self.throttled_leader = False
         self.throttled_follower = False
         self.role: Role | None = None
@@ -354,7 +356,7 @@ class Partition:
         client's transactional batch is accepted only if it is known to be `in_transaction`.
 
         Raises:
-            NotLeaderOrFollowerError: this broker does not lead the partition.
+            NotLeaderOrFollowerError: this broker does not lead the partition, or another one may lead it by now.
             NotEnoughReplicasError: `acks` is all and the ISR is smaller than `min.insync.replicas`.
             KafkaError: the log refuses the batch or cannot be written.
         """
@@ -384,7 +386,7 @@ class Partition:
     def _epoch_to_append(self, acks: int) -> int:
         """Return the leader epoch for an append that may proceed; raise the errors of `append` otherwise."""
         leading = self.leading
-        if leading is None:
+        if leading is None or not self._may_append():
             raise NotLeaderOrFollowerError
         if acks == ACKS_ALL and self.min_insync > 1 and self.is_under_min_isr:
             raise NotEnoughReplicasError(

@@ -47,6 +47,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._skipping.now
 
+    def freeze(self, seconds: float) -> None:
+        """Move the clock as if the process had been stopped for so long: timers that are due have not run yet."""
+        self._skipping.now += seconds
+
 
 def run(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]]) -> T:
     """Run `main` on a new virtual loop."""

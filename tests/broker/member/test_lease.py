@@ -57,8 +57,25 @@ def test_it_ends_before_the_session_does(seed: int) -> None:
         await asyncio.sleep(5 * SESSION_S)
         (ended_at,) = world.ends
         assert SESSION_S * (1 - 1 / QUESTIONS) - 0.01 <= ended_at - cut_off_at <= SESSION_S
+        assert world.lease.is_over
 
     with_lease(work, seed)
+
+
+def test_it_is_over_by_the_clock_before_the_timer_runs() -> None:
+    async def work(world: World) -> None:
+        await asyncio.sleep(SESSION_S)
+        assert not world.lease.is_over
+        world.loop.freeze(SESSION_S + 0.1)
+        assert world.lease.is_over
+        assert world.ends == []
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(world.ends) == 1
+        await asyncio.sleep(SESSION_S)
+        assert not world.lease.is_over, "ZooKeeper answers again"
+
+    with_lease(work)
 
 
 def test_it_survives_short_losses_of_the_connection() -> None:
@@ -98,6 +115,7 @@ def test_it_does_not_end_after_it_was_stopped() -> None:
         await world.lease.stop()
         await asyncio.sleep(5 * SESSION_S)
         assert world.ends == []
+        assert world.lease.is_over
 
     with_lease(work)
 

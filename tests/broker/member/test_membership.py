@@ -14,7 +14,7 @@ from broker.metadata.model import PartitionState
 from broker.metadata.znodes import brokers, paths
 from broker.metadata.znodes.notices import decode_log_dir_event
 from broker.zookeeper.interface import Create, Delete
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
@@ -23,6 +23,7 @@ from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.broker.log.support import FaultyOps
 from tests.broker.member.simulated import SETTINGS, TOPIC_ID, Cluster, with_cluster
 from tests.simulation.host import SimulatedHost
+from tests.support.wire import batch
 
 
 def test_members_share_a_cluster(tmp_path: Path) -> None:
@@ -156,6 +157,21 @@ def test_a_leader_that_is_cut_off_stops_before_another_may_be_elected(tmp_path: 
         assert (await cluster.alive())[1].epoch == cluster.hosts[1].server.registration.epoch
         assert await cluster.tell_roles(("t", 0), to=[1]) == {1: [0]}
         assert await cluster.produce(1, "t", b"kept", acks=1) == 0
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_leader_that_was_frozen_appends_nothing_before_it_notices(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2))
+        assert await cluster.produce(1, "t", b"kept", acks=1) == 0
+        cluster.loop.freeze(7)
+        # Requests that wait in sockets are served before the timers.
+        with pytest.raises(NotLeaderOrFollowerError):
+            leader.append(memoryview(batch([b"lost"])), 1, 0)
+        assert leader.is_leader, "the timer has not run yet"
+        await cluster.until(lambda: not leader.is_leader, "it stops leading")
+        assert leader.log.log_end_offset == 1
 
     with_cluster(tmp_path, work)
 
