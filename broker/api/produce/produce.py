@@ -19,6 +19,7 @@ from functools import partial
 from broker.api.context import Request
 from broker.api.errors import error_code, error_message
 from broker.api.produce import produce_legacy
+from broker.api.produce.admission import Unverified, admit, unverified_of
 from broker.api.produce.delayed_produce import DelayedProduce, Pending, fill_leader
 from broker.api.produce.rejected_batches import RejectedBatches
 from broker.coordinator.transaction.service import Verified
@@ -28,15 +29,9 @@ from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, pr
 from broker.log.log_config import LogConfig
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
 from kafkalog.protocol.errors import (
-    ConcurrentTransactionsError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
     ErrorCode,
     InvalidRequiredAcksError,
     InvalidTopicError,
-    NotCoordinatorError,
-    NotEnoughReplicasError,
-    TransactionalIdAuthorizationFailedError,
 )
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
@@ -45,7 +40,7 @@ from kafkalog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kafkalog.records.batch import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from kafkalog.records.batch import HEADER_SIZE, MAGIC, read_header
 from kafkalog.records.compression import Codec, most_expanded
 from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
 from kafkalog.records.peek import NO_MAGIC, RecordsView
@@ -61,15 +56,10 @@ LARGE_BATCH = 16 * 1024
 """Batches are compressed on a worker from this many bytes on; they are always decompressed on a worker."""
 ADMIN_CLIENT_ID = "__admin_client"
 """Clients with this id may produce into internal topics, as in Kafka."""
-ABORTABLE_SINCE = 11
-"""Producers that know TRANSACTION_ABORTABLE (KIP-890)."""
 RECORD_ERRORS_SINCE = 8
 """Versions whose responses name the records for which a batch was refused (KIP-467)."""
 LEADER_SINCE = 10
 """Versions whose responses name the partition's leader if it is not this broker (KIP-951)."""
-_UNVERIFIED = (
-    ConcurrentTransactionsError, CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError,
-)  # fmt: skip
 CHECKED_ON_LOOP_BYTES = 4 << 20
 """The most bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check the rest."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
@@ -81,17 +71,15 @@ EXPECTED_ERRORS = TOO_LARGE | {
 """Errors that correct producers meet now and then. As in Kafka, they do not count as failures."""
 
 
-Unverified = tuple[int, int, Partition]
-"""Producer id, producer epoch, and the partition of a batch."""
-
-
 def handle_produce(request: Request) -> Awaitable[None] | None:
     """Serve a Produce request; the returned coroutine does the work that needs a worker or turns."""
     produce = Produce(request)
     if request.owns_records:
         return _serve_in_turns(produce)
     if request.message.transactional_id is not None and request.broker.transactions.asks_others:
-        unverified = [found for batch in _batches(request.message) if (found := produce.unverified(*batch)) is not None]
+        unverified = [
+            found for batch in _batches(request.message) if (found := unverified_of(request, *batch)) is not None
+        ]
         if unverified:
             return _verify_and_serve(produce, unverified)
     deferred = produce.append_all()
@@ -144,7 +132,7 @@ async def _serve_in_turns(produce: Produce) -> None:
     async for topic in request.each(request.message.topic_data):
         results: list[PartitionProduceResponse] = []
         async for data in request.each(topic.partition_data):
-            unverified = produce.unverified(topic.name, data) if asks else None
+            unverified = unverified_of(request, topic.name, data) if asks else None
             if unverified is None:
                 await produce.append_in_turns(topic.name, data, results)
                 continue
@@ -215,24 +203,6 @@ class Produce:
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
         self.verified: Verified | None = None
-
-    def unverified(self, topic: str, data: PartitionProduceData) -> Unverified | None:
-        """Return what another broker has to be asked about a batch; None if nothing."""
-        broker, records = self.request.broker, data.records
-        partition = broker.replicas.get(topic, data.index)
-        if partition is None or records is None or len(records) < HEADER_SIZE:
-            return None
-        view = RecordsView(records)
-        if view.magic != MAGIC or not view.is_transactional:
-            return None
-        try:
-            header = read_header(records)
-        except RecordsError:
-            # It is refused when it is appended.
-            return None
-        producer = header.producer_id, header.producer_epoch
-        needed = broker.transactions.must_ask(self.request.message.transactional_id, *producer, partition)
-        return (*producer, partition) if needed else None
 
     def append_all(self) -> list[DeferredAppend]:
         """Append the batches that need no worker.
@@ -340,7 +310,7 @@ class Produce:
         result: PartitionProduceResponse,
         checked: CheckedBatch | None = None,
     ) -> None:
-        in_transaction = view.is_transactional and _admit(self.request, partition, read_header(records), self.verified)
+        in_transaction = view.is_transactional and admit(self.request, partition, read_header(records), self.verified)
         appended = self.request.broker.replicas.append(
             partition, checked or records, view.size, self._acks, self._now_ms, in_transaction=in_transaction
         )
@@ -350,7 +320,7 @@ class Produce:
         self, partition: Partition, view: RecordsView, records: memoryview, result: PartitionProduceResponse
     ) -> None:
         if view.is_transactional:
-            _admit(self.request, partition, read_header(records), self.verified)
+            admit(self.request, partition, read_header(records), self.verified)
         label = f"{partition.topic}-{partition.index}"
         prepared = produce_legacy.prepare(records, view, partition.log.config, self._now_ms, label)
         self._append_prepared(partition, view, prepared, result)
@@ -466,35 +436,6 @@ def _wait_ms(request: Request) -> int:
     quotas = request.broker.quotas
     is_limited = quotas.produce.limited or quotas.request.limited
     return request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0
-
-
-def _admit(request: Request, partition: Partition, header: BatchHeader, verified: Verified | None) -> bool:
-    """Return whether the transaction of a transactional batch covers the partition.
-
-    Raises:
-        TransactionalIdAuthorizationFailedError: the request names no transactional id.
-        NotEnoughReplicasError: the answer is not known now; every producer retries after this error.
-        KafkaError: it does not; see `Transactions.admit`.
-    """
-    transactional_id = request.message.transactional_id
-    if transactional_id is None:
-        raise TransactionalIdAuthorizationFailedError
-    if header.producer_id < 0:
-        return False
-    try:
-        request.broker.transactions.admit(
-            transactional_id,
-            header.producer_id,
-            header.producer_epoch,
-            partition,
-            verified,
-            abortable=request.version >= ABORTABLE_SINCE,
-        )
-    except _UNVERIFIED as error:
-        raise NotEnoughReplicasError(
-            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.code.name}"
-        ) from error
-    return True
 
 
 def _check_version(version: int, view: RecordsView) -> None:
