@@ -1,6 +1,7 @@
 """Produce.
 
 - `produce`           the handler: checks, appends, answers
+- `admission`         whether a transaction covers the partitions of the batches
 - `delayed_produce`   a request that waits for its high watermarks
 - `produce_legacy`    message sets of older formats (v0, v1)
 - `rejected_batches`  the records because of which a batch was refused (KIP-467)

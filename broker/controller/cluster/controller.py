@@ -29,16 +29,16 @@ from broker.controller.cluster.events import (
     producer_ids,
     shutdown,
 )
-from broker.controller.cluster.events.answers import deleted_replicas, roles
+from broker.controller.cluster.events.answers import decisions_for
 from broker.controller.cluster.events.isr import WantedIsr
 from broker.controller.cluster.events.watched import decision_for
-from broker.controller.cluster.machine import deletion, reassignment
+from broker.controller.cluster.machine import reassignment
 from broker.controller.cluster.model import effects
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
-from broker.controller.cluster.model.effects import Steps
+from broker.controller.cluster.model.effects import Decide, Steps
 from broker.controller.cluster.model.history import Change, Explanation, History
 from broker.controller.cluster.model.requests import ControlRequest
-from broker.controller.cluster.queue import NOT_ACTIVE, Decide, EventQueue, Item
+from broker.controller.cluster.queue import NOT_ACTIVE, EventQueue, Item
 from broker.controller.cluster.session import (
     Connection,
     ControllerMovedError,
@@ -56,8 +56,6 @@ from broker.metadata.znodes.topics import Assignment, StateNode
 from broker.runtime import Runtime
 from broker.zookeeper.interface import SessionState, WatchEvent, ZooKeeper, ZooKeeperError
 from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError, UnknownServerError
-from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
-from kafkalog.protocol.messages.stop_replica import StopReplicaResponse
 
 logger = logging.getLogger(__name__)
 
@@ -497,18 +495,8 @@ class ClusterController:
                 ErrorCode.of(response.error_code).name,
                 type(request.message).__name__,
             )
-        if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
-            answers = roles(context, response)
-            is_usual = ErrorCode.KAFKA_STORAGE_ERROR not in answers.values()
-            if not is_usual or context.offline_logs.get(broker.broker_id):
-                self._queue.put("roles", lambda now: brokers.roles_answered(now, broker.broker_id, answers))
-        elif isinstance(response, StopReplicaResponse) and request.deleted:
-            done, failed = deleted_replicas(context, broker.broker_id, request, response)
-            if failed:
-                reason = f"broker {broker.broker_id} could not delete replicas of them"
-                self._queue.put("deletion", lambda now: deletion.failed(now, failed, reason))
-            if done:
-                self._queue.put("deletion", lambda now: deletion.succeeded(now, done))
+        for name, decide in decisions_for(context, broker.broker_id, request, response):
+            self._queue.put(name, decide)
 
     def _found_dead(self, broker: BrokerRegistration) -> None:
         """Take note that a broker's process seems to have died."""

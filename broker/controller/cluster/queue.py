@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.controller.cluster.model.context import ControllerContext
-from broker.controller.cluster.model.effects import Steps
+from broker.controller.cluster.model.effects import Decide
 from kafkalog.protocol.errors import NotControllerError
 
 ELECTION = "election"
 NOT_ACTIVE = "This broker is not the controller."
-
-Decide = Callable[[ControllerContext], Steps[Any]]
-"""Begins a decision."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,6 @@
 - `elections`     somebody asks for elections, or leaders are balanced
 - `shutdown`      a broker asks for a controlled shutdown
 - `producer_ids`  a broker asks for producer ids
-- `answers`       brokers have answered requests
+- `answers`       which of these follows from what a broker answers
 - `watched`       which of these follows from what a watch tells
 """

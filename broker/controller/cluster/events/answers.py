@@ -1,12 +1,36 @@
-"""Read the responses of brokers into results by partition and replica."""
+"""What follows from the answers of brokers to requests of the controller."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+from broker.controller.cluster.events import brokers
+from broker.controller.cluster.machine import deletion
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, ReplicaKey
+from broker.controller.cluster.model.effects import Decide
 from broker.controller.cluster.model.requests import ControlRequest
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkalog.protocol.messages.stop_replica import StopReplicaResponse
+
+
+def decisions_for(
+    context: ControllerContext, broker_id: int, request: ControlRequest, response: Any
+) -> Iterator[tuple[str, Decide]]:
+    """Yield the decisions that follow from the response of a broker, each with its name."""
+    if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
+        answers = roles(context, response)
+        is_usual = ErrorCode.KAFKA_STORAGE_ERROR not in answers.values()
+        if not is_usual or context.offline_logs.get(broker_id):
+            yield "roles", lambda now: brokers.roles_answered(now, broker_id, answers)
+    elif isinstance(response, StopReplicaResponse) and request.deleted:
+        done, failed = deleted_replicas(context, broker_id, request, response)
+        if failed:
+            reason = f"broker {broker_id} could not delete replicas of them"
+            yield "deletion", lambda now: deletion.failed(now, failed, reason)
+        if done:
+            yield "deletion", lambda now: deletion.succeeded(now, done)
 
 
 def roles(context: ControllerContext, response: LeaderAndIsrResponse) -> dict[PartitionKey, ErrorCode]:

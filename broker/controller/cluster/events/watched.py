@@ -8,11 +8,8 @@ from typing import Any
 
 from broker.controller.cluster.events import brokers, elections, isr, topics
 from broker.controller.cluster.machine import reassignment
-from broker.controller.cluster.model.context import ControllerContext
-from broker.controller.cluster.model.effects import Steps
+from broker.controller.cluster.model.effects import Decide
 from broker.controller.cluster.watching import Event
-
-Decide = Callable[[ControllerContext], Steps[Any]]
 
 
 def decision_for(event: Event, subjects: Callable[[], set[Any]], chance: random.Random) -> Decide:

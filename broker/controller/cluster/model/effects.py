@@ -10,10 +10,11 @@ or if the session with ZooKeeper ends, the decision is abandoned: the generator 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from broker.controller.cluster.model.context import ControllerContext
 from broker.controller.cluster.model.requests import ControlRequest
 from broker.metadata.model import BrokerRegistration
 from broker.zookeeper.interface import Node, Operation, Result, ZooKeeperError
@@ -86,6 +87,8 @@ Outcome = Sequence[Result] | ZooKeeperError
 """The results of a group of operations, or the error for which none of them was carried out."""
 Steps = Generator[Effect, Any, T]
 """A decision that is under way."""
+Decide = Callable[[ControllerContext], Steps[Any]]
+"""Begins a decision."""
 
 
 def read(paths: Iterable[str], *, watch: bool = False) -> Steps[list[Node | None]]:
