@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from broker.metadata.model import ClusterState, PartitionState, TopicState
-from broker.metadata.operations import CreateTopic, DeleteTopic, Operation
+from broker.metadata.operations import ConfigResource, CreateTopic, DeleteTopic, Operation, SetConfig
 from broker.metadata.tree.store import ZooKeeperStore
-from broker.metadata.znodes import controller, paths
+from broker.metadata.znodes import configs, controller, paths
 from broker.metadata.znodes.topics import decode_topic
 from broker.zookeeper.interface import ZooKeeper, ensure
 from tests.simulation import virtual_time
@@ -107,3 +107,26 @@ def new_topic(name: str, number: int, partitions: int = 2, config: dict[str, str
     """Make a topic on all brokers, with an id that `number` determines."""
     one = PartitionState(BROKERS, BROKERS, BROKERS[0])
     return TopicState(name, uuid.UUID(int=1000 + number), (one,) * partitions, config or {})
+
+
+def topic_config(name: str, **config: str) -> SetConfig:
+    return SetConfig(ConfigResource.TOPIC, name, {key.replace("_", "."): value for key, value in config.items()})
+
+
+def creating(topic: TopicState, state: ClusterState) -> list[CreateTopic]:
+    return [] if topic.name in state.topics else [CreateTopic(topic)]
+
+
+async def content(zookeeper: ZooKeeper, name: str) -> dict[str, str]:
+    node = await zookeeper.get(f"/config/{name}")
+    assert node is not None
+    return configs.decode(name, node.data)
+
+
+async def until(holds: object, what: str) -> None:
+    assert callable(holds)
+    for _ in range(10_000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"waited in vain: {what}")

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-import uuid
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from broker.controller.decisions.planning import Placement, creations
-from broker.metadata.model import NO_TOPIC_ID, ClusterState, PartitionState, TopicState
+from broker.metadata.model import ClusterState
 from broker.metadata.operations import (
-    AddPartitions,
     ConfigResource,
     CreateTopic,
-    DeleteTopic,
     ElectController,
     Operation,
     SetClientQuota,
@@ -29,174 +24,15 @@ from broker.metadata.tree.notices import KEPT_MS
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import configs, notices, paths
 from broker.metadata.znodes.cluster import ProducerIdBlock, decode_block
-from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
 from broker.quota.entities import QuotaEntity
-from broker.zookeeper.interface import ZooKeeper, ensure
-from kafkalog.protocol.errors import PolicyViolationError, TopicAlreadyExistsError
-from tests.broker.metadata.tree.support import BROKERS, World, new_topic, run
+from broker.zookeeper.interface import ensure
+from kafkalog.protocol.errors import PolicyViolationError
+from tests.broker.metadata.tree.support import World, content, creating, new_topic, run, topic_config, until
 from tests.support.amount import mostly_exhaustive
 
 ALICE = QuotaEntity.of([("user", "alice & co")])
 DEFAULT_OF_ALICE = QuotaEntity.of([("user", "alice & co"), ("client-id", None)])
 SCRAM = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"}
-
-
-def topic_config(name: str, **config: str) -> SetConfig:
-    return SetConfig(ConfigResource.TOPIC, name, {key.replace("_", "."): value for key, value in config.items()})
-
-
-def creating(topic: TopicState, state: ClusterState) -> list[CreateTopic]:
-    return [] if topic.name in state.topics else [CreateTopic(topic)]
-
-
-async def content(zookeeper: ZooKeeper, name: str) -> dict[str, str]:
-    node = await zookeeper.get(f"/config/{name}")
-    assert node is not None
-    return configs.decode(name, node.data)
-
-
-async def until(holds: object, what: str) -> None:
-    assert callable(holds)
-    for _ in range(10_000):
-        if holds():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"waited in vain: {what}")
-
-
-def test_a_topic_is_written_with_its_configuration_and_known_once_the_controller_tells() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        store = await world.store()
-        topic = new_topic("words", 1, config={"retention.ms": "5"})
-        state = await store.commit(lambda state: [CreateTopic(topic)])
-        assert "words" not in state.topics, "only the controller says what exists"
-        node = await zookeeper.get("/brokers/topics/words")
-        assert node is not None
-        assert node.data == (
-            b'{"version":3,"partitions":{"0":[1,2,3],"1":[1,2,3]},"adding_replicas":{},"removing_replicas":{},'
-            b'"topic_id":"AAAAAAAAAAAAAAAAAAAD6Q"}'
-        )
-        assert await content(zookeeper, "topics/words") == {"retention.ms": "5"}
-        assert await zookeeper.children(paths.CONFIG_CHANGES) == []
-        await world.tell(store, zookeeper)
-        assert store.state.topics["words"].config == {"retention.ms": "5"}
-
-    run(scenario)
-
-
-def test_an_existing_topic_is_found_although_the_controller_has_not_told_of_it() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        store, other = await world.store(1), await world.store(2)
-        await other.commit(lambda state: [CreateTopic(new_topic("taken", 1, config={"retention.ms": "1"}))])
-        placement = Placement(BROKERS, 1, 1, 1, random.Random(0))
-        refused: dict[str, Exception] = {}
-        made: list[str] = []
-
-        def decide(state: ClusterState) -> Sequence[Operation]:
-            wanted = [new_topic("free", 2), new_topic("taken", 3, config={"retention.ms": "2"}), new_topic("also", 4)]
-            operations, errors = creations(state, placement, wanted)
-            refused.clear()
-            refused.update(errors)
-            made[:] = [operation.topic.name for operation in operations]
-            return operations
-
-        await store.commit(decide)
-        assert made == ["free", "also"]
-        assert {name: type(error) for name, error in refused.items()} == {"taken": TopicAlreadyExistsError}
-        assert sorted(await zookeeper.children(paths.TOPICS)) == ["also", "free", "taken"]
-        assert await content(zookeeper, "topics/taken") == {"retention.ms": "1"}, "the refused one changed nothing"
-
-    run(scenario)
-
-
-def test_configuration_left_by_a_deleted_topic_is_replaced() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        await zookeeper.create("/config/topics/words", configs.encode({"retention.ms": "1"}))
-        store = await world.store()
-        await store.commit(lambda state: [CreateTopic(new_topic("words", 1))])
-        assert await content(zookeeper, "topics/words") == {}
-
-    run(scenario)
-
-
-def test_a_topic_without_id_for_old_clusters() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        store = await world.store(with_topic_ids=False)
-        await store.commit(lambda state: [CreateTopic(new_topic("words", 1))])
-        node = await zookeeper.get("/brokers/topics/words")
-        assert node is not None
-        assert decode_topic("words", node.data).topic_id is None
-
-    run(scenario)
-
-
-def test_partitions_are_added_to_what_is_in_the_tree() -> None:
-    """A reassignment is going on, of which UpdateMetadata does not tell; another broker adds a partition before us."""
-
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        store = await world.store()
-        topic = new_topic("words", 1, partitions=1)
-        await store.commit(lambda state: [CreateTopic(topic)])
-        await world.tell(store, zookeeper)
-        moving = {0: Assignment((2, 1, 3), adding=(2,), removing=(3,)), 1: Assignment((3,))}
-        await zookeeper.set("/brokers/topics/words", encode_topic(TopicNode(topic.topic_id, moving)))
-        seen: list[int] = []
-
-        def decide(state: ClusterState) -> list[AddPartitions]:
-            present = state.topics["words"].partitions
-            seen.append(len(present))
-            one = PartitionState((1, 2), (1, 2), 1)
-            return [AddPartitions("words", len(present), (one,) * (4 - len(present)))]
-
-        await store.commit(decide)
-        assert seen == [1, 2]
-        node = await zookeeper.get("/brokers/topics/words")
-        assert node is not None
-        assert decode_topic("words", node.data) == TopicNode(
-            topic.topic_id, {**moving, 2: Assignment((1, 2)), 3: Assignment((1, 2))}
-        )
-
-    run(scenario)
-
-
-def test_a_deletion_is_asked_for_once_and_only_of_the_topic_that_is_meant() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        store = await world.store()
-        topic = new_topic("words", 1)
-        await store.commit(lambda state: [CreateTopic(topic)])
-        await world.tell(store, zookeeper)
-        found: list[object] = []
-
-        def decide(state: ClusterState) -> list[DeleteTopic]:
-            present = state.topics.get("words")
-            found.append(present and present.topic_id)
-            meant = uuid.UUID(int=77)
-            return [DeleteTopic("words", meant)] if len(found) == 1 else []
-
-        await store.commit(decide)
-        assert found == [topic.topic_id, topic.topic_id]
-        assert await zookeeper.children(paths.DELETE_TOPICS) == []
-        for _ in range(2):
-            await store.commit(lambda state: [DeleteTopic("words", topic.topic_id)])
-        assert await zookeeper.children(paths.DELETE_TOPICS) == ["words"]
-        await zookeeper.delete("/brokers/topics/words")
-        gone: list[ClusterState] = []
-
-        def delete_what_exists(state: ClusterState) -> list[DeleteTopic]:
-            gone.append(state)
-            return [DeleteTopic("words", topic.topic_id)] if "words" in state.topics else []
-
-        await store.commit(delete_what_exists)
-        assert ["words" in state.topics for state in gone] == [True, False]
-        assert "words" in store.state.topics, "until the controller tells"
-
-    run(scenario)
 
 
 def test_configurations_reach_all_brokers_and_other_keys_of_a_user_are_kept() -> None:
@@ -469,22 +305,6 @@ def test_every_commit_takes_effect_once_however_often_the_connection_breaks(seed
             )
 
     run(scenario, seed)
-
-
-def test_a_topic_that_lost_its_id_counts_as_the_one_that_is_known() -> None:
-    async def scenario(world: World) -> None:
-        zookeeper = world.session()
-        store = await world.store()
-        topic = new_topic("words", 1)
-        await store.commit(lambda state: [CreateTopic(topic)])
-        await world.tell(store, zookeeper)
-        node = TopicNode(None, {index: Assignment(BROKERS) for index in range(2)})
-        await zookeeper.set("/brokers/topics/words", encode_topic(node))
-        await store.commit(lambda state: [DeleteTopic("words", topic.topic_id)])
-        assert await zookeeper.children(paths.DELETE_TOPICS) == ["words"]
-        assert NO_TOPIC_ID not in {each.topic_id for each in store.state.topics.values()}
-
-    run(scenario)
 
 
 def test_parents_that_are_missing_are_made() -> None:
