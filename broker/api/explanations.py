@@ -1,7 +1,7 @@
-"""What a broker knows of the changes of a partition and of its followers.
+"""Makes the field `explanation` of DescribeTopicPartitions: why a partition changed, and how far its followers are.
 
-It is the field `explanation` of DescribeTopicPartitions, which is this product's. The controller knows why leaders,
-ISRs and assignments changed, and a leader knows how far its followers are.
+Apache Kafka has no such field. The controller knows why leaders, ISRs and assignments changed. A leader knows how far
+its followers are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkalog.protocol.messages.describe_topic_partitions import (
 
 
 def explanation(broker: Broker, topic: str, index: int) -> PartitionExplanation:
-    """Return what this broker knows; it may know nothing."""
+    """Return what this broker knows of a partition. Fields that it knows nothing of keep their defaults."""
     told = PartitionExplanation(is_member=broker.member is not None)
     known = None if broker.controller is None else broker.controller.explain((topic, index))
     if known is not None:

@@ -13,7 +13,7 @@ _STORES = "JKS, PKCS12 or PEM; what the file contains is recognised"
 
 
 def _is_off(name: str, value: Value) -> None:
-    """Refuse a check that is not made here: who asks for it must not believe in it."""
+    """Refuse to enable a check that this broker does not make, so that nobody relies on it."""
     if value:
         raise ConfigError(f"{name}=true: revoked certificates are not looked for; leave it false")
 

@@ -77,7 +77,7 @@ class AlterIsr:
         self._peer: BrokerRegistration | None = None
 
     def submit(self, proposal: IsrProposal, answer: Answer) -> None:
-        """See `IsrStore.submit`. Proposals for the partition before it, or of an earlier life, get no answer."""
+        """See `IsrStore.submit`. A proposal that a newer one replaces gets no answer, nor one of an earlier life."""
         self._waiting[proposal.key] = _Waiting(proposal, answer, self._broker_epoch())
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())

@@ -34,7 +34,7 @@ PartitionKey = tuple[str, int]
 
 
 async def read_state(zookeeper: ZooKeeper, proposal: IsrProposal) -> IsrDecision | None:
-    """Return what ZooKeeper has of a partition; None, after a pause, if it cannot be read."""
+    """Return the state of a partition in ZooKeeper. If it cannot be read, return None after a pause."""
     found = await _read(zookeeper, proposal)
     if found is None:
         await asyncio.sleep(RETRY_S)

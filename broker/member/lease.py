@@ -24,7 +24,7 @@ from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 logger = logging.getLogger(__name__)
 
 QUESTIONS = 10
-"""Questions in a time-out: a lease ends so much of a time-out too early, at most."""
+"""How many questions are asked in one time-out. The lease ends at most one interval too early."""
 
 
 class Lease:

@@ -146,7 +146,10 @@ class Registration:
                 raise ConfigError(f"advertised.listeners: broker {name} of this cluster is registered with {shown}")
 
     async def _register(self) -> bool:
-        """Try to register; return False where the connection was lost meanwhile, or another node had to be deleted."""
+        """Try to register; return whether it succeeded.
+
+        It does not where the connection is lost, or where an earlier node has to be deleted first.
+        """
         self._sessions.add(self._zookeeper.session_id)
         sent_at = self._loop.time()
         try:
@@ -177,7 +180,7 @@ class Registration:
         self._on_registered()
 
     async def _settle_conflict(self) -> None:
-        """Delete the node that is there already, if it is this broker's.
+        """Delete the node that another registration has made, if that was one of this broker.
 
         Raises:
             ConfigError: it is that of another broker.
@@ -187,9 +190,9 @@ class Registration:
             if node is None:
                 return
             if node.stat.owner in self._sessions or self._is_predecessor(node):
-                # That of a session of before would go by itself when that expires (ZOOKEEPER-2985). One of this session
-                # is from an attempt whose answer was lost, or from a life whose lease has ended: this broker has
-                # refused, or given up, the roles that the controller sent for it.
+                # A node of an earlier session would go by itself when that session expires (ZOOKEEPER-2985). A node of
+                # this session comes from an attempt whose answer was lost, or from a life whose lease has ended. In
+                # both cases this broker does not have the roles that the controller sent for the node.
                 await self._zookeeper.delete(self._path, node.stat.version)
                 return
         except _LOST:

@@ -56,7 +56,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
-                # The end of the connection tells nothing else.
+                # If the server ends the connection, this is the only reason that can be told.
                 self.failure = _PLAIN
                 return connection
             secured = self._tls().wrap_socket(connection, server_hostname=hostname)
@@ -71,7 +71,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         except BaseException:
             connection.close()
             raise
-        # Of TLS 1.3, a server looks at the client's certificate later.
+        # With TLS 1.3 the server checks the client's certificate after this side has finished the handshake.
         self.failure = f"it ends connections after the handshake of TLS. {_REMEDY}"
         return secured
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Below these, nodes have secrets (Kafka: `ZkData.SensitiveRootPaths`)."""
 OPEN = "/consumers"
-"""Consumers of old, who do not log in, write below this node."""
+"""Old consumers write below this node, and do not log in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +41,5 @@ def is_restricted(path: str) -> bool:
 
 
 def is_sensitive(path: str) -> bool:
-    """Return whether only who may change a node may read it."""
+    """Return whether a node may be read only by those who may change it."""
     return path.startswith(SENSITIVE)

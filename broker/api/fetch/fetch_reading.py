@@ -124,7 +124,7 @@ class FetchReading:
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
         if quota.limited and not self._is_from_follower:
-            # More at once would have to wait however long the client was quiet before.
+            # A larger response would have to wait, however long the client was quiet before.
             self.max_bytes = int(min(self.max_bytes, quota.most_in_window(request.user, request.client_id or "")))
         self.min_bytes = min(message.min_bytes, self.max_bytes)
         self.results: list[PartitionData] = []

@@ -1,9 +1,11 @@
 """The description of a local cluster: a JSON file in its directory, which the commands of `kafkalog cluster` read.
 
-The supervisor writes the file anew, in one step, whenever a process has started or ended. To have a broker started
-again another command makes an empty file `start-ID`, which the supervisor removes. As long as it runs, the supervisor
-holds a lock on the file `.lock`: two of them would give the same data to two servers. A file `cut-ID` asks it to cut a
-broker off, or to connect it again.
+The supervisor replaces the file whenever a process has started or ended. Other commands make files to ask it for
+something, and it removes them. An empty file `start-ID` asks it to start a broker again. A file `cut-ID` asks it to cut
+a broker off, or to connect it again.
+
+As long as the supervisor runs, it holds a lock on the file `.lock`. Two supervisors would give the same data to two
+servers.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pathlib import Path
 FILE = "cluster.json"
 LOCK = ".lock"
 KINDS = {"zookeeper": ("zookeeper",), "brokers": ("brokers",), "all": ("zookeeper", "brokers"), "": ()}
-"""What a broker can be cut off from, by the words of the command line, and the kinds of proxies that this takes."""
+"""For each value of `cluster partition --from`, the kinds of proxies that are cut. Empty: the broker is connected."""
 CUT_OFF = {
     "zookeeper": "cut off from ZooKeeper",
     "brokers": "cut off from the other brokers",
@@ -46,15 +48,15 @@ class BrokerEntry:
     port: int
     pid: int = NOT_RUNNING
     link_port: int = 0
-    """The port at which other brokers reach it, which is a proxy's."""
+    """The port of the proxy through which other brokers reach it."""
     cut: str = ""
-    """What the broker is cut off from, one of `KINDS`."""
+    """A key of `KINDS`, which says from what the broker is cut off."""
     cuts: int = 0
-    """How often that has been set."""
+    """How often `cut` has been set. By it a command sees that its request was carried out."""
 
     @property
     def connection(self) -> str:
-        """What the broker is cut off from, in words."""
+        """The broker's connection in words, such as `cut off from ZooKeeper`."""
         return CUT_OFF[self.cut]
 
 
@@ -98,7 +100,7 @@ class Description:
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Hold the lock on a cluster's directory, which ends with this process if not before.
+    """Hold the lock on a cluster's directory. The system releases it when this process ends.
 
     Raises:
         ClusterRunsError: another process holds it.
@@ -175,7 +177,7 @@ def start_request(directory: Path, broker_id: int) -> Path:
 
 
 def remembered_ports(directory: Path) -> dict[int, int]:
-    """Return the ports of the last time at which other brokers reached each broker; none where they are not known."""
+    """Return the `link_port` of each broker as the file has it; nothing if there is no file that can be read."""
     try:
         found = json.loads((directory / FILE).read_text())
         return {int(each["broker_id"]): int(each["link_port"]) for each in found["brokers"]}
@@ -189,13 +191,13 @@ def cut_request(directory: Path, broker_id: int) -> Path:
 
 
 def write_cut_request(directory: Path, broker_id: int, kind: str, seconds: float) -> None:
-    """Ask the supervisor to cut a broker off from what `kind` names (`KINDS`), or (empty) to connect it again.
+    """Ask the supervisor to cut a broker off, or to connect it again.
 
     Args:
         directory: The cluster's directory.
         broker_id: The broker.
-        kind: What it is cut off from.
-        seconds: How long; 0 for until it is told otherwise.
+        kind: A key of `KINDS`, which says from what it is cut off; empty to connect it again.
+        seconds: For how long; 0 for until the next request.
 
     Raises:
         OSError: the file cannot be written.
@@ -206,7 +208,9 @@ def write_cut_request(directory: Path, broker_id: int, kind: str, seconds: float
 
 
 def read_cut_request(directory: Path, broker_id: int) -> tuple[str, float] | None:
-    """Take the request to cut a broker off, if there is one that can be read.
+    """Read and remove the request to cut a broker off; return `kind` and `seconds` of `write_cut_request`.
+
+    Without a request, or where it cannot be read, return None.
 
     Raises:
         OSError: the file cannot be read or removed.

@@ -11,7 +11,7 @@ from pathlib import Path
 from broker.cli.cluster.description import KINDS, BrokerEntry, NoClusterError, load, write_cut_request
 
 DONE_S = 30.0
-"""How long the supervisor may take."""
+"""For so many seconds the command waits for the supervisor."""
 POLL_S = 0.05
 
 EXAMPLES = """\
@@ -21,8 +21,8 @@ examples:
   kafkalog cluster heal 3
 
 Nothing passes between the broker and what it is cut off from, but no connection ends and none is refused, as if the
-network dropped packets. What was sent meanwhile is delivered when it is connected again. Clients go on to reach the
-broker: cut off from ZooKeeper for longer than its session (6 s), it gives up its leaderships, and others lead.
+network dropped packets. What was sent meanwhile is delivered when it is connected again. Clients still reach the
+broker. If it is cut off from ZooKeeper for longer than its session (6 s), it gives up its leaderships, and others lead.
 """
 
 
@@ -72,7 +72,7 @@ def _seconds(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask the supervisor, and wait until it is done; 1 when it does not do it."""
+    """Ask the supervisor, and wait until it has done it. Return 1 if it does not."""
     try:
         before = load(arguments.dir).broker(arguments.id)
         if not arguments.kind and not before.cut:

@@ -1,8 +1,8 @@
 """TCP proxies in front of the brokers' listeners for each other, and of ZooKeeper, so that a broker can be cut off.
 
-While a broker is cut off, nothing passes: what was sent waits, connections stay as they are, and new ones come about
-but are silent. So it is with a network that drops packets. Nobody may take the broker for dead, as if its address
-refused connections. When it is connected again, what waits is delivered.
+While a broker is cut off, nothing passes. What was sent waits, and no connection ends. New connections are accepted and
+stay silent. That is how a network behaves that drops packets. If the address refused connections instead, others would
+take the broker for dead. When the broker is connected again, what waits is delivered.
 
 A proxy learns which broker connects to it by the client id of the first request (`broker.cluster_links`). All proxies
 run on one thread, with an event loop of their own.
@@ -58,7 +58,7 @@ def source_of(data: bytes) -> int | None:
 
 
 class Proxies:
-    """The proxies of a cluster. Methods are called on one other thread."""
+    """The proxies of a cluster. Call the methods on one thread, which must not be that of the event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -88,7 +88,10 @@ class Proxies:
         self._do(self._fronts[port].open(target))
 
     def shut(self, port: int) -> None:
-        """Let a proxy refuse connections, once its broker is not cut off: the process behind it has ended."""
+        """Let a proxy refuse connections, because the process behind it has ended.
+
+        While its broker is cut off, connections are not refused, but stay silent.
+        """
         self._do(self._fronts[port].shut())
 
     def cut(self, broker_id: int, kinds: Iterable[str]) -> None:
@@ -115,7 +118,7 @@ class Proxies:
 
 
 class _Network:
-    """Which sides are cut, and whoever waits for them."""
+    """Knows which sides are cut, and wakes those that wait for the end of a cut."""
 
     def __init__(self) -> None:
         self._cut: set[Side] = set()
@@ -137,7 +140,7 @@ class _Network:
 
 
 class _Front:
-    """One proxy. Its port is taken from the beginning to the end, also while connections are refused."""
+    """One proxy. It keeps its port even while it refuses connections, so that nobody else takes the port."""
 
     def __init__(self, network: _Network, side: Side, port: int) -> None:
         self._network = network
@@ -160,7 +163,7 @@ class _Front:
         await self.settle()
 
     async def settle(self) -> None:
-        """Accept connections, or refuse them and end those that there are, whichever is right now."""
+        """Begin to accept connections; or begin to refuse them, and end the present ones."""
         is_wanted = self._target is not None or self._network.is_cut([self._side])
         if is_wanted and self._accepting is None:
             self._socket.listen(BACKLOG)

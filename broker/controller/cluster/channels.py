@@ -133,7 +133,7 @@ class Channel:
                 logger.exception("the answer of broker %d to %s", self.broker.broker_id, _name(request))
 
     async def _idle(self) -> None:
-        """Wait for something to send; look now and then, and when the connection ends, whether the process lives."""
+        """Wait for something to send. Now and then, and when the connection ends, look whether the process lives."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RETRY_S if self._refusals else PROBE_S):
                 await self._woken.wait()

@@ -22,7 +22,8 @@ from kafkalog.protocol.errors import InvalidTxnStateError, TransactionAbortableE
 class Answered:
     """What the coordinator, another broker, answers about the batches of one request.
 
-    Each request has its own: an answer to a question after a marker says nothing about a batch of before.
+    Each request has its own. A marker ends a transaction, so the answer to a later request says nothing about a batch
+    that was sent before the marker.
 
     Args:
         producer: the producer of the batches.
@@ -88,7 +89,7 @@ class Admission:
     async def ahead(
         self, transactional_id: str, producer: Producer, partitions: Collection[Partition]
     ) -> AsyncIterator[Answered]:
-        """Ask the coordinator where `must_ask` is true; in the body, its answer holds for `check`."""
+        """Ask the coordinator about partitions for which `must_ask` is true. `check` takes its answer in the body."""
         assert self._verifier is not None
         answered = Answered(producer, partitions)
         # A marker that comes from now on makes it void.

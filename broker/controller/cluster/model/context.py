@@ -112,7 +112,7 @@ class ControllerContext:
     cause: str = "the controller starts"
     """Why the decisions are made that are made now."""
     causes: dict[PartitionKey, str] = field(default_factory=dict)
-    """Why the states of single partitions change, where that is not `cause`."""
+    """The causes of single partitions, for those whose cause is not `cause`."""
     changes: list[Change] = field(default_factory=list)
     """Changes of partitions since the list was last taken."""
 

@@ -76,7 +76,7 @@ class Explanation:
     controller_since_ms: int
     """When the controller was elected, in milliseconds since the epoch."""
     known_since_ms: int
-    """Changes before it are not known completely; -1 where all since the partition's creation are known."""
+    """From this time on all changes are known, in milliseconds since the epoch; -1 if all are, since the creation."""
     changes: list[Noted]
     """Oldest first."""
 
