@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 HOST = "127.0.0.1"
 BACKLOG = 128
+PAUSE_S = 0.1
+"""The pause after a connection that could not be accepted."""
 CHUNK = 1 << 18
 """The most bytes that are read at once."""
 _HEADER = struct.Struct(">ihhih")
@@ -186,7 +188,12 @@ class _Front:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            client, _ = await loop.sock_accept(self._socket)
+            try:
+                client, _ = await loop.sock_accept(self._socket)
+            except OSError:
+                # Too many files may be open. Connections wait until there are fewer.
+                await asyncio.sleep(PAUSE_S)
+                continue
             task = loop.create_task(self._serve(client))
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
@@ -194,27 +201,24 @@ class _Front:
     async def _serve(self, client: socket.socket) -> None:
         """Forward a connection until both sides have ended it, or one side is gone."""
         loop = asyncio.get_running_loop()
-        server = socket.socket()
-        try:
-            for each in (client, server):
-                each.setblocking(False)
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            first, sides = await self._begin(client)
-            await self._network.until_open(sides)
-            if self._target is None:
-                raise ConnectionRefusedError
-            await loop.sock_connect(server, (HOST, self._target))
-            await loop.sock_sendall(server, first)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(self._forward(client, server, sides))
-                both.create_task(self._forward(server, client, sides))
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
-        except (OSError, asyncio.CancelledError, ExceptionGroup):
-            with contextlib.suppress(OSError):
-                server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        finally:
-            client.close()
-            server.close()
+        with contextlib.suppress(OSError), client, socket.socket() as server:
+            try:
+                for each in (client, server):
+                    each.setblocking(False)
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                first, sides = await self._begin(client)
+                await self._network.until_open(sides)
+                if self._target is None:
+                    raise ConnectionRefusedError
+                await loop.sock_connect(server, (HOST, self._target))
+                await loop.sock_sendall(server, first)
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(self._forward(client, server, sides))
+                    both.create_task(self._forward(server, client, sides))
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
+            except (OSError, asyncio.CancelledError, ExceptionGroup):
+                with contextlib.suppress(OSError):
+                    server.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
 
     async def _begin(self, client: socket.socket) -> tuple[bytes, frozenset[Side]]:
         """Return the first bytes of a connection, and the sides that must not be cut for it."""

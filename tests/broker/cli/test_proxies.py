@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from typing import Any
 
 import pytest
 
@@ -185,3 +187,17 @@ def test_brokers_are_known_by_their_client_ids() -> None:
     for length in range(14 + len("broker-17-controller")):
         with pytest.raises(EOFError):
             source_of(whole[:length])
+
+
+def test_it_goes_on_when_a_connection_cannot_be_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, failures = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")] * 2
+
+    def fails_first(listener: socket.socket) -> Any:
+        if failures and not listener.getblocking():
+            raise failures.pop()
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", fails_first)
+    place.linked(1, 2)
+    place.linked(2, 1)
+    assert not failures
