@@ -22,6 +22,8 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.net.links.link import Link, LinkSettings
 from broker.net.links.link_errors import LinkError
+from broker.replica.partition import Partition
+from broker.server import Server
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,
@@ -280,40 +282,53 @@ class SlowVerifier:
         return await self.answer
 
 
-@pytest.mark.parametrize("what", ["covered", "not covered", "a marker comes", "another leader epoch"])
-def test_an_answer_holds_for_the_append_that_follows_unless_a_marker_came(tmp_path: Path, what: str) -> None:
-    async def scenario(cluster: Cluster) -> None:
+class Asking:
+    """A broker that has to ask another one about batches for a partition, because it coordinates no transactions."""
+
+    def __init__(self, server: Server, partition: Partition) -> None:
+        self.server = server
+        self.partition = partition
+        self.producer = Producer(70, 0)
+        self.verifier = SlowVerifier()
+        self.admission = Admission(server.broker.transactions.coordinator, lambda: True, self.verifier)
+        self.markers = server.broker.transactions.markers
+        self.markers.on_marker = self.admission.marked
+
+    @classmethod
+    async def begin(cls, cluster: Cluster) -> Asking:
         await cluster.create("t", 1)
-        # It coordinates nothing: it has no `__transaction_state`.
         server = cluster.hosts[1].server
         partition = server.replicas.get("t", 0)
         assert partition is not None
-        verifier, producer = SlowVerifier(), Producer(70, 0)
-        admission = Admission(server.broker.transactions.coordinator, lambda: True, verifier)
-        markers = server.broker.transactions.markers
-        markers.on_marker = admission.marked
-        assert admission.must_ask(TXN, producer, partition)
+        return cls(server, partition)
+
+
+@pytest.mark.parametrize("what", ["covered", "not covered", "a marker comes", "another leader epoch"])
+def test_an_answer_holds_for_the_append_that_follows_unless_a_marker_came(tmp_path: Path, what: str) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        asks = await Asking.begin(cluster)
+        assert asks.admission.must_ask(TXN, asks.producer, asks.partition)
         outcome: list[Exception | None] = []
 
         async def append() -> None:
-            async with admission.ahead(TXN, producer, [partition]) as answered:
+            async with asks.admission.ahead(TXN, asks.producer, [asks.partition]) as answered:
                 try:
-                    admission.check(TXN, producer, partition, answered, abortable=True)
+                    asks.admission.check(TXN, asks.producer, asks.partition, answered, abortable=True)
                     outcome.append(None)
                 except Exception as error:
                     outcome.append(error)
 
         appending = asyncio.ensure_future(append())
         await asyncio.sleep(0.1)
-        assert verifier.asked == [("t", 0)]
+        assert asks.verifier.asked == [("t", 0)]
         if what == "a marker comes":
-            await markers.write("t", 0, Marker(70, 0, False, 1))
+            await asks.markers.write("t", 0, Marker(70, 0, False, 1))
         if what == "another leader epoch":
-            state = server.store.state.topics["t"].partitions[0]
-            partition.become(
+            state = asks.server.store.state.topics["t"].partitions[0]
+            asks.partition.become(
                 replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1)
             )
-        verifier.answer.set_result({("t", 0): TransactionAbortableError()} if what == "not covered" else {})
+        asks.verifier.answer.set_result({("t", 0): TransactionAbortableError()} if what == "not covered" else {})
         await appending
         expected: dict[str, type[Exception] | None] = {
             "covered": None, "not covered": TransactionAbortableError,
@@ -321,7 +336,7 @@ def test_an_answer_holds_for_the_append_that_follows_unless_a_marker_came(tmp_pa
         }  # fmt: skip
         assert [error and type(error) for error in outcome] == [expected[what]]
         with pytest.raises(NotCoordinatorError):
-            admission.check(TXN, producer, partition, abortable=True)
+            asks.admission.check(TXN, asks.producer, asks.partition, abortable=True)
 
     in_cluster(tmp_path, scenario)
 
@@ -330,28 +345,21 @@ def test_an_answer_is_that_of_one_request_alone(tmp_path: Path) -> None:
     """A marker makes the first request's answer void; a second request that asks later has nothing to say for it."""
 
     async def scenario(cluster: Cluster) -> None:
-        await cluster.create("t", 1)
-        server = cluster.hosts[1].server
-        partition = server.replicas.get("t", 0)
-        assert partition is not None
-        verifier, producer = SlowVerifier(), Producer(70, 0)
-        admission = Admission(server.broker.transactions.coordinator, lambda: True, verifier)
-        markers = server.broker.transactions.markers
-        markers.on_marker = admission.marked
-        first, second = (admission.ahead(TXN, producer, [partition]) for _ in range(2))
+        asks = await Asking.begin(cluster)
+        first, second = (asks.admission.ahead(TXN, asks.producer, [asks.partition]) for _ in range(2))
         early = asyncio.ensure_future(first.__aenter__())
         await asyncio.sleep(0.1)
-        await markers.write("t", 0, Marker(70, 0, False, 1))
+        await asks.markers.write("t", 0, Marker(70, 0, False, 1))
         late = asyncio.ensure_future(second.__aenter__())
         await asyncio.sleep(0.1)
-        verifier.answer.set_result({})
+        asks.verifier.answer.set_result({})
         void, valid = await early, await late
         with pytest.raises(NotCoordinatorError):
-            admission.check(TXN, producer, partition, void, abortable=True)
+            asks.admission.check(TXN, asks.producer, asks.partition, void, abortable=True)
         await first.__aexit__(None, None, None)
-        admission.check(TXN, producer, partition, valid, abortable=True)
+        asks.admission.check(TXN, asks.producer, asks.partition, valid, abortable=True)
         await second.__aexit__(None, None, None)
         with pytest.raises(NotCoordinatorError):
-            admission.check(TXN, producer, partition, valid, abortable=True)
+            asks.admission.check(TXN, asks.producer, asks.partition, valid, abortable=True)
 
     in_cluster(tmp_path, scenario)
