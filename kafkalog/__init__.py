@@ -6,6 +6,7 @@
 - `protocol`         the wire protocol
 - `records`          record batches, codecs, kernels
 - `storage`          the layout of a log directory
+- `zookeeper`        ZooKeeper's nodes, as brokers and clients read and write them
 - `java_properties`  the format of configuration files, for brokers and clients
 """
 

@@ -1,4 +1,4 @@
-"""The interface of a session with ZooKeeper, its values and its errors.
+"""The interface of a session with ZooKeeper, its values (`kafkalog.zookeeper.values`) and its errors.
 
 All methods are called on the event loop, and all callbacks are called there. Paths are absolute, below the chroot of
 `zookeeper.connect`.
@@ -15,14 +15,28 @@ opened by itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-ANY_VERSION = -1
-"""A version that fits every node."""
-NO_OWNER = 0
-"""The owner of a node that is not ephemeral."""
+from kafkalog.zookeeper.values import (
+    ANY_VERSION,
+    NO_OWNER,
+    Check,
+    Create,
+    Delete,
+    Node,
+    Operation,
+    SessionState,
+    SetData,
+    Stat,
+)
+
+__all__ = [
+    "ANY_VERSION", "NO_OWNER", "AccessDeniedError", "BadVersionError", "Change", "Check", "ConnectionLossError",
+    "Create", "Delete", "Listener", "MultiError", "NoNodeError", "Node", "NodeExistsError", "NotEmptyError",
+    "Operation", "Result", "SessionExpiredError", "SessionState", "SetData", "Stat", "Watch", "WatchEvent",
+    "ZooKeeper", "ZooKeeperError", "ensure",
+]  # fmt: skip
 
 
 class ZooKeeperError(Exception):
@@ -71,17 +85,6 @@ class MultiError(ZooKeeperError):
         self.reason = reason
 
 
-class SessionState(Enum):
-    """What happens to a session."""
-
-    CONNECTED = "connected"
-    """Requests are answered; after EXPIRED, in a new session."""
-    SUSPENDED = "suspended"
-    """The connection is lost. The session may go on; nothing is known until CONNECTED or EXPIRED."""
-    EXPIRED = "expired"
-    """The session is gone with its ephemeral nodes."""
-
-
 class Change(Enum):
     """What a watch tells of."""
 
@@ -98,64 +101,6 @@ class WatchEvent(NamedTuple):
     path: str
 
 
-class Stat(NamedTuple):
-    """What ZooKeeper knows of a node."""
-
-    version: int
-    """The number of changes of its data."""
-    created: int
-    """The transaction that created it (czxid)."""
-    modified: int
-    """The transaction that changed its data last (mzxid)."""
-    owner: int
-    """The session that an ephemeral node belongs to, or NO_OWNER."""
-    created_ms: int = 0
-    """When it was created, by ZooKeeper's clock (ctime)."""
-
-
-class Node(NamedTuple):
-    """A node's data; empty where it has none."""
-
-    data: bytes
-    stat: Stat
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create a node. `is_sequential` appends a number of ten digits to its name."""
-
-    path: str
-    data: bytes = b""
-    is_ephemeral: bool = False
-    is_sequential: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SetData:
-    """Change a node's data."""
-
-    path: str
-    data: bytes
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete a node without children."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Do nothing if the node has this version."""
-
-    path: str
-    version: int
-
-
-Operation = Create | SetData | Delete | Check
 Result = str | Stat | None
 """The path of a created node, the stat of a changed one, else None."""
 Watch = Callable[[WatchEvent], None]

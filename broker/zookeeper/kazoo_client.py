@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
 from kazoo.protocol.states import EventType, KeeperState
-from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from broker.zookeeper.connections import ConnectionHandler
@@ -28,10 +27,8 @@ from broker.zookeeper.interface import (
     AccessDeniedError,
     BadVersionError,
     Change,
-    Check,
     ConnectionLossError,
     Create,
-    Delete,
     Listener,
     MultiError,
     Node,
@@ -41,7 +38,6 @@ from broker.zookeeper.interface import (
     Operation,
     Result,
     SessionExpiredError,
-    SessionState,
     SetData,
     Stat,
     Watch,
@@ -49,18 +45,11 @@ from broker.zookeeper.interface import (
     ZooKeeperError,
 )
 from broker.zookeeper.security import PLAIN, Security, is_restricted, is_sensitive
+from kafkalog.zookeeper.over_kazoo import STATES, failure_of, reconnecting, request_of, session_id, stat_of
 
-RECONNECT_S = 0.1
-"""The pause after the first failure to connect; later ones grow up to `RECONNECT_MOST_S`."""
-RECONNECT_MOST_S = 1.0
 _LOOK_S = 0.05
 _MECHANISM = "DIGEST-MD5"
 
-_STATES = {
-    KazooState.CONNECTED: SessionState.CONNECTED,
-    KazooState.SUSPENDED: SessionState.SUSPENDED,
-    KazooState.LOST: SessionState.EXPIRED,
-}
 _CHANGES = {
     EventType.CREATED: Change.CREATED,
     EventType.DELETED: Change.DELETED,
@@ -126,7 +115,7 @@ class KazooSession:
             handler=handler,
             use_ssl=security.tls is not None,
             sasl_options=login and {"mechanism": _MECHANISM, "username": login.username, "password": login.password},
-            connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_S, max_delay=RECONNECT_MOST_S),
+            connection_retry=reconnecting(),
         )
         session = cls(client, loop, set_acl=security.set_acl)
         refused = await _begin(loop, client, handler, connect_timeout, is_alone="," not in address)
@@ -151,8 +140,7 @@ class KazooSession:
 
     @property
     def session_id(self) -> int:
-        found = self._client.client_id
-        return 0 if found is None else int(found[0])
+        return session_id(self._client)
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -161,7 +149,7 @@ class KazooSession:
         while True:
             with contextlib.suppress(NoNodeError):
                 data, stat = await self._request(self._client.get_async, path, self._watch(watch))
-                return Node(data or b"", _stat(stat))
+                return Node(data or b"", stat_of(stat))
             # A read sets no watch on a node that does not exist.
             if watch is None or await self._request(self._client.exists_async, path, self._watch(watch)) is None:
                 return None
@@ -178,30 +166,16 @@ class KazooSession:
         return str(await self._request(self._client.create_async, path, content, acl, is_ephemeral, is_sequential))
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        return _stat(await self._request(self._client.set_async, path, data, version))
+        return stat_of(await self._request(self._client.set_async, path, data, version))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         await self._request(self._client.delete_async, path, version)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        request = self._client.transaction()
-        for each in operations:
-            match each:
-                case Create():
-                    request.create(each.path, each.data, self._acl(each.path), each.is_ephemeral, each.is_sequential)
-                case SetData():
-                    request.set_data(each.path, each.data, each.version)
-                case Delete():
-                    request.delete(each.path, each.version)
-                case Check():
-                    request.check(each.path, each.version)
-        results = await self._request(request.commit_async)
-        for index, result in enumerate(results):
-            # Others than the one that failed are rolled back, or were not tried.
-            if isinstance(result, Exception) and not isinstance(
-                result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
-            ):
-                raise MultiError(index, translated(result))
+        results = await self._request(request_of(self._client, operations, self._acl).commit_async)
+        if (failure := failure_of(results)) is not None:
+            index, reason = failure
+            raise MultiError(index, translated(reason))
         return [_result(each, result) for each, result in zip(operations, results, strict=True)]
 
     async def close(self) -> None:
@@ -244,7 +218,7 @@ class KazooSession:
         if self._is_closing:
             return
         for listener in self._listeners:
-            self._call_soon(listener, _STATES[state])
+            self._call_soon(listener, STATES[state])
 
     def _call_soon(self, call: Callable[..., object], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):
@@ -261,16 +235,12 @@ def _settle(answer: asyncio.Future[Any], value: Any, error: ZooKeeperError | Non
         answer.set_result(value)
 
 
-def _stat(stat: Any) -> Stat:
-    return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)
-
-
 def _result(operation: Operation, result: Any) -> Result:
     match operation:
         case Create():
             return str(result)
         case SetData():
-            return _stat(result)
+            return stat_of(result)
     return None
 
 

@@ -46,9 +46,10 @@ from kafkalog.client.errors import ClientError
 from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.brokers import in_session
-from kafkalog.client.zookeeper.session import State, ZooKeeperSession
+from kafkalog.client.zookeeper.session import ZooKeeperSession
 from kafkalog.client.zookeeper.steps import ConnectionLossError, Read, SessionExpiredError, Steps
 from kafkalog.protocol.errors import KafkaError
+from kafkalog.zookeeper.values import SessionState
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +82,6 @@ class ConsumerConnector(Closing):
         self.consumer_id = _consumer_id(self.config)
         # Servers grant no longer sessions, unless they are told to (20 ticks of 2 s).
         self._lease = Lease(min(self.config.session_timeout, LONGEST_SESSION_S))
-        self._has_expired = False
-        """Whether the session has expired and what was fetched in it may still be handed out."""
         self._events = threading.Condition()
         self._pending: Event | None = None
         self._ended = threading.Event()
@@ -94,7 +93,7 @@ class ConsumerConnector(Closing):
             connect_timeout=self.config.connect_patience,
             on_watch=self._watched,
             on_state=self._session_changed,
-            on_answer=self._answered,
+            on_answer=self._lease.renew,
         )
         self._member: Member | None = None
         self._stream_of: Callable[[str, ThreadId], MessageStream] | None = None
@@ -242,23 +241,15 @@ class ConsumerConnector(Closing):
     def _watched(self, watch: Watch) -> None:
         self._tell(Event.of(watch))
 
-    def _session_changed(self, state: State) -> None:
-        if state is State.EXPIRED:
-            self._has_expired = True
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
             self._lease.end()
-            self._tell(Event.EXPIRED)
-        elif state is State.CONNECTED:
-            # All watches are forgotten.
-            self._tell(Event.LOOK)
-
-    def _answered(self, sent_at: float) -> None:
-        # An answer in a new session says nothing of the partitions that were claimed in the one before.
-        if not self._has_expired:
-            self._lease.renew(sent_at)
+        if (event := Event.of_state(state)) is not None:
+            self._tell(event)
 
     def _tell(self, event: Event) -> None:
         with self._events:
-            self._pending = event if self._pending is None else max(event, self._pending)
+            self._pending = event.joined(self._pending)
             self._events.notify_all()
 
     # The watcher's thread
@@ -344,7 +335,7 @@ class ConsumerConnector(Closing):
             # From now on they are committed only before their release: after it they may be another member's.
             self._stopped |= self._partitions
             self._partitions = {}
-        self._has_expired = False
+        self._lease.begin()
         if self._fetchers is not None:
             self._fetchers.stop()
             self._fetchers = None

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from kafkalog.client.connector.member import Member, Watch
 from kafkalog.client.zookeeper.steps import Steps
+from kafkalog.zookeeper.values import SessionState
 
 
 class Event(IntEnum):
@@ -22,6 +23,15 @@ class Event(IntEnum):
     def of(cls, watch: Watch) -> Event:
         """Return the event of a watch that fired."""
         return cls.LOOK if watch in (Watch.BROKERS, Watch.TOPICS) else cls.REBALANCE
+
+    @classmethod
+    def of_state(cls, state: SessionState) -> Event | None:
+        """Return the event of a change of the session's state; None where there is nothing to do yet."""
+        return {SessionState.EXPIRED: cls.EXPIRED, SessionState.CONNECTED: cls.LOOK}.get(state)
+
+    def joined(self, pending: Event | None) -> Event:
+        """Return one event for this one and for another one that waits, if there is one."""
+        return self if pending is None else max(self, pending)
 
     def steps(self, member: Member) -> Steps[None]:
         """Return what the member does."""

@@ -22,14 +22,22 @@ class Lease:
     def __init__(self, timeout: float) -> None:
         self._length = timeout * (1 - MARGIN)
         self._until = float("-inf")
+        self._has_ended = False
 
     def renew(self, sent_at: float) -> None:
         """Note that a request was answered that was sent at this time, in seconds of a monotonic clock."""
-        self._until = max(self._until, sent_at + self._length)
+        # An answer in a new session says nothing of the partitions that were claimed in the one before.
+        if not self._has_ended:
+            self._until = max(self._until, sent_at + self._length)
 
     def end(self) -> None:
-        """End the lease: the session is known to have expired."""
+        """End the lease, until `begin`: the session is known to have expired."""
+        self._has_ended = True
         self._until = float("-inf")
+
+    def begin(self) -> None:
+        """Let the next answer renew the lease: what was fetched in a session before is not handed out any more."""
+        self._has_ended = False
 
     def holds(self, now: float) -> bool:
         """Return whether the session lives."""

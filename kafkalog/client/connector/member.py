@@ -30,11 +30,8 @@ from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes
 from kafkalog.client.zookeeper.steps import (
-    Check,
     Children,
-    Create,
     CurrentSession,
-    Delete,
     NodeExistsError,
     NoNodeError,
     Read,
@@ -45,6 +42,7 @@ from kafkalog.client.zookeeper.steps import (
     ZooKeeperError,
     ensure,
 )
+from kafkalog.zookeeper.values import ANY_VERSION, Check, Create, Delete
 
 logger = logging.getLogger(__name__)
 
@@ -165,7 +163,7 @@ class Member:
             else:
                 return
             node = yield Read(self.path)
-            if node is not None and node.owner == (yield CurrentSession()):
+            if node is not None and node.stat.owner == (yield CurrentSession()):
                 return
             logger.info("%s is still registered by an earlier session; waiting for its end", self.consumer)
             yield Pause(self._session_timeout)
@@ -290,7 +288,7 @@ class Member:
             self._claims.update(tp for tp, _ in part)
             creations = [Create(nodes.owner(self.group, tp), str(thread).encode(), True) for tp, thread in part]
             try:
-                yield Write([Check(self.path), *creations])
+                yield Write([Check(self.path, ANY_VERSION), *creations])
             except WriteError as error:
                 if not error.index:
                     raise SessionExpiredError(f"{self.path} does not exist: the session has expired") from error
@@ -307,9 +305,9 @@ class Member:
         for tp in sorted(self._claims):
             path = nodes.owner(self.group, tp)
             node = yield Read(path)
-            if node is not None and node.owner == session:
+            if node is not None and node.stat.owner == session:
                 try:
-                    yield Write([Check(self.path), Delete(path, node.version)])
+                    yield Write([Check(self.path, ANY_VERSION), Delete(path, node.stat.version)])
                 except WriteError as error:
                     if not error.index:
                         raise SessionExpiredError(f"{self.path} does not exist: the session has expired") from error

@@ -9,25 +9,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any, TypeVar
 
 from kazoo import exceptions
-from kazoo.client import KazooClient, KazooState
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType
-from kazoo.retry import KazooRetry
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.zookeeper import steps
-from kafkalog.client.zookeeper.steps import Children, CurrentSession, Node, Read, Steps, Write, WriteError
+from kafkalog.client.zookeeper.steps import Children, CurrentSession, Read, Steps, Write, WriteError
+from kafkalog.zookeeper.over_kazoo import STATES, failure_of, reconnecting, request_of, session_id, stat_of
+from kafkalog.zookeeper.values import Node, SessionState
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SESSION_TIMEOUT_S = 6.0
-RECONNECT_S = 0.1
-RECONNECT_MOST_S = 1.0
 _CHANGES = (EventType.CREATED, EventType.DELETED, EventType.CHANGED, EventType.CHILD)
 
 _ERRORS: tuple[tuple[type[Exception], type[steps.ZooKeeperError]], ...] = (
@@ -43,24 +41,6 @@ _ERRORS: tuple[tuple[type[Exception], type[steps.ZooKeeperError]], ...] = (
     (exceptions.OperationTimeoutError, steps.ConnectionLossError),
     (KazooTimeoutError, steps.ConnectionLossError),
 )
-
-
-class State(Enum):
-    """What happens to a session."""
-
-    CONNECTED = "connected"
-    """The connection is there again; all watches are forgotten."""
-    SUSPENDED = "suspended"
-    """The connection is lost. The session may go on, or expire."""
-    EXPIRED = "expired"
-    """The session is gone, with its ephemeral nodes. kazoo opens a new one."""
-
-
-_STATES = {
-    KazooState.CONNECTED: State.CONNECTED,
-    KazooState.SUSPENDED: State.SUSPENDED,
-    KazooState.LOST: State.EXPIRED,
-}
 
 
 class ZooKeeperSession(Closing):
@@ -85,7 +65,7 @@ class ZooKeeperSession(Closing):
         session_timeout: float = SESSION_TIMEOUT_S,
         connect_timeout: float | None = None,
         on_watch: Callable[[Any], None] | None = None,
-        on_state: Callable[[State], None] | None = None,
+        on_state: Callable[[SessionState], None] | None = None,
         on_answer: Callable[[float], None] | None = None,
     ) -> None:
         self._on_watch = on_watch
@@ -97,7 +77,7 @@ class ZooKeeperSession(Closing):
             self._client = KazooClient(
                 hosts=address,
                 timeout=session_timeout,
-                connection_retry=KazooRetry(max_tries=-1, delay=RECONNECT_S, max_delay=RECONNECT_MOST_S),
+                connection_retry=reconnecting(),
             )
         except ValueError as error:
             raise steps.ConnectionLossError(f"{address} is no address of a ZooKeeper: {error}") from None
@@ -111,8 +91,7 @@ class ZooKeeperSession(Closing):
     @property
     def session_id(self) -> int:
         """The present session."""
-        found = self._client.client_id
-        return 0 if found is None else int(found[0])
+        return session_id(self._client)
 
     def run(self, work: Steps[T], others: Callable[[Any], Any] | None = None) -> T:
         """Carry out steps and return their result.
@@ -176,7 +155,7 @@ class ZooKeeperSession(Closing):
                 if watch is None or self._ask(self._client.exists_async, effect.path, watch) is None:
                     return None
             else:
-                return Node(data or b"", stat.version, stat.ephemeralOwner)
+                return Node(data or b"", stat_of(stat))
 
     def _children(self, effect: Children) -> list[str] | None:
         watch = self._watch(effect.watch)
@@ -188,24 +167,10 @@ class ZooKeeperSession(Closing):
                     return None
 
     def _write(self, effect: Write) -> None:
-        request = self._client.transaction()
-        for each in effect.operations:
-            match each:
-                case steps.Create():
-                    request.create(each.path, each.data, None, each.is_ephemeral, False)
-                case steps.SetData():
-                    request.set_data(each.path, each.data, each.version)
-                case steps.Delete():
-                    request.delete(each.path, each.version)
-                case steps.Check():
-                    request.check(each.path, each.version)
-        results: Sequence[Any] = self._ask(request.commit_async)
-        for index, result in enumerate(results):
-            # Others than the one that failed are rolled back, or were not tried.
-            if isinstance(result, Exception) and not isinstance(
-                result, exceptions.RolledBackError | exceptions.RuntimeInconsistency
-            ):
-                raise WriteError(index, effect.operations[index].path, _translated(result))
+        results: Sequence[Any] = self._ask(request_of(self._client, effect.operations).commit_async)
+        if (failure := failure_of(results)) is not None:
+            index, reason = failure
+            raise WriteError(index, effect.operations[index].path, _translated(reason))
 
     def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
         sent_at = time.monotonic()
@@ -240,7 +205,7 @@ class ZooKeeperSession(Closing):
     def _changed(self, state: str) -> None:
         # On kazoo's thread.
         if self._on_state is not None:
-            self._on_state(_STATES[state])
+            self._on_state(STATES[state])
 
 
 def _translated(error: Exception) -> steps.ZooKeeperError:

@@ -1,4 +1,4 @@
-"""Reads and writes of ZooKeeper's nodes, as values, and steps that are made of them.
+"""Steps: reads and writes of ZooKeeper's nodes, one after another.
 
 A step is a generator. It yields a read or a write, and gets back what that brought, or the error that it raised. So
 steps have an order, and do no input or output: a `session` carries them out, and a test may do it on simulated time.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from kafkalog.client.errors import ClientError
+from kafkalog.zookeeper.values import ANY_VERSION, Check, Create, Delete, Operation, SetData
 
 T = TypeVar("T")
-
-ANY_VERSION = -1
-"""A version that fits every node."""
 
 Steps = Generator[Any, Any, T]
 """A generator of effects that returns a T."""
@@ -67,15 +65,6 @@ class WriteError(ZooKeeperError):
         self.reason = reason
 
 
-class Node(NamedTuple):
-    """What a node holds."""
-
-    data: bytes
-    version: int
-    owner: int
-    """The session that an ephemeral node belongs to; 0 for others."""
-
-
 @dataclass(frozen=True, slots=True)
 class Read:
     """Read a node; brings a `Node`, or None where there is none.
@@ -97,43 +86,6 @@ class Children:
 
     path: str
     watch: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Create a node."""
-
-    path: str
-    data: bytes = b""
-    is_ephemeral: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SetData:
-    """Change a node's data."""
-
-    path: str
-    data: bytes
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete a node without children."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Do nothing if the node exists and has this version."""
-
-    path: str
-    version: int = ANY_VERSION
-
-
-Operation = Create | SetData | Delete | Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +124,7 @@ def put(path: str, data: bytes, *, only_while: str | None = None) -> Steps[None]
     Raises:
         SessionExpiredError: The node `only_while` does not exist.
     """
-    guard = [] if only_while is None else [Check(only_while)]
+    guard = [] if only_while is None else [Check(only_while, ANY_VERSION)]
     while True:
         for write in (SetData(path, data), Create(path, data)):
             try:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.zookeeper import interface
-from broker.zookeeper.interface import SessionState
 from kafkalog.client.connector.assignment import STRATEGIES
 from kafkalog.client.connector.connector import QUESTIONS
 from kafkalog.client.connector.events import Event
@@ -34,7 +33,8 @@ from kafkalog.client.connector.subscription import Subscription
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes, steps
-from kafkalog.client.zookeeper.steps import Children, CurrentSession, Node, Read, Steps, Write, WriteError
+from kafkalog.client.zookeeper.steps import Children, CurrentSession, Read, Steps, Write, WriteError
+from kafkalog.zookeeper.values import Operation, SessionState
 from tests.simulation.virtual_time import EPOCH_MS, VirtualLoop
 from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
 
@@ -44,12 +44,6 @@ GROUP = "group"
 SESSION_S = 6.0
 COMMIT_S = 5.0
 BACKOFF_S = 2.0
-_OPERATIONS: dict[type[Any], Callable[[Any], interface.Operation]] = {
-    steps.Create: lambda each: interface.Create(each.path, each.data, each.is_ephemeral),
-    steps.SetData: lambda each: interface.SetData(each.path, each.data, each.version),
-    steps.Delete: lambda each: interface.Delete(each.path, each.version),
-    steps.Check: lambda each: interface.Check(each.path, each.version),
-}
 _ERRORS: dict[type[Exception], type[steps.ZooKeeperError]] = {
     interface.NodeExistsError: steps.NodeExistsError,
     interface.NoNodeError: steps.NoNodeError,
@@ -141,7 +135,6 @@ class SimulatedMember:
             now_ms=lambda: EPOCH_MS,
         )
         self._lease = Lease(SESSION_S)
-        self._has_expired = False
         self._is_killed = False
         self._pending: Event | None = None
         self._woken = asyncio.Event()
@@ -188,14 +181,12 @@ class SimulatedMember:
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
-            self._has_expired = True
             self._lease.end()
-            self._tell(Event.EXPIRED)
-        elif state is SessionState.CONNECTED:
-            self._tell(Event.LOOK)
+        if (event := Event.of_state(state)) is not None:
+            self._tell(event)
 
     def _tell(self, event: Event) -> None:
-        self._pending = event if self._pending is None else max(event, self._pending)
+        self._pending = event.joined(self._pending)
         self._woken.set()
 
     async def _live(self) -> None:
@@ -246,11 +237,7 @@ class SimulatedMember:
         await self._carry_out(write_offsets(GROUP, dict(offsets), only_while=self.member.path))
 
     async def _carry_out(self, work: Steps[Any]) -> Any:
-        return await perform_all(self.session, work, self._others, self._answered, self._tell)
-
-    def _answered(self, sent_at: float) -> None:
-        if not self._has_expired:
-            self._lease.renew(sent_at)
+        return await perform_all(self.session, work, self._others, self._lease.renew, self._tell)
 
     async def _others(self, effect: Any) -> Any:
         match effect:
@@ -270,7 +257,7 @@ class SimulatedMember:
     def _stop(self) -> None:
         self._stopped |= self._positions
         self._positions = {}
-        self._has_expired = False
+        self._lease.begin()
 
 
 async def perform_all(
@@ -305,8 +292,7 @@ async def perform_all(
 async def _perform(session: SimulatedSession, effect: Read | Children | Write | CurrentSession, tell: Tell) -> Any:
     match effect:
         case Read():
-            found = await session.get(effect.path, _watch(effect.watch, tell))
-            return None if found is None else Node(found.data, found.stat.version, found.stat.owner)
+            return await session.get(effect.path, _watch(effect.watch, tell))
         case Children():
             try:
                 return await session.children(effect.path, _watch(effect.watch, tell))
@@ -318,9 +304,9 @@ async def _perform(session: SimulatedSession, effect: Read | Children | Write | 
     return session.session_id
 
 
-async def _write(session: SimulatedSession, operations: Sequence[steps.Operation]) -> None:
+async def _write(session: SimulatedSession, operations: Sequence[Operation]) -> None:
     try:
-        await session.multi([_OPERATIONS[type(each)](each) for each in operations])
+        await session.multi(operations)
     except interface.MultiError as error:
         reason = _ERRORS[type(error.reason)](str(error.reason))
         raise WriteError(error.index, operations[error.index].path, reason) from None

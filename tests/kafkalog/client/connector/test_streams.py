@@ -88,6 +88,9 @@ def test_nothing_is_returned_without_a_lease() -> None:
     stream, lease = make()
     stream.put(Chunk(PartitionState(TP, 0), records([0])))
     lease.end()
+    lease.renew(time.monotonic())
+    assert stream.poll(0.0, 1) == []
+    lease.begin()
     assert stream.poll(0.0, 1) == []
     lease.renew(time.monotonic())
     assert len(stream.poll(0.0, 1)) == 1
