@@ -3,8 +3,8 @@
 - `consumer`             what users call; `config` Kafka's consumer properties; `errors` what can go wrong; `listener`
                          the callbacks of a rebalance; `topic_filter` patterns of topics
 - `subscription`         what the consumer is to read, and the state of each assigned partition
-- `poll_loop`            what a call of `poll` does, step by step; `deserializers` and `interceptors` what happens to
-                         records on the way out
+- `poll_loop`            carries out a call of `poll`, step by step; `deserializers` and `interceptors` change
+                         records on their way out; `arrow_reading` polls again and again for Arrow batches
 - `offsets`              where reading begins in a new partition, and questions about offsets, whatever is assigned
 - `fetcher`              the thread that fetches, and what it fetched
 - `group`                membership in a group: what both protocols have in common

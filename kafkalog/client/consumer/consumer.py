@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer.arrow_reading import ARROW_COLUMNS, read_batches
 from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.consumer.config import CLASSIC, ConsumerConfig
 from kafkalog.client.consumer.deserializers import Deserializers
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
-ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""The columns of `Consumer.read_arrow` by default: those of Spark's Kafka source."""
 _CLOSE_S = 30.0
 _CAUSE_S = 0.1
 """How long to wait after a deadline for the thread that works on the call to report what was wrong."""
@@ -286,27 +285,16 @@ class Consumer(Closing):
         Without a timeout there is no end. The position moves with each batch that is yielded, so a commit after a batch
         covers it. The timeout starts again when the first partitions are assigned.
         """
-        from kafkalog.records.kernels import loader
-
-        # On a new machine this compiles. That time must not count as silence of the broker.
-        loader.load("reading")
-        is_assigned = bool(self.assignment())
-        while True:
-            quiet = time.monotonic()
-            while (batch := self.poll_arrow(self._pause(timeout, quiet), columns)) is None:
-                if not is_assigned and self.assignment():
-                    is_assigned, quiet = True, time.monotonic()
-                if timeout is not None and time.monotonic() - quiet >= timeout:
-                    return
-            yield batch
+        return read_batches(
+            lambda pause: self.poll_arrow(pause, columns),
+            lambda: bool(self.assignment()),
+            self._heartbeat_pause,
+            timeout,
+        )
 
     @property
     def _heartbeat_pause(self) -> float:
         return min(self.config.max_poll_interval / 3, 1.0)
-
-    def _pause(self, timeout: float | None, since: float) -> float:
-        longest = self._heartbeat_pause
-        return longest if timeout is None else max(min(longest, since + timeout - time.monotonic()), 0.0)
 
     # Positions
 
