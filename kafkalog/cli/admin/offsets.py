@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkalog.cli.admin.groups.common import Column, add_groups, add_json, show
+from kafkalog.cli.admin.groups.common import (
+    OF_PARTITION,
+    Column,
+    add_groups,
+    add_json,
+    open_zookeeper,
+    selected,
+    selected_in_zookeeper,
+    show,
+)
 from kafkalog.cli.shared.actions import action_parser, add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
@@ -103,19 +112,6 @@ def _add_import(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.set_defaults(run=run_import)
 
 
-def _open(arguments: argparse.Namespace) -> ZooKeeperSession:
-    from kafkalog.client.zookeeper.brokers import CONNECT_S
-    from kafkalog.client.zookeeper.session import ZooKeeperSession
-
-    return ZooKeeperSession(arguments.zookeeper, connect_timeout=CONNECT_S)
-
-
-def _chosen(session: ZooKeeperSession, arguments: argparse.Namespace) -> list[str]:
-    from kafkalog.client.zookeeper.groups import list_groups
-
-    return list(dict.fromkeys(arguments.group)) if arguments.group else session.run(list_groups())
-
-
 # export and import
 
 
@@ -126,8 +122,8 @@ def run_export(arguments: argparse.Namespace) -> int:
 
     found: dict[str, Offsets] = {}
     missing = False
-    with _open(arguments) as session:
-        for name in _chosen(session, arguments):
+    with open_zookeeper(arguments) as session:
+        for name in selected_in_zookeeper(session, arguments):
             group = session.run(read_group(name))
             if group is None:
                 complain(f"Consumer group '{name}' does not exist in ZooKeeper.")
@@ -154,7 +150,7 @@ def run_import(arguments: argparse.Namespace) -> int:
         found = parse_offset_lines(text.splitlines())
     except (OSError, UnicodeDecodeError, OffsetFileError) as error:
         raise UsageError(f"--input-file {arguments.input_file}: {error}") from error
-    with _open(arguments) as session:
+    with open_zookeeper(arguments) as session:
         for name in found:
             group = session.run(read_group(name))
             if group is not None and group.members:
@@ -175,7 +171,7 @@ def run_migrate(arguments: argparse.Namespace) -> int:
 
     config = _client(arguments)
     complete = True
-    with _open(arguments) as session, GroupAdmin(config) as admin:
+    with open_zookeeper(arguments) as session, GroupAdmin(config) as admin:
         for name in _groups(session, admin, arguments):
             complete &= _migrate(session, admin, name, arguments)
     if not arguments.execute:
@@ -197,8 +193,8 @@ def _client(arguments: argparse.Namespace) -> ClientConfig:
 def _groups(session: ZooKeeperSession, admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
     """Return the chosen groups; with --all-groups, those of the source."""
     if arguments.group or arguments.to == _KAFKA:
-        return _chosen(session, arguments)
-    return [each.group for each in admin.list_groups()]
+        return selected_in_zookeeper(session, arguments)
+    return selected(admin, arguments)
 
 
 def _migrate(session: ZooKeeperSession, admin: GroupAdmin, name: str, arguments: argparse.Namespace) -> bool:
@@ -233,10 +229,10 @@ def _migrate(session: ZooKeeperSession, admin: GroupAdmin, name: str, arguments:
 
 
 def _report(name: str, moves: list[Move], arguments: argparse.Namespace) -> None:
+    from kafkalog.client.zookeeper.migration import Outcome
+
     columns = [
-        Column("GROUP", 15, "group"),
-        Column("TOPIC", 15, "topic"),
-        Column("PARTITION", 10, "partition"),
+        *OF_PARTITION,
         Column("OFFSET", 15, "offset"),
         Column("BEFORE", 15, "before"),
         Column("OUTCOME", 0, "outcome"),
@@ -244,7 +240,7 @@ def _report(name: str, moves: list[Move], arguments: argparse.Namespace) -> None
     rows = []
     for each in moves:
         outcome = each.outcome.value
-        if each.outcome.name == "MOVED":
+        if each.outcome is Outcome.MOVED:
             outcome = f"{'moved' if arguments.execute else 'to be moved'} to {arguments.to}"
         rows.append((name, *each.partition, each.source, each.target, outcome))
     show(columns, rows, as_json=arguments.json)

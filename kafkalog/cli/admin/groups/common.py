@@ -16,6 +16,7 @@ from kafkalog.cli.shared.client_options import (
 if TYPE_CHECKING:
     from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.types import TopicPartition
+    from kafkalog.client.zookeeper.session import ZooKeeperSession
 
 IN_ZOOKEEPER = "groups of Kafka 0.8, whose members and offsets are in this ZooKeeper"
 """The help of `--zookeeper`."""
@@ -54,6 +55,25 @@ def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
     if arguments.group:
         return list(dict.fromkeys(arguments.group))
     return [each.group for each in admin.list_groups() if is_of_consumers(each.protocol_type)]
+
+
+def open_zookeeper(arguments: argparse.Namespace) -> ZooKeeperSession:
+    """Open a session with the ZooKeeper that `--zookeeper` names.
+
+    Raises:
+        ConnectionLossError: It does not answer.
+    """
+    from kafkalog.client.zookeeper.brokers import CONNECT_S
+    from kafkalog.client.zookeeper.session import ZooKeeperSession
+
+    return ZooKeeperSession(arguments.zookeeper, connect_timeout=CONNECT_S)
+
+
+def selected_in_zookeeper(session: ZooKeeperSession, arguments: argparse.Namespace) -> list[str]:
+    """Return the groups that `--group` names; with `--all-groups` those that have nodes in ZooKeeper."""
+    from kafkalog.client.zookeeper.groups import list_groups
+
+    return list(dict.fromkeys(arguments.group)) if arguments.group else session.run(list_groups())
 
 
 def partitions_of(admin: GroupAdmin, words: Iterable[str]) -> list[TopicPartition]:
@@ -108,6 +128,16 @@ class Column(NamedTuple):
     heading: str
     width: int
     key: str
+
+
+OF_PARTITION = (Column("GROUP", 15, "group"), Column("TOPIC", 15, "topic"), Column("PARTITION", 10, "partition"))
+"""The first columns of a table with a row for each partition of a group."""
+OF_POSITION = (
+    Column("CURRENT-OFFSET", 15, "current_offset"),
+    Column("LOG-END-OFFSET", 15, "log_end_offset"),
+    Column("LAG", 15, "lag"),
+)
+"""The columns that tell how far a group is in a partition."""
 
 
 def show(columns: Sequence[Column], rows: Collection[Sequence[Any]], *, as_json: bool) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkalog.cli.admin.groups.common import (
     IN_ZOOKEEPER,
+    OF_PARTITION,
+    OF_POSITION,
     Column,
     add_groups,
     add_json,
@@ -102,12 +104,10 @@ def _all_lags(admin: GroupAdmin, groups: Mapping[str, GroupDescription]) -> dict
 
 
 def _lags(rows: Iterable[PartitionLag], verbose: bool) -> _Table:
-    columns = [Column("GROUP", 15, "group"), Column("TOPIC", 15, "topic"), Column("PARTITION", 10, "partition")]
+    columns = [*OF_PARTITION]
     columns += [Column("LEADER-EPOCH", 15, "leader_epoch")] if verbose else []
     columns += [
-        Column("CURRENT-OFFSET", 15, "current_offset"),
-        Column("LOG-END-OFFSET", 15, "log_end_offset"),
-        Column("LAG", 15, "lag"),
+        *OF_POSITION,
         Column("CONSUMER-ID", 15, "consumer_id"),
         Column("HOST", 15, "host"),
         Column("CLIENT-ID", 0, "client_id"),

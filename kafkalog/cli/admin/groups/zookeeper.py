@@ -5,29 +5,27 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kafkalog.cli.admin.groups.common import Column, log_ends, show
+from kafkalog.cli.admin.groups.common import (
+    OF_PARTITION,
+    OF_POSITION,
+    Column,
+    log_ends,
+    open_zookeeper,
+    selected_in_zookeeper,
+    show,
+)
 from kafkalog.cli.shared.client_options import UsageError, admin_config, complain
 
-COLUMNS = (
-    Column("GROUP", 15, "group"),
-    Column("TOPIC", 15, "topic"),
-    Column("PARTITION", 10, "partition"),
-    Column("CURRENT-OFFSET", 15, "current_offset"),
-    Column("LOG-END-OFFSET", 15, "log_end_offset"),
-    Column("LAG", 15, "lag"),
-    Column("OWNER", 0, "owner"),
-)
+COLUMNS = (*OF_PARTITION, *OF_POSITION, Column("OWNER", 0, "owner"))
 
 
 def list_all(arguments: argparse.Namespace) -> int:
     """Print the names of the groups in ZooKeeper."""
-    from kafkalog.client.zookeeper.brokers import CONNECT_S
     from kafkalog.client.zookeeper.groups import list_groups
-    from kafkalog.client.zookeeper.session import ZooKeeperSession
 
     if arguments.state is not None or arguments.type is not None:
         raise UsageError("--state and --type do not go with --zookeeper: groups in ZooKeeper have neither")
-    with ZooKeeperSession(arguments.zookeeper, connect_timeout=CONNECT_S) as session:
+    with open_zookeeper(arguments) as session:
         names = session.run(list_groups())
     if arguments.json:
         show([Column("GROUP", 25, "group")], [[name] for name in names], as_json=True)
@@ -40,15 +38,12 @@ def list_all(arguments: argparse.Namespace) -> int:
 def describe(arguments: argparse.Namespace) -> int:
     """Print offset, lag and owner of each partition; return 1 if a group does not exist."""
     from kafkalog.client.admin.groups import GroupAdmin
-    from kafkalog.client.zookeeper.brokers import CONNECT_S
-    from kafkalog.client.zookeeper.groups import list_groups, read_group
-    from kafkalog.client.zookeeper.session import ZooKeeperSession
+    from kafkalog.client.zookeeper.groups import read_group
 
     if arguments.members or arguments.state:
         raise UsageError("--members and --state do not go with --zookeeper; OWNER names the member of each partition")
-    with ZooKeeperSession(arguments.zookeeper, connect_timeout=CONNECT_S) as session:
-        names = list(dict.fromkeys(arguments.group)) if arguments.group else session.run(list_groups())
-        groups = {name: session.run(read_group(name)) for name in names}
+    with open_zookeeper(arguments) as session:
+        groups = {name: session.run(read_group(name)) for name in selected_in_zookeeper(session, arguments)}
     partitions = {tp for group in groups.values() if group for tp in (*group.offsets, *group.owners)}
     with GroupAdmin(admin_config(arguments)) as admin:
         ends = log_ends(admin, partitions) if partitions else {}
