@@ -200,12 +200,17 @@ def _groups(session: ZooKeeperSession, admin: GroupAdmin, arguments: argparse.Na
 def _migrate(session: ZooKeeperSession, admin: GroupAdmin, name: str, arguments: argparse.Namespace) -> bool:
     """Move the offsets of one group; return whether all that can be moved was moved."""
     from kafkalog.client.connector.offset_stores import write_offsets
+    from kafkalog.client.errors import ConfigError
     from kafkalog.client.types import TopicPartition
     from kafkalog.client.zookeeper.groups import GroupNodes, read_group
     from kafkalog.client.zookeeper.migration import Outcome, plan_moves
     from kafkalog.client.zookeeper.nodes import check_group
 
-    check_group(name)
+    try:
+        check_group(name)
+    except ConfigError as error:
+        complain(f"{error}; ZooKeeper cannot have such a group. Its offsets were not moved")
+        return False
     group = session.run(read_group(name)) or GroupNodes([], {}, {})
     committed: Offsets = {tp: each.offset for tp, each in admin.offsets([name])[name].items()}
     members = [*group.members, *(each.member_id for each in admin.describe_groups([name])[name].members)]

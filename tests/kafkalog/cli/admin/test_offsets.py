@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog.client.admin.groups import GroupAdmin
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector import ConsumerConnector
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.groups import OffsetFileError, offset_lines, parse_offset_lines
@@ -92,6 +94,19 @@ def test_groups_with_members_are_refused(over_zookeeper: MemberCluster, group: s
         described = call("groups", "describe", "--zookeeper", over_zookeeper.zookeeper, "--group", group)
         assert described.out[1].split() == [group, topic, "0", "5", "10", "5", f"{member.consumer_id}-0"]
     assert over_zookeeper.offsets(group, topic) == {0: 5}
+
+
+def test_a_group_whose_name_zookeeper_cannot_have_does_not_end_the_move_of_all(
+    over_zookeeper: MemberCluster, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(1)
+    with GroupAdmin(ClientConfig.from_dict({"bootstrap.servers": over_zookeeper.bootstrap})) as admin:
+        for name in (f"{group} of words", group):
+            admin.alter_offsets(name, {TopicPartition(topic, 0): 0})
+    where = ["--zookeeper", over_zookeeper.zookeeper]
+    ended = call("offsets", "migrate", *where, "--all-groups", "--to", "zookeeper", check=1)
+    assert f"group.id={group} of words" in ended.err
+    assert any(line.startswith(f"{group} ") and "to be moved" in line for line in ended.out)
 
 
 def test_groups_are_listed_and_described(over_zookeeper: MemberCluster, group: str) -> None:
