@@ -1,7 +1,8 @@
 """The Java `.properties` text format, as `java.util.Properties.load` reads it.
 
-A line is `key=value`, `key:value` or `key value`; `#` and `!` begin comments; a backslash at the end joins
-the next line; `\\t \\n \\r \\f \\uXXXX` and escaped separators are understood.
+A line is `key=value`, `key:value` or `key value`. Lines that begin with `#` or `!` are comments. A backslash at the end
+of a line joins the next one. The escapes are `\\t`, `\\n`, `\\r`, `\\f`, `\\uXXXX`, and a backslash before any other
+character.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SPACE = " \t\f"
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Key to value; a later line wins over an earlier one.
+    """Return the values by key; of two lines with the same key the later one counts.
 
     Raises:
         PropertiesError: A malformed `\\u` escape.

@@ -130,7 +130,7 @@ def run(
     """Mirror by `streams` consumers in threads, until `stop` is set or one of them fails.
 
     Raises:
-        Exception: What a stream has failed with.
+        Exception: The error with which a stream has failed.
     """
     failures: list[Exception] = []
     client = consumer.get("client.id", consumer.get("group.id", "mirror"))

@@ -1,4 +1,4 @@
-"""How far a mirror is, from what both clusters have: for each partition, and for each group."""
+"""Find how far a mirror is with each partition and each group, by asking both clusters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Run a mirror: a worker, again and again, and beside it what is done now and then.
+"""Run a mirror: workers, one after another, and the regular jobs beside them.
 
 A worker that fails is thrown away. The next one begins from what the target has, after a pause that grows while workers
-fail at once. Only what no time mends ends the process: properties that cannot be used, a refused login, missing rights.
+fail at once. Only errors that another try does not mend end the process: properties that cannot be used, a refused
+login, missing rights.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _HOPELESS = frozenset(
 
 
 def is_hopeless(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it was raised from, stays whatever is tried."""
+    """Tell whether another try does not mend an error, or one that it was raised from."""
     while error is not None:
         if isinstance(error, ConfigError | AuthenticationError):
             return True
@@ -59,7 +60,7 @@ def run(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> 
     """Mirror until `stop` is set.
 
     Raises:
-        Exception: An error that no time mends.
+        Exception: An error that another try does not mend.
     """
     housekeeping = Housekeeping()
     try:
@@ -73,7 +74,7 @@ def run(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> 
 
 
 def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> list[Job]:
-    """List what is done beside the records, each job for the partitions that this process has."""
+    """List the regular jobs; each is done for the partitions that this process has."""
     source, target = (stack.enter_context(Admin(each)) for each in (settings.source_client, settings.target_client))
     jobs: list[Job] = []
     if settings.sync_configs:

@@ -1,4 +1,4 @@
-"""`kafkalog isr why`: why the leader, the in-sync replicas or the assignment of a partition changed.
+"""`kafkalog isr why`: tell why the leader, the in-sync replicas or the assignment of a partition changed.
 
 Kafka has no such tool. Its brokers log that an ISR has changed, and the operator finds the reason.
 """
@@ -40,7 +40,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 @reporting
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is true now, and the changes with their reasons, the newest last."""
+    """Print the present state, and then the changes with their reasons, the newest last."""
     from kafkalog.client.admin import Admin
 
     partition = _parse(arguments.partition)
@@ -67,14 +67,14 @@ def _now(found: ExplainedPartition) -> Iterator[str]:
     leader = "no leader" if found.leader < 0 else f"leader {found.leader} (epoch {found.leader_epoch})"
     yield f"{found.partition}: {leader}, replicas {_ids(found.replicas)}, in sync {_ids(found.isr)}"
     if found.silence is not None:
-        yield f"  how far the followers are is not known: {found.silence}"
+        yield f"  the positions of the followers are not known: {found.silence}"
     for each in found.followers:
         yield f"  broker {each.broker}: {'in sync' if each.broker in found.isr else 'not in sync'}, {_position(each)}"
 
 
 def _position(follower: FollowerPosition) -> str:
     if follower.log_end_offset < 0:
-        return "has not fetched since the leader leads"
+        return "has not fetched in this leader epoch"
     lag = (
         f"lacks {follower.lag} records (its log ends at {follower.log_end_offset})" if follower.lag else "lacks nothing"
     )
@@ -125,7 +125,7 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 
 def _ago(millis: int) -> str:
-    return "never since the leader leads" if millis < 0 else f"{millis / 1000:.1f} s ago"
+    return "never in this leader epoch" if millis < 0 else f"{millis / 1000:.1f} s ago"
 
 
 def _time(at_ms: int) -> str:

@@ -1,7 +1,7 @@
-"""Why the leader, the ISR or the assignment of a partition changed, and how far its followers are.
+"""Explain why the leader, the ISR or the assignment of a partition changed, and how far its followers are.
 
-Brokers of kafkalog tell it in a field of their own of DescribeTopicPartitions: the controller why the partition
-changed, the leader how far its followers are. Brokers of Apache Kafka do not know it.
+Responses of DescribeTopicPartitions have a field for it that Apache Kafka does not know. The controller fills it with
+the changes and their causes, and the leader with the positions of its followers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkalog.protocol.messages.describe_topic_partitions import (
 )
 
 LEADER_TIMEOUT_S = 5.0
-"""How long the leader may take. It may be dead, or cut off, and the rest is worth knowing."""
+"""How long to wait for the leader. If it is dead or cut off, the controller's answer is returned alone."""
 
 
 class PartitionChange(NamedTuple):
@@ -74,7 +74,7 @@ class ExplainedPartition(NamedTuple):
     followers: list[FollowerPosition]
     """Empty where the leader does not tell."""
     silence: str | None
-    """Why the leader does not tell; None if it does."""
+    """Why the leader has not told the positions of its followers; None if it has."""
     controller: int
     """The controller, or the lone broker that the cluster is."""
     controller_epoch: int
@@ -82,7 +82,7 @@ class ExplainedPartition(NamedTuple):
     controller_since_ms: int
     """When the controller was elected; -1 where the cluster is one lone broker."""
     known_since_ms: int
-    """Changes before it are lost, or some of them; -1 where all are known."""
+    """Some changes before this time are lost; -1 where all are known."""
     changes: list[PartitionChange]
     """Oldest first."""
 
@@ -167,7 +167,7 @@ def _of_leader(
     told: PartitionExplanation,
     controller: int,
 ) -> tuple[PartitionExplanation, str | None]:
-    """Return what the leader tells, and why it tells nothing."""
+    """Return the leader's answer; if there is none, an empty one and the reason."""
     silent = PartitionExplanation()
     if row.leader_id < 0:
         return silent, "there is no leader"

@@ -6,16 +6,16 @@ groups are coordinated by brokers.
 
 Pure:
 
-- `subscription`   what a member reads: topics with numbers of streams, or a filter of topics
-- `assignment`     which stream owns which partition: range and roundrobin
+- `subscription`   the topics of a member with their numbers of streams, or a filter of topics
+- `assignment`     assigns the partitions to streams: range and roundrobin
 - `member`         registers, rebalances and gives up, as steps
-- `events`         which of these steps follow from what has happened
-- `lease`          until when a member may believe that its session lives
+- `events`         selects the steps that follow from an event
+- `lease`          tells how long a member may rely on its session
 
 With threads:
 
 - `config`         the properties, under Kafka 0.8's names and with its defaults
-- `streams`        what fetched records wait in, until the application takes them
+- `streams`        queues of fetched records, from which the application takes them
 - `fetchers`       threads that fetch a stream's partitions
 - `offset_stores`  committed offsets in ZooKeeper, in Kafka, or in both
 - `connector`      `ConsumerConnector`, which holds all of it

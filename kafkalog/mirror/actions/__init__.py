@@ -3,12 +3,12 @@
 There is a module for each action:
 
 - `start`    mirror
-- `status`   how far a mirror is
+- `status`   print how far a mirror is
 - `legacy`   mirror with the options of MirrorMaker 1
 
 What they share:
 
-- `options`  the options that name a mirror, and what they and a file make of it
+- `options`  the options that name a mirror, and the settings that follow from them and a file
 """
 
 from __future__ import annotations

@@ -49,7 +49,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--max-bytes-per-second", type=natural, metavar="N", help="mirror no more than this")
     parser.add_argument("--metrics-listener", metavar="HOST:PORT", help="serve metrics for Prometheus there")
-    parser.add_argument("--verbose", action="store_true", help="say what is done, not only what goes wrong")
+    parser.add_argument(
+        "--verbose", action="store_true", help="also print progress; otherwise only problems are printed"
+    )
     parser.set_defaults(run=run)
 
 

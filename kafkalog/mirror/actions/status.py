@@ -9,8 +9,8 @@ from kafkalog.cli.shared.client_options import aligned, print_json, reporting
 from kafkalog.mirror.actions.options import add_clusters, settings_of
 
 EPILOG = """\
-LAG counts offsets of the source: for a partition those that are not in the target yet, for a group those that it has
-read since its position was last translated. "-" stands for what is not there.
+LAG counts offsets of the source: of a partition those that are not in the target yet, of a group those that it has
+read since its position was last translated. "-" means that there is no value.
 
 examples:
   kafkalog mirror status --source old:9092 --target new:9092 --topics 'orders|clicks.*' --source-alias old

@@ -1,4 +1,4 @@
-"""What a worker has done and how far it is, for its metrics and for the translation of groups' offsets.
+"""Keep how far a worker is, for its metrics and for the translation of groups' offsets.
 
 The worker's thread writes; those of metrics and checkpoints read. All of it is under one lock, and copies go out.
 """

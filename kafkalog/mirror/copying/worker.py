@@ -40,7 +40,7 @@ _FIXED = {
 
 
 class Worker(Closing, RebalanceListener):
-    """Mirror until `run` ends. `progress` is what others may know about it."""
+    """Mirror until `run` ends. `progress` tells other threads how far it is."""
 
     def __init__(self, settings: MirrorSettings, progress: Progress) -> None:
         self._settings = settings
@@ -137,13 +137,13 @@ class Worker(Closing, RebalanceListener):
                 self._progress.committed(tp, done)
                 positions[tp] = done.next_offset
         if positions:
-            # Only for those who look at the group: a worker begins where the target says.
+            # These only show how far the mirror is. A worker begins at the position that the target has.
             self._consumer.commit_async(positions)
 
     # The group
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Take the tasks of these partitions over, and go on where the target says."""
+        """Take the tasks of these partitions over, and go on at the positions that the target has."""
         by_task: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
             by_task[task_of(tp, self._settings.tasks)].append(tp)

@@ -1,4 +1,4 @@
-"""What a mirror does now and then, beside the records: copying configurations, heartbeats, checkpoints.
+"""Run the regular jobs of a mirror beside the copying: configurations, heartbeats, checkpoints.
 
 All of it runs in one thread, with connections of its own, so that a slow broker does not hold the records up. A job
 that fails is reported, and done again when it is next due.

@@ -1,7 +1,7 @@
-"""Read a compacted topic from its beginning to its present end: how a mirror finds what it, or another one, has stored.
+"""Read a compacted topic from its beginning to its present end. So a mirror finds what it, or another one, has stored.
 
-What open transactions have written is not there yet: reading waits for their end. So whoever has ended its own
-transactions before (`init_transactions` does) reads all that they committed.
+Reading waits for the end of open transactions, whose records may not be read before. A process that first ends its own
+transactions (by `init_transactions`) reads all that they committed.
 """
 
 from __future__ import annotations

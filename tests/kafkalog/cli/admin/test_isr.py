@@ -66,7 +66,7 @@ def test_a_silent_leader_and_a_new_controller(monkeypatch: pytest.MonkeyPatch) -
     lines = told(found, monkeypatch)
     assert lines[:2] == [
         "some-words-3: no leader, replicas 1,2,3, in sync none",
-        "  how far the followers are is not known: there is no leader",
+        "  the positions of the followers are not known: there is no leader",
     ]
     assert lines[-1] == "It has decided no change of this partition."
     unknown = FollowerPosition(1, -1, -1, -1, -1)
