@@ -398,8 +398,13 @@ def test_of_replicas_one_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert offsets(tmp_path) == list(range(4))
 
 
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=12), st.integers(1, 400), st.integers(0, 3))
-def test_times(counts: list[int], most_bytes: int, index_every: int) -> None:
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    st.integers(1, 400),
+    st.integers(0, 3),
+    st.lists(st.integers(0, 47), min_size=1, max_size=4),
+)
+def test_times(counts: list[int], most_bytes: int, index_every: int, records: list[int]) -> None:
     """startingTimestamp finds the first record at or after it, with and without time indexes."""
     with temporary_directory() as root:
         bases = [0]
@@ -413,7 +418,7 @@ def test_times(counts: list[int], most_bytes: int, index_every: int) -> None:
             entry = struct.pack(">qi", 1_700_000_000_000 + last, last)
             (root / "t-0" / f"{0:020d}.timeindex").write_bytes(entry)
         write_segment(root / "t-0", batches[half:], index_every=index_every)
-        for wanted in range(bases[-1]):
+        for wanted in {each % bases[-1] for each in records}:
             time = 1_700_000_000_000 + wanted
             assert offsets(root, startingTimestamp=time, maxBytesPerPartition=most_bytes) == list(
                 range(wanted, bases[-1])
