@@ -70,7 +70,10 @@ def test_a_silent_leader_and_a_new_controller(monkeypatch: pytest.MonkeyPatch) -
     ]
     assert lines[-1] == "It has decided no change of this partition."
     unknown = FollowerPosition(1, -1, -1, -1, -1)
-    assert "broker 1: not in sync, has not fetched in this leader epoch" in told(FOUND._replace(followers=[unknown]), monkeypatch)[1]
+    assert (
+        "broker 1: not in sync, has not fetched in this leader epoch"
+        in told(FOUND._replace(followers=[unknown]), monkeypatch)[1]
+    )
 
 
 @pytest.mark.parametrize("text", ["words", "words-", "-3", "words-x", "words-³"])
