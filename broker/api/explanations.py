@@ -34,6 +34,7 @@ def explanation(broker: Broker, topic: str, index: int) -> PartitionExplanation:
         ]
     partition = broker.replicas.get(topic, index)
     if partition is not None and partition.leading is not None:
+        broker.replicas.resting.settle(partition.key)
         now_ms = broker.runtime.monotonic_ms()
         told.leader_epoch = partition.leading.epoch
         told.log_end_offset = partition.log.log_end_offset

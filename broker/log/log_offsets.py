@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 
 
@@ -13,9 +15,10 @@ class LogOffsets:
         end: the log end offset, which the next record gets.
         high_watermark: records below it are replicated; it lies between `start` and `end`.
         cleaned: the offset up to which the log was compacted; None if it never was.
+        on_start_raised: called after `start` was raised.
     """
 
-    __slots__ = ("_producers", "cleaned", "end", "high_watermark", "start")
+    __slots__ = ("_producers", "cleaned", "end", "high_watermark", "on_start_raised", "start")
 
     def __init__(self, start: int, end: int, producers: ProducerStateManager) -> None:
         self.start = start
@@ -23,6 +26,7 @@ class LogOffsets:
         self.high_watermark = start
         self.cleaned: int | None = None
         self._producers = producers
+        self.on_start_raised: Callable[[], object] = lambda: None
 
     def set_high_watermark(self, offset: int) -> None:
         """Move the high watermark to `offset`, or as near to it as log start and log end allow."""
@@ -41,6 +45,7 @@ class LogOffsets:
         """Move the log start offset up to `offset`; the high watermark stays at or above it."""
         self.start = offset
         self.high_watermark = max(self.high_watermark, offset)
+        self.on_start_raised()
 
     def truncate(self, start: int, end: int) -> None:
         """Let the log begin at `start` and end at `end`, and lower the other offsets to match."""

@@ -11,6 +11,7 @@
 - `throttles`        how fast replicas may be moved, by the throttles of topics and brokers
 - `applier`          applies a controller's LeaderAndIsr and StopReplica to partitions and logs
 - `purgatory`        operations that wait for a condition on partitions, or for a deadline
+- `resting`          partitions that fetch sessions leave out, because nothing has changed
 - `acknowledgement`  waits until an append is acknowledged
 - `hosting_retries`  retries partitions whose log could not be opened
 """

@@ -43,6 +43,14 @@ class FollowerState:
             caught_up = self.last_caught_up_ms
         return FollowerState(log_start_offset, offset, max(leader_end, self.last_fetch_leader_end), now_ms, caught_up)
 
+    def stayed(self, at_ms: int) -> FollowerState:
+        """Return the state after fetches, the last of them at `at_ms`, that found nothing to fetch."""
+        return replace(
+            self,
+            last_fetch_ms=max(self.last_fetch_ms, at_ms),
+            last_caught_up_ms=max(self.last_caught_up_ms, at_ms),
+        )
+
     def elected(self, leader_end: int, now_ms: int, *, in_sync: bool, again: bool) -> FollowerState:
         """Return the state at the beginning of a leader epoch.
 

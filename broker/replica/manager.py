@@ -23,6 +23,7 @@ from broker.quota.measures import Window
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
 from broker.replica.purgatory import Purgatory
+from broker.replica.resting import RestingPartitions
 from broker.replica.throttles import ReplicationQuota, Throttled
 from broker.runtime import Runtime
 from broker.system.workers import WorkerShare
@@ -37,7 +38,7 @@ from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 
-_ANY_MINIMUM = (1 << 31) - 1
+ANY_MINIMUM = (1 << 31) - 1
 """A number of bytes that reaches the minimum of every waiting fetch, so that it checks again."""
 
 
@@ -67,6 +68,7 @@ class ReplicaManager:
         on_follower_fetched: called with a partition led here and a follower that has fetched from it.
         alive: the live brokers, which may be in an ISR; None where the cluster's members are not known.
         may_append: returns whether a partition that is led here may be appended to: not when others may lead by now.
+        resting: the partitions that fetch sessions leave out because nothing has changed.
         leader_quota, follower_quota: the quotas that all throttled replicas share.
         conversions: the workers that convert records to another message format, which takes long.
     """
@@ -78,6 +80,7 @@ class ReplicaManager:
         self.produce_purgatory = Purgatory(runtime.loop)
         self.fetch_purgatory = Purgatory(runtime.loop)
         self.deletion_purgatory = Purgatory(runtime.loop)
+        self.resting = RestingPartitions()
         self.counters = BrokerCounters()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], _Unhosted] = {}
@@ -198,6 +201,7 @@ class ReplicaManager:
                 may_append=lambda: self.may_append(),
             )
             partition.throttle(config.throttled)
+            log.offsets.on_start_raised = lambda: self._notify_fetches(partition)
             self._partitions[key] = partition
             self._offline.pop(key, None)
             self._retries.discard(key)
@@ -395,8 +399,11 @@ class ReplicaManager:
     def _note_append(self, partition: Partition, info: AppendInfo, nbytes: int, acks: int) -> Appended:
         if not info.duplicate:
             partition.counters.bytes_in += nbytes
-            self.fetch_purgatory.notify(partition.key, nbytes)
+            self._notify_fetches(partition, nbytes)
             self.produce_purgatory.notify(partition.key, nbytes)
+        else:
+            # Time has passed, and the high watermark may wait for one follower less.
+            self.high_watermark_advanced(partition)
         sync = partition.must_sync
         if sync:
             self.sync(partition)
@@ -412,9 +419,14 @@ class ReplicaManager:
         self.deletion_purgatory.notify(partition.key)
         self.on_follower_fetched(partition, replica)
 
+    def _notify_fetches(self, partition: Partition, nbytes: int = ANY_MINIMUM) -> None:
+        """Wake what waits, or rests, until a fetch of the partition may be answered otherwise."""
+        self.resting.wake(partition.key, nbytes)
+        self.fetch_purgatory.notify(partition.key, nbytes)
+
     def high_watermark_advanced(self, partition: Partition) -> None:
         """Wake the operations that wait for the high watermark of a partition, or for its ISR."""
-        self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+        self._notify_fetches(partition)
         self.produce_purgatory.notify(partition.key)
 
     def append_as_follower(
@@ -432,7 +444,7 @@ class ReplicaManager:
         if info is not None and partition.must_sync:
             self.sync(partition)
         if partition.high_watermark != before:
-            self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+            self._notify_fetches(partition)
 
     def resign(self) -> None:
         """Give up all roles, because the cluster may have taken this broker for dead; the controller gives new ones.
@@ -457,13 +469,13 @@ class ReplicaManager:
                 # The others have to learn of it all the same: a coordinator would go on without its partition.
                 logger.exception("the new role of %s-%d is not taken over everywhere", *partition.key)
         self.deletion_purgatory.notify(partition.key)
-        self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+        self._notify_fetches(partition)
         self.produce_purgatory.notify(partition.key)
 
     def stabilized(self, partition: Partition) -> None:
         """Wake read_committed fetches: a transaction has ended, and its records may be read from now on."""
         # Its bytes were counted when they were appended, but they were not readable then.
-        self.fetch_purgatory.notify(partition.key, _ANY_MINIMUM)
+        self._notify_fetches(partition)
 
     def sync(self, partition: Partition) -> None:
         """Flush the partition's log to disk on a worker, then wake the operations that wait for it.

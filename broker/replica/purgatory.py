@@ -51,6 +51,11 @@ class DelayedOperation:
         """Answer the client with an error, because the operation raised. How far it got is unknown."""
         raise TypeError(f"{type(self).__name__} does not say how it fails")
 
+    def watch_also(self, keys: Iterable[Hashable]) -> None:
+        """Let the operation, which waits, wait for more keys."""
+        if self._purgatory is not None and not self.completed:
+            self._purgatory.add_keys(self, keys)
+
     def cancel(self) -> None:
         """End the operation without an answer, because the client no longer waits for one."""
         if not self.completed and self._purgatory is not None:
@@ -90,6 +95,13 @@ class Purgatory:
             self._deadlines = [entry for entry in self._deadlines if entry[2] is not None]
             heapq.heapify(self._deadlines)
         self._arm()
+
+    def add_keys(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Let a waiting operation wait for more keys."""
+        added = tuple(keys)
+        for key in added:
+            self._watchers.setdefault(key, set()).add(operation)
+        operation._keys += added
 
     def notify(self, key: Hashable, amount: int = 0) -> None:
         """Note that the partition `key` changed; check its watchers at the end of this round of the loop."""

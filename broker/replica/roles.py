@@ -112,6 +112,12 @@ class Leader:
         """
         self.followers[replica] = self.followers[replica].fetched(offset, log_start_offset, log_end, now_ms)
 
+    def stayed(self, replica: int, offset: int, at_ms: int) -> None:
+        """Note that a follower that was at the log's end, `offset`, was still there at a later time."""
+        follower = self.followers.get(replica)
+        if follower is not None and follower.log_end_offset == offset:
+            self.followers[replica] = follower.stayed(at_ms)
+
     def expanded_isr(self, replica: int, high_watermark: int) -> frozenset[int] | None:
         """Return the ISR with a follower that has caught up, to propose to the controller; None for no change."""
         if self.proposed is not None or replica in self.isr:

@@ -4,5 +4,6 @@
 - `fetch_reading`     reads the partitions of a request
 - `fetch_in_turns`    requests of many partitions
 - `fetch_session`     incremental fetch sessions (KIP-227)
+- `fetch_rest`        the partitions of a session in which nothing has changed
 - `fetch_conversion`  batches for clients that know older formats only
 """

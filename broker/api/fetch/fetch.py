@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from broker.api.context import Request
 from broker.api.fetch.fetch_in_turns import fetch_in_turns
 from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in, refuse
-from broker.api.fetch.fetch_session import TOPIC_ID_VERSION
+from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchPartitionState
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -65,7 +65,7 @@ def _serve(reading: FetchReading) -> None:
     reading.read(partitions)
     if (
         message.max_wait_ms <= 0
-        or not partitions
+        or (not partitions and reading.context.session is None)
         or reading.failed
         or reading.has_enough
         or (reading.nbytes and reading.is_behind(partitions))
@@ -97,31 +97,37 @@ def _send(reading: FetchReading) -> None:
 class DelayedFetch(DelayedOperation):
     """A fetch that has found too little: it waits, and reads again."""
 
-    __slots__ = ("_added", "_reading")
+    __slots__ = ("_added", "_reading", "_woken")
 
     def __init__(self, reading: FetchReading) -> None:
         super().__init__()
         self._reading = reading
         self._added = 0
+        self._woken: list[FetchPartitionState] = []
+        """Partitions of the session that rested when it was read."""
 
     def keys(self) -> list[Hashable]:
-        return [(state.name, state.partition) for state in self._reading.context.partitions]
+        return self._reading.keys()
 
     def noticed(self, key: Hashable, amount: int) -> None:
         self._added += amount
 
     def try_complete(self) -> bool:
         # Reading again is worth it only when enough was added; a removed partition adds nothing but must be reported.
-        reading, partitions = self._reading, self._reading.context.partitions
+        reading = self._reading
+        if woken := reading.take_woken():
+            self._woken += woken
+            self.watch_also((state.name, state.partition) for state in woken)
+        partitions = [*reading.context.partitions, *self._woken]
         is_worth_it = reading.nbytes + self._added >= reading.min_bytes
-        if not is_worth_it and not self._lost_partition() and not reading.is_behind(partitions):
+        if not is_worth_it and not self._has_lost(partitions) and not reading.is_behind(partitions):
             return False
         self._read_again()
         self._added = 0
-        if not reading.failed and not reading.has_enough and not (reading.nbytes and reading.is_behind(partitions)):
-            return False
-        _respond(reading)
-        return True
+        if reading.failed or reading.has_enough or (reading.nbytes and reading.is_behind(reading.context.partitions)):
+            _respond(reading)
+            return True
+        return False
 
     def expire(self) -> None:
         self._read_again()
@@ -132,11 +138,12 @@ class DelayedFetch(DelayedOperation):
 
     def _read_again(self) -> None:
         self._reading.begin_again()
+        self._woken = []
         self._reading.read(self._reading.context.partitions)
 
-    def _lost_partition(self) -> bool:
+    def _has_lost(self, partitions: list[FetchPartitionState]) -> bool:
         replicas = self._reading.request.broker.replicas
-        return not all(replicas.is_online(state.name, state.partition) for state in self._reading.context.partitions)
+        return not all(replicas.is_online(state.name, state.partition) for state in partitions)
 
 
 HANDLERS = {FetchRequest: handle_fetch}

@@ -158,12 +158,12 @@ class _FetchInTurns:
         """
         replicas = self._request.broker.replicas
         message: FetchRequest = self._request.message
-        partitions = reading.context.partitions
-        if message.max_wait_ms <= 0 or not 0 < len(partitions) <= len(replicas):
+        partitions, session = reading.context.partitions, reading.context.session
+        if message.max_wait_ms <= 0 or len(partitions) > len(replicas) or not (partitions or session):
             return None
         watch = _Watch(reading)
         self._request.connection.state = watch
-        replicas.fetch_purgatory.watch(watch, watch.states, message.max_wait_ms / 1000)
+        replicas.fetch_purgatory.watch(watch, reading.keys(), message.max_wait_ms / 1000)
         return watch
 
     # -- answering
@@ -220,11 +220,10 @@ class _Watch(DelayedOperation):
     It examines only the partitions that have changed.
 
     Attributes:
-        states: the partitions, by their keys.
         is_over: whether the wait is over.
     """
 
-    __slots__ = ("_added", "_done", "_is_urgent", "_reading", "_wanted", "is_over", "states")
+    __slots__ = ("_added", "_done", "_is_urgent", "_reading", "_states", "_wanted", "is_over")
 
     def __init__(self, reading: FetchReading) -> None:
         super().__init__()
@@ -233,7 +232,7 @@ class _Watch(DelayedOperation):
         self._added = 0
         self._wanted = 0
         self._is_urgent = False
-        self.states: dict[Hashable, FetchPartitionState] = {
+        self._states: dict[Hashable, FetchPartitionState] = {
             (state.name, state.partition): state for state in reading.context.partitions
         }
         self.is_over = False
@@ -254,11 +253,18 @@ class _Watch(DelayedOperation):
 
     def noticed(self, key: Hashable, amount: int) -> None:
         self._added += amount
+        fresh: dict[Hashable, FetchPartitionState] = {
+            (state.name, state.partition): state for state in self._reading.take_woken()
+        }
+        if fresh:
+            self._states |= fresh
+            self.watch_also(fresh)
+        concerned = [self._states[key]] if key in self._states else fresh.values()
         if not self._is_urgent:
-            reading = self._reading
-            state = self.states[key]
-            is_online = reading.request.broker.replicas.is_online(state.name, state.partition)
-            self._is_urgent = not is_online or reading.is_behind([state])
+            is_online = self._reading.request.broker.replicas.is_online
+            self._is_urgent = any(
+                not is_online(state.name, state.partition) or self._reading.is_behind([state]) for state in concerned
+            )
 
     def try_complete(self) -> bool:
         """Wake the fetch, which ends this watch itself."""

@@ -7,16 +7,18 @@ read them again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Hashable, Iterable, Sized
 
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.fetch.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
+from broker.api.fetch.fetch_rest import Reader, SessionRest
 from broker.api.fetch.fetch_session import (
     NO_SESSION,
     TOPIC_ID_VERSION,
     FetchContext,
     FetchPartitionState,
+    FetchSession,
     PartitionKey,
     partition_key,
 )
@@ -102,8 +104,8 @@ class FetchReading:
     """
 
     __slots__ = (
-        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_rack", "_replica", "context", "failed",
-        "isolation", "max_bytes", "min_bytes", "nbytes", "request", "results",
+        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_rack", "_reader", "_replica", "context",
+        "failed", "isolation", "max_bytes", "min_bytes", "nbytes", "request", "results",
     )  # fmt: skip
 
     def __init__(self, request: Request, context: FetchContext) -> None:
@@ -118,7 +120,7 @@ class FetchReading:
         self._is_first = True
         """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""
         self._diverged = False
-        self._rack = message.rack_id
+        self._rack = message.rack_id if self._may_redirect else ""
         self._is_redirected = False
         """Whether the response names another broker (`preferred_read_replica`) for some partition."""
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
@@ -130,6 +132,18 @@ class FetchReading:
         self.results: list[PartitionData] = []
         self.nbytes = 0
         self.failed = False
+        self._reader = Reader(self._replica, self.isolation, request.version, self._rack)
+        session = context.session
+        if session is not None and session.rest is not None:
+            session.rest.request_came(self._reader)
+            context.read_again()
+
+    @property
+    def _may_redirect(self) -> bool:
+        """Whether a consumer may be sent to another broker in its rack (KIP-392)."""
+        request = self.request
+        is_able = not self._is_from_follower and request.version >= FOLLOWERS_SINCE
+        return is_able and request.broker.config["replica.selector.class"] is not None
 
     # -- reading
 
@@ -150,6 +164,22 @@ class FetchReading:
                 return True
         return False
 
+    def keys(self) -> list[Hashable]:
+        """Return what a wait for more records watches: the partitions that were read, and the rest of the session."""
+        keys: list[Hashable] = [(state.name, state.partition) for state in self.context.partitions]
+        session = self.context.session
+        if session is not None and session.rest is not None:
+            keys.append(session.rest)
+        return keys
+
+    def take_woken(self) -> list[FetchPartitionState]:
+        """Return the partitions that have woken since the request came, or since this was last asked."""
+        session = self.context.session
+        if session is None or session.rest is None:
+            return []
+        woken, session.rest.woken = session.rest.woken, []
+        return woken
+
     def missing(self, states: Iterable[FetchPartitionState]) -> list[Callable[[], None]]:
         """Return the work for a worker before `read` needs no disk; none for a consumer at the tail."""
         found: list[Callable[[], None]] = []
@@ -166,7 +196,8 @@ class FetchReading:
         return found
 
     def begin_again(self) -> None:
-        """Drop the results of the last read."""
+        """Drop the results of the last read; what has woken meanwhile is read, too."""
+        self.context.read_again()
         self.results = []
         self.nbytes = 0
         self.failed = False
@@ -255,9 +286,7 @@ class FetchReading:
     def _nearby(self, partition: Partition, state: FetchPartitionState) -> int | None:
         """Return the follower that the consumer should read from, if there is a better one than this leader."""
         request, leading = self.request, partition.leading
-        if leading is None or self._is_from_follower or request.version < FOLLOWERS_SINCE:
-            return None
-        if request.broker.config["replica.selector.class"] is None:
+        if leading is None:
             return None
         partition.check_leader_epoch(state.leader_epoch)
         listener = request.connection.endpoint.name
@@ -334,6 +363,8 @@ class FetchReading:
             size = len(data.records) if data.records is not None else 0
             if session is not None:
                 news = state.changed(data.error_code, data.high_watermark, data.log_start_offset, size)
+                if not size:
+                    self._let_rest(session, state, data)
                 if context.incremental and not news and data.diverging_epoch.epoch < 0 > data.preferred_read_replica:
                     continue
                 if size:
@@ -349,6 +380,11 @@ class FetchReading:
             topic.partitions.append(data)
         if session is not None and served:
             session.served(served)
+
+    def _let_rest(self, session: FetchSession, state: FetchPartitionState, data: PartitionData) -> None:
+        if session.rest is None:
+            session.rest = SessionRest(session, self.request.broker.replicas, self._reader)
+        session.rest.begin(state, data)
 
     def _count_throttled(self, state: FetchPartitionState, size: int) -> None:
         replicas = self.request.broker.replicas

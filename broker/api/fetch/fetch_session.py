@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kafkalog.protocol.errors import ErrorCode
 
@@ -84,10 +84,37 @@ class FetchPartitionState:
         return news
 
 
-class FetchSession:
-    """A client's set of partitions, in the order in which they are served next."""
+class Rest(Hashable, Protocol):
+    """The partitions of a session that need not be read."""
 
-    __slots__ = ("epoch", "id", "last_used", "partitions", "uses_topic_ids")
+    woken: list[FetchPartitionState]
+    """Those that have to be read again since the last request came."""
+
+    def request_came(self, reader: Any) -> None:
+        """Note that the client fetches again, and who it is."""
+
+    def begin(self, state: FetchPartitionState, data: Any) -> None:
+        """Let a partition rest, if the client has all that there is and was told so by `data`."""
+
+    def touch(self, state: FetchPartitionState) -> None:
+        """Read a partition again, because the client says something new about it."""
+
+    def end(self) -> None:
+        """Read all partitions again."""
+
+
+class FetchSession:
+    """A client's set of partitions.
+
+    Attributes:
+        partitions: all of them.
+        awake: those that the next request reads, in the order in which they are served.
+        rest: the others, if some ever rested.
+        names: the topic names by which the partitions were last named.
+        is_over: whether the session has ended.
+    """
+
+    __slots__ = ("awake", "epoch", "id", "is_over", "last_used", "names", "partitions", "rest", "uses_topic_ids")
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
         self.id = session_id
@@ -95,13 +122,50 @@ class FetchSession:
         self.epoch: int | None = 1
         self.last_used = now
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
+        self.awake: dict[PartitionKey, FetchPartitionState] = {}
+        self.rest: Rest | None = None
+        self.names: Mapping[uuid.UUID, str] | None = None
+        self.is_over = False
 
     def served(self, keys: Iterable[PartitionKey]) -> None:
         """Move partitions that returned records to the end, so that a small response limit starves none."""
         for key in keys:
-            state = self.partitions.pop(key, None)
+            state = self.awake.pop(key, None)
             if state is not None:
-                self.partitions[key] = state
+                self.awake[key] = state
+
+    def touch(self, key: PartitionKey, state: FetchPartitionState) -> None:
+        """Read a partition with the next request."""
+        if key not in self.awake:
+            if self.rest is not None:
+                self.rest.touch(state)
+            self.awake[key] = state
+
+    def forget(self, key: PartitionKey) -> None:
+        """Remove a partition, if it is here."""
+        state = self.partitions.get(key)
+        if state is not None:
+            self.touch(key, state)
+            del self.partitions[key], self.awake[key]
+
+    def rename(self, names: Mapping[uuid.UUID, str]) -> Iterator[None]:
+        """Name the partitions by the topics that exist now, in steps; topics may have been created or deleted."""
+        if names is self.names:
+            return
+        for at, (key, state) in enumerate(list(self.partitions.items())):
+            name = names.get(state.topic_id, "")
+            if name != state.name:
+                self.touch(key, state)
+                state.name = name
+            if at % STEP == 0:
+                yield
+        self.names = names
+
+    def end(self) -> None:
+        """Note that the session has ended."""
+        self.is_over = True
+        if self.rest is not None:
+            self.rest.end()
 
 
 @dataclass(slots=True)
@@ -110,9 +174,16 @@ class FetchContext:
 
     error: ErrorCode
     partitions: list[FetchPartitionState]
+    """Those to be read."""
     session: FetchSession | None = None
     incremental: bool = False
     session_id: int = NO_SESSION
+
+    def read_again(self) -> None:
+        """Read what is awake in the session by now."""
+        session = self.session
+        if session is not None and self.incremental and not session.is_over:
+            self.partitions = list(session.awake.values())
 
 
 class FetchSessionCache:
@@ -150,20 +221,19 @@ class FetchSessionCache:
                 self.forget(message.session_id)
             partitions: dict[PartitionKey, FetchPartitionState] = {}
             _merge(partitions, message.topics, message.forgotten_topics_data, by_id, names)
-            return self._begin(message, by_id, partitions, list(partitions.values()), now)
+            return self._begin(message, by_id, names, partitions, dict(partitions), list(partitions.values()), now)
         session = self._find(message, by_id)
         if not isinstance(session, FetchSession):
             return FetchContext(session, [])
-        if len(session.partitions) > MANY_PARTITIONS:
-            return None
         size = len(session.partitions)
-        _merge(session.partitions, message.topics, message.forgotten_topics_data, by_id, names)
-        context = self._go_on(session, message.session_epoch, size, now)
-        if by_id:
-            for state in context.partitions:
-                # The topic may have been created or deleted since.
-                state.name = names.get(state.topic_id, "")
-        return context
+        is_named = not by_id or names is session.names
+        if (len(session.awake) if is_named else size) > MANY_PARTITIONS:
+            return None
+        if not is_named:
+            for _ in session.rename(names):
+                pass
+        _merge(session.partitions, message.topics, message.forgotten_topics_data, by_id, names, session)
+        return self._go_on(session, message.session_epoch, size, now)
 
     def steps(
         self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float
@@ -186,20 +256,16 @@ class FetchSessionCache:
         session.last_used = now
         session.epoch = IN_STEPS
         try:
-            yield from _merge_in_steps(session.partitions, message, by_id, names)
-            if self._sessions.get(session.id) is not session:
+            if by_id:
+                yield from session.rename(names)
+            yield from _merge_in_steps(session.partitions, message, by_id, names, session)
+            if session.is_over:
                 return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-            context = self._go_on(session, epoch, size, now)
+            return self._go_on(session, epoch, size, now)
         finally:
             if session.epoch is IN_STEPS:
                 session.epoch = epoch
                 self._end(session)
-        if by_id:
-            for at, state in enumerate(context.partitions):
-                state.name = names.get(state.topic_id, "")
-                if at % STEP == 0:
-                    yield
-        return context
 
     def forget(self, session_id: int) -> None:
         """End a session, if it has not ended already."""
@@ -210,9 +276,11 @@ class FetchSessionCache:
     def _end(self, session: FetchSession) -> None:
         if self._sessions.get(session.id) is session:
             del self._sessions[session.id]
+            session.end()
         # If a request is being applied to it, that request calls this again.
         if session.epoch is not IN_STEPS and len(session.partitions) > MANY_PARTITIONS:
             self._free(session.partitions)
+            self._free(session.awake)
 
     def _find(self, message: Any, by_id: bool) -> FetchSession | ErrorCode:
         session = self._sessions.get(message.session_id)
@@ -234,21 +302,28 @@ class FetchSessionCache:
             self._end(session)
             return FetchContext(ErrorCode.NONE, [])
         session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
-        return FetchContext(ErrorCode.NONE, list(session.partitions.values()), session, True, session.id)
+        return FetchContext(ErrorCode.NONE, list(session.awake.values()), session, True, session.id)
 
     def _begin(
         self,
         message: Any,
         by_id: bool,
+        names: Mapping[uuid.UUID, str],
         partitions: dict[PartitionKey, FetchPartitionState],
+        awake: dict[PartitionKey, FetchPartitionState],
         states: list[FetchPartitionState],
         now: float,
     ) -> FetchContext:
-        """Return the context of a full request; a new session keeps `partitions` if wanted and there is room."""
+        """Return the context of a full request; a new session keeps `partitions` if wanted and there is room.
+
+        `awake` and `states` are the same partitions; the session gets the former, the request the latter.
+        """
         context = FetchContext(ErrorCode.NONE, states)
         if message.session_epoch == INITIAL_EPOCH and partitions and self._make_room(len(partitions), now):
             session = FetchSession(self._new_id(), by_id, now)
             session.partitions = partitions
+            session.awake = awake
+            session.names = names
             self._sessions[session.id] = session
             context.session, context.session_id = session, session.id
         return context
@@ -257,19 +332,22 @@ class FetchSessionCache:
         self, message: Any, by_id: bool, names: Mapping[uuid.UUID, str], now: float
     ) -> Generator[None, None, FetchContext]:
         partitions: dict[PartitionKey, FetchPartitionState] = {}
+        awake: dict[PartitionKey, FetchPartitionState] = {}
         context = None
         try:
             yield from _merge_in_steps(partitions, message, by_id, names)
             states: list[FetchPartitionState] = []
-            values = iter(partitions.values())
-            while some := list(islice(values, STEP)):
-                states += some
+            items = iter(partitions.items())
+            while some := dict(islice(items, STEP)):
+                awake |= some
+                states += some.values()
                 yield
-            context = self._begin(message, by_id, partitions, states, now)
+            context = self._begin(message, by_id, names, partitions, awake, states, now)
             return context
         finally:
             if (context is None or context.session is None) and len(partitions) > MANY_PARTITIONS:
                 self._free(partitions)
+                self._free(awake)
 
     def _partitions(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
@@ -313,7 +391,9 @@ def _merge(
     forgotten: Iterable[Any],
     by_id: bool,
     names: Mapping[uuid.UUID, str],
+    session: FetchSession | None = None,
 ) -> None:
+    """Take the entries of a request into `partitions`, which are those of `session`, unless that is new."""
     for topic in topics:
         identity = topic.topic_id if by_id else topic.topic
         name = names.get(topic.topic_id, "") if by_id else topic.topic
@@ -322,21 +402,30 @@ def _merge(
             state = partitions.get(key)
             if state is None:
                 state = partitions[key] = FetchPartitionState(name, topic.topic_id, wanted.partition)
+            if session is not None:
+                session.touch(key, state)
             state.update(wanted)
     for topic in forgotten:
         identity = topic.topic_id if by_id else topic.topic
         for partition in topic.partitions:
-            partitions.pop((identity, partition), None)
+            if session is not None:
+                session.forget((identity, partition))
+            else:
+                partitions.pop((identity, partition), None)
 
 
 def _merge_in_steps(
-    partitions: dict[PartitionKey, FetchPartitionState], message: Any, by_id: bool, names: Mapping[uuid.UUID, str]
+    partitions: dict[PartitionKey, FetchPartitionState],
+    message: Any,
+    by_id: bool,
+    names: Mapping[uuid.UUID, str],
+    session: FetchSession | None = None,
 ) -> Iterator[None]:
     for some in _pieces(message.topics):
-        _merge(partitions, some, (), by_id, names)
+        _merge(partitions, some, (), by_id, names, session)
         yield
     for some in _pieces(message.forgotten_topics_data):
-        _merge(partitions, (), some, by_id, names)
+        _merge(partitions, (), some, by_id, names, session)
         yield
 
 

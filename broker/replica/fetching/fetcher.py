@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,9 @@ REPLICA_STATE_VERSION = 15
 """From this version on a follower names itself in `replica_state`."""
 DOUBT_S = 10.0
 """How long a leader may be taken for dead before the controller says so."""
+LOOK_S = 30.0
+"""After this time all partitions are looked at again, for changes of which nobody tells: topic ids, log start offsets.
+"""
 TURN_BYTES = 1 << 20
 """After so many bytes were appended, other work of the loop has its turn."""
 
@@ -83,6 +87,21 @@ class Fetcher:
         self._loop = replicas.runtime.loop
         self._session = FollowerSession()
         self._following: dict[PartitionKey, Following] = {}
+        self._asked: dict[PartitionKey, Following] = {}
+        """The partitions of the last request, as they were followed then."""
+        self._touched: dict[PartitionKey, None] = {}
+        """The partitions that the next request may ask for otherwise than the last one."""
+        self._unsettled: dict[PartitionKey, Following] = {}
+        """The partitions that are to be truncated, or are delayed."""
+        self._without_id: set[PartitionKey] = set()
+        """The partitions of the last request whose topic has no id."""
+        self._topics: dict[uuid.UUID, str] = {}
+        """The names of the topics of the last request, by their ids."""
+        self._looked_at = float("-inf")
+        """When all partitions were looked at."""
+        self._looked_with: FetchSettings | None = None
+        self._held_back = False
+        """Whether the last request left out partitions for their throttle."""
         self._changed = asyncio.Event()
         self._lost_at: float | None = None
         self._reconnected_at = float("-inf")
@@ -114,11 +133,13 @@ class Fetcher:
     def add(self, following: Following) -> None:
         """Fetch a partition from now on."""
         self._following[following.partition.key] = following
+        self._touch(following)
         self._changed.set()
 
     def remove(self, key: PartitionKey) -> None:
         """Fetch a partition no more."""
         self._following.pop(key, None)
+        self._touched[key] = None
 
     async def close(self) -> None:
         """End the work and the connection."""
@@ -166,13 +187,39 @@ class Fetcher:
     def _now(self) -> float:
         return self._loop.time()
 
+    def _touch(self, following: Following) -> None:
+        """Look at a partition again before the next request."""
+        self._touched[following.partition.key] = None
+        if following.truncating or following.delayed_until > self._now():
+            self._unsettled[following.partition.key] = following
+
+    def _settle(self) -> list[Following]:
+        """Return the partitions that are to be truncated and not delayed; ask for those that are neither any more."""
+        now, truncating = self._now(), []
+        for key, each in list(self._unsettled.items()):
+            if self._following.get(key) is not each or not each.is_current:
+                del self._unsettled[key]
+            elif each.delayed_until <= now:
+                if each.truncating:
+                    truncating.append(each)
+                else:
+                    del self._unsettled[key]
+                    self._touched[key] = None
+        return truncating
+
     def _delay(self, following: Following, why: str) -> None:
+        self._note_delay(following, why)
+        self._touch(following)
+
+    def _note_delay(self, following: Following, why: str) -> None:
         if following.delay(self._now(), self._settings().backoff, why):
             topic, index = following.partition.key
             logger.info("%s-%d is not fetched from broker %d at present: %s", topic, index, self._leader, why)
 
     def _delay_all(self, why: str) -> None:
         news = [each for each in self._following.values() if each.delay(self._now(), self._settings().backoff, why)]
+        for each in self._following.values():
+            self._touch(each)
         if news:
             logger.warning("%d partitions are not fetched from broker %d at present: %s", len(news), self._leader, why)
 
@@ -194,30 +241,14 @@ class Fetcher:
     # -- fetching
 
     async def _fetch(self) -> None:
-        settings, now = self._settings(), self._now()
-        partitions = self._current()
-        held_back = self._replicas.follower_quota.is_exceeded
-        due = [each for each in partitions if each.is_due(now) and not (held_back and each.may_be_held_back)]
-        if not due:
-            if not any(each.truncating and each.delayed_until <= now for each in partitions):
-                await self._wait(partitions)
+        settings = self._settings()
+        truncating = self._settle()
+        version = self._look(settings)
+        if not self._asked:
+            if not truncating:
+                await self._wait(self._current())
             return
-        asked = {each.partition.key: each for each in due}
-        version = settings.version.request_version(ApiKey.FETCH)
-        if version >= TOPIC_ID_VERSION and any(each.topic_id == NO_TOPIC_ID for each in due):
-            version = TOPIC_ID_VERSION - 1
-        wanted = {
-            key: Wanted(
-                each.topic_id,
-                each.offset,
-                each.partition.log.log_start_offset,
-                settings.partition_max_bytes,
-                each.epoch,
-                each.fetched_epoch if version >= LAST_EPOCH_VERSION else UNDEFINED,
-            )
-            for key, each in asked.items()
-        }
-        request = self._session.build(wanted, version)
+        request = self._session.build(version)
         request.max_wait_ms, request.min_bytes = settings.max_wait_ms, settings.min_bytes
         request.max_bytes = settings.max_bytes
         self._name(request, version)
@@ -231,7 +262,41 @@ class Fetcher:
             self._delay_all(f"the leader answers {code.name}")
             return
         self._session.answered(response.session_id)
-        await self._take(response, asked, wanted)
+        await self._take(response)
+
+    def _look(self, settings: FetchSettings) -> int:
+        """Look at the partitions that may have changed, or at all; return the version of the next request."""
+        now, held_back = self._now(), self._replicas.follower_quota.is_exceeded
+        keys = self._touched
+        if held_back or self._held_back or settings != self._looked_with or now >= self._looked_at + LOOK_S:
+            keys = dict.fromkeys([*self._following, *self._asked])
+            self._looked_at, self._looked_with = now, settings
+            self._topics.clear()
+        self._held_back, self._touched = held_back, {}
+        version = settings.version.request_version(ApiKey.FETCH)
+        for key in keys:
+            each = self._following.get(key)
+            if each is None or not each.is_current or not each.is_due(now) or (held_back and each.may_be_held_back):
+                self._asked.pop(key, None)
+                self._without_id.discard(key)
+                self._session.want(key, None)
+                continue
+            self._asked[key] = each
+            if each.topic_id == NO_TOPIC_ID:
+                self._without_id.add(key)
+            else:
+                self._without_id.discard(key)
+                self._topics[each.topic_id] = key[0]
+            wanted = Wanted(
+                each.topic_id,
+                each.offset,
+                each.partition.log.log_start_offset,
+                settings.partition_max_bytes,
+                each.epoch,
+                each.fetched_epoch if version >= LAST_EPOCH_VERSION else UNDEFINED,
+            )
+            self._session.want(key, wanted)
+        return min(version, TOPIC_ID_VERSION - 1) if self._without_id else version
 
     def _name(self, request: FetchRequest, version: int) -> None:
         if version >= REPLICA_STATE_VERSION:
@@ -240,21 +305,19 @@ class Fetcher:
         else:
             request.replica_id = self._replicas.broker_id
 
-    async def _take(
-        self, response: FetchResponse, asked: dict[PartitionKey, Following], wanted: dict[PartitionKey, Wanted]
-    ) -> None:
-        names = {each.topic_id: topic for (topic, _), each in wanted.items() if each.topic_id != NO_TOPIC_ID}
+    async def _take(self, response: FetchResponse) -> None:
         out_of_range: list[Following] = []
         flushing: list[Following] = []
         diverged = False
         taken = 0
         for topic in response.responses:
-            name = topic.topic or names.get(topic.topic_id, "")
+            name = topic.topic or self._topics.get(topic.topic_id, "")
             for data in topic.partitions:
-                following = asked.get((name, data.partition_index))
+                following = self._asked.get((name, data.partition_index))
                 # The role may have changed since the request was sent.
-                if following is None or not self._is_usable(following, wanted):
+                if following is None or not self._is_usable(following):
                     continue
+                self._touched[following.partition.key] = None
                 code = ErrorCode.of(data.error_code)
                 if code is ErrorCode.NONE:
                     if data.diverging_epoch.epoch >= 0:
@@ -279,12 +342,12 @@ class Fetcher:
         for following in out_of_range:
             await self._reset(following)
 
-    def _is_usable(self, following: Following, wanted: dict[PartitionKey, Wanted]) -> bool:
+    def _is_usable(self, following: Following) -> bool:
         key = following.partition.key
         return (
             self._following.get(key) is following
             and following.is_current
-            and following.offset == wanted[key].offset
+            and following.offset == self._session.wanted[key].offset
             and not following.truncating
         )
 
@@ -294,6 +357,7 @@ class Fetcher:
         records = memoryview(data.records or b"")
         if following.offset != partition.log.log_end_offset:
             following.truncated(done=True)
+            self._touch(following)
             return 0
         try:
             self._replicas.append_as_follower(
@@ -339,6 +403,7 @@ class Fetcher:
                 *partition.key, end, log.log_end_offset, self._leader, why,
             )  # fmt: skip
         following.truncated(done=done)
+        self._touch(following)
         return has_removed
 
     async def _lower_recovery_points(self) -> None:
@@ -347,11 +412,10 @@ class Fetcher:
 
     async def _truncate(self) -> None:
         """Make the logs that need it agree with the leader's, before anything is fetched."""
-        version, now = self._settings().version, self._now()
-        waiting = [each for each in self._current() if each.truncating and each.delayed_until <= now]
+        version = self._settings().version
         has_removed = False
         asking: list[Following] = []
-        for each in waiting:
+        for each in self._settle():
             if version.has(Feature.EPOCH_TRUNCATION) and each.partition.log.latest_epoch != UNDEFINED:
                 asking.append(each)
             else:
@@ -421,11 +485,13 @@ class Fetcher:
                 self._delay(following, f"the log cannot begin anew: {error}")
                 return
             following.truncated(done=True)
+            self._touch(following)
             await self._lower_recovery_points()
         else:
             # The leader has the offset again, or asks for another truncation.
             following.truncated(done=True)
             following.delay(self._now(), self._settings().backoff, following.trouble)
+            self._touch(following)
 
     async def _offset_of_leader(self, following: Following, timestamp: int) -> int:
         """Ask for the end, or the start, of the leader's log.

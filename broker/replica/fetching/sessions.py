@@ -38,37 +38,57 @@ class Wanted(NamedTuple):
 
 
 class FollowerSession:
-    """The session of one connection; see the module."""
+    """The session of one connection; see the module.
+
+    Attributes:
+        wanted: what the next request asks for or, while it is under way, what it has asked for.
+    """
 
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = INITIAL_EPOCH
-        self._sent: dict[PartitionKey, Wanted] = {}
-        """The partitions that the leader has in the session; without a session, those of the request in flight."""
+        self.wanted: dict[PartitionKey, Wanted] = {}
+        self._before: dict[PartitionKey, Wanted | None] = {}
+        """What the leader has in the session of the partitions that have changed since the last request."""
         self._by_id = False
 
-    def build(self, wanted: Mapping[PartitionKey, Wanted], version: int) -> FetchRequest:
-        """Make the next request for `wanted`, in a version of Fetch; the caller adds the limits and its own id."""
+    def want(self, key: PartitionKey, wanted: Wanted | None) -> None:
+        """Ask for a partition from the next request on; None: not any more."""
+        before = self.wanted.get(key)
+        if before == wanted:
+            return
+        self._before.setdefault(key, before)
+        if wanted is None:
+            del self.wanted[key]
+        else:
+            self.wanted[key] = wanted
+
+    def build(self, version: int) -> FetchRequest:
+        """Make the next request, in a version of Fetch; the caller adds the limits and its own id."""
         by_id = version >= TOPIC_ID_VERSION
         if by_id != self._by_id:
             self.begin_again()
         self._by_id = by_id
-        if self._epoch == INITIAL_EPOCH:
-            changed, gone = dict(wanted), {}
-        else:
-            changed = {key: each for key, each in wanted.items() if self._sent.get(key) != each}
-            gone = {
-                key: each
-                for key, each in self._sent.items()
-                if key not in wanted or wanted[key].topic_id != each.topic_id
-            }
-        self._sent = dict(wanted)
+        changed, gone = (self.wanted, {}) if self._epoch == INITIAL_EPOCH else self._changes()
+        self._before = {}
         return FetchRequest(
             session_id=self._id,
             session_epoch=self._epoch,
             topics=_topics(changed, version),
             forgotten_topics_data=_forgotten(gone, by_id=by_id),
         )
+
+    def _changes(self) -> tuple[dict[PartitionKey, Wanted], dict[PartitionKey, Wanted]]:
+        """Return what the leader has to learn, and what it has to forget."""
+        changed: dict[PartitionKey, Wanted] = {}
+        gone: dict[PartitionKey, Wanted] = {}
+        for key, before in self._before.items():
+            now = self.wanted.get(key)
+            if now is not None and now != before:
+                changed[key] = now
+            if before is not None and (now is None or now.topic_id != before.topic_id):
+                gone[key] = before
+        return changed, gone
 
     def answered(self, session_id: int) -> None:
         """Note that the request was answered without an error of the session."""
