@@ -7,7 +7,7 @@ partition that is deleted.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from broker.config.listeners import KNOWN_PROTOCOLS, Endpoint
@@ -47,7 +47,7 @@ def merged(
     for name, topic_id, partitions in _topics(message, version):
         known = topics.get(name)
         before = known if known is not None and may_be_one_topic(known.topic_id, topic_id) else None
-        after = _topic(before, name, topic_id, partitions)
+        after = _topic(before, name, topic_id, partitions, brokers)
         if after is None:
             if before is not None:
                 del topics[name]
@@ -97,15 +97,24 @@ def _topics(
 
 
 def _topic(
-    before: TopicState | None, name: str, topic_id: uuid.UUID, told: list[UpdateMetadataPartitionState]
+    before: TopicState | None,
+    name: str,
+    topic_id: uuid.UUID,
+    told: list[UpdateMetadataPartitionState],
+    live: Collection[int],
 ) -> TopicState | None:
-    """Return the topic with the partitions that were told of; None if none of them is left."""
+    """Return the topic with the partitions that were told of; None if none of them is left.
+
+    Args:
+        live: the ids of the live brokers.
+    """
     partitions = list(before.partitions) if before is not None else []
     for each in told:
         index = each.partition_index
         if index >= len(partitions):
             partitions += [UNKNOWN_PARTITION] * (index + 1 - len(partitions))
-        partitions[index] = UNKNOWN_PARTITION if each.leader == DELETED else _partition(partitions[index], each)
+        is_deleted = each.leader == DELETED
+        partitions[index] = UNKNOWN_PARTITION if is_deleted else _partition(partitions[index], each, live)
     while partitions and partitions[-1] is UNKNOWN_PARTITION:
         partitions.pop()
     if not partitions:
@@ -114,7 +123,7 @@ def _topic(
     return TopicState(name, topic_id, tuple(partitions), config)
 
 
-def _partition(before: PartitionState, told: UpdateMetadataPartitionState) -> PartitionState:
+def _partition(before: PartitionState, told: UpdateMetadataPartitionState, live: Collection[int]) -> PartitionState:
     replicas = tuple(told.replicas)
     is_same = before.replicas == replicas
     return PartitionState(
@@ -127,6 +136,8 @@ def _partition(before: PartitionState, told: UpdateMetadataPartitionState) -> Pa
         # Reassignments are not in the request; they change the replicas.
         adding=before.adding if is_same else (),
         removing=before.removing if is_same else (),
+        # A broker that is not alive may be back before the controller tells of the partition again.
+        offline=tuple(each for each in told.offline_replicas if each in live),
     )
 
 

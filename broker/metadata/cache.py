@@ -113,7 +113,9 @@ class MetadataCache:
 
     def offline_replicas(self, topic: str, index: int, state: PartitionState) -> list[int]:
         """Return the replicas whose broker is not alive, or whose log directory has failed."""
-        return [broker for broker in state.replicas if not self._is_usable(broker, topic, index)]
+        return [
+            broker for broker in state.replicas if broker in state.offline or not self._is_usable(broker, topic, index)
+        ]
 
     def _is_usable(self, broker_id: int, topic: str, index: int) -> bool:
         return broker_id in self._image.brokers and not self._is_offline(broker_id, topic, index)

@@ -74,6 +74,8 @@ class PartitionState:
     removing: tuple[int, ...] = ()
     """Replicas that a reassignment will remove; among `replicas`."""
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    offline: tuple[int, ...] = ()
+    """Replicas that cannot be used although their brokers are alive, as the controller told; it is not stored."""
 
 
 @dataclass(frozen=True, slots=True)

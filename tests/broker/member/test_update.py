@@ -9,6 +9,7 @@ import pytest
 
 from broker.config.listeners import Endpoint
 from broker.member.update import DELETED, UNKNOWN_EPOCH, merged
+from broker.metadata.cache import MetadataCache
 from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.metadata.operations import ChangePartitions, CreateTopic, DeleteTopic
 from kafkalog.protocol.messages.update_metadata import (
@@ -71,6 +72,23 @@ def test_a_topic_of_the_same_name_with_another_id_is_another_topic() -> None:
     assert operations == [DeleteTopic("t", ID), CreateTopic(state.topics["t"])]
     # The deletion of the one of before is over.
     assert merged(state, request(told(0, DELETED)), 7)[1] == []
+
+
+def test_replicas_in_failed_directories_are_offline_until_the_controller_tells_otherwise() -> None:
+    one = told()
+    one.offline_replicas = [1, 2]
+    message = request(one)
+    message.live_brokers = [UpdateMetadataBroker(id=2), UpdateMetadataBroker(id=3)]
+    state, _ = merged(STATE, message, 7)
+    cache = MetadataCache(state)
+    partition = state.topics["t"].partitions[0]
+    assert partition.offline == (2,), "of broker 1, which is not alive, nothing needs to be remembered"
+    assert cache.offline_replicas("t", 0, partition) == [1, 2]
+    message = request(told())
+    message.live_brokers = [UpdateMetadataBroker(id=1), UpdateMetadataBroker(id=2)]
+    back, operations = merged(state, message, 7)
+    assert [type(each) for each in operations] == [ChangePartitions]
+    assert MetadataCache(back).offline_replicas("t", 0, back.topics["t"].partitions[0]) == []
 
 
 def test_reassignments_that_are_known_stay_while_the_replicas_do() -> None:
