@@ -6,7 +6,7 @@ Names and defaults are those of Apache Kafka 3.9; names that begin with `kafkalo
 
 from __future__ import annotations
 
-from broker.config.definition import ConfigKey, Type, at_least, one_of
+from broker.config.definition import ConfigKey, Type, Update, at_least, one_of
 from broker.config.protocol_version import is_protocol_version
 from broker.config.zookeeper import ZOOKEEPER_KEYS
 
@@ -23,7 +23,7 @@ CLUSTER_KEYS = [
     ConfigKey("security.inter.broker.protocol", Type.STRING, "PLAINTEXT", "The security protocol between brokers.", one_of("PLAINTEXT"), member=True),
     ConfigKey("inter.broker.protocol.version", Type.STRING, LATEST_PROTOCOL, "The release of Kafka whose protocol brokers speak to each other. It is the same for all brokers of a cluster: 2.8 is the safe choice where some of them are Apache Kafka's.", is_protocol_version, member=True),
     # Followers
-    ConfigKey("num.replica.fetchers", Type.INT, 1, "How many connections this broker fetches over from each leader.", at_least(1), member=True),
+    ConfigKey("num.replica.fetchers", Type.INT, 1, "How many connections this broker fetches over from each leader.", at_least(1), Update.CLUSTER_WIDE, member=True),
     ConfigKey("replica.fetch.max.bytes", Type.INT, 1 << 20, "How many bytes a follower fetches of one partition at a time. A larger batch is fetched whole.", at_least(0), member=True),
     ConfigKey("replica.fetch.min.bytes", Type.INT, 1, "How many bytes a leader collects before it answers a follower, within replica.fetch.wait.max.ms.", member=True),
     ConfigKey("replica.fetch.wait.max.ms", Type.INT, 500, "How long a leader waits for records before it answers a follower.", member=True),

@@ -65,6 +65,7 @@ class ReplicaManager:
     Attributes:
         on_role_changed: called with a partition after its role or its leader epoch has changed, after this broker has
             stopped hosting it, or after its log directory has failed. Coordinators then load or forget its state.
+        on_reconfigured: called after the broker's configuration has changed.
         on_follower_fetched: called with a partition led here and a follower that has fetched from it.
         alive: the live brokers, which may be in an ISR; None where the cluster's members are not known.
         may_append: returns whether a partition that is led here may be appended to: not when others may lead by now.
@@ -98,6 +99,7 @@ class ReplicaManager:
         self.leader_quota = self._quota("leader.replication.throttled.rate", window)
         self.follower_quota = self._quota("follower.replication.throttled.rate", window)
         self.on_role_changed: list[Callable[[Partition], None]] = []
+        self.on_reconfigured: list[Callable[[], None]] = []
         self.on_follower_fetched: Callable[[Partition, int], None] = lambda partition, replica: None
         self.alive: frozenset[int] | None = None
         self.may_append: Callable[[], bool] = lambda: True
@@ -246,6 +248,8 @@ class ReplicaManager:
         self.config = config
         for partition in self:
             partition.max_lag_ms = config["replica.lag.time.max.ms"]
+        for changed in self.on_reconfigured:
+            changed()
 
     def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults."""

@@ -63,6 +63,7 @@ class FollowerFetchers:
         self._is_leaving = False
         self._is_stopped = False
         replicas.on_role_changed.append(self.role_changed)
+        replicas.on_reconfigured.append(self.resize)
 
     @property
     def most_behind(self) -> int:
@@ -75,6 +76,11 @@ class FollowerFetchers:
         """The number of partitions that should be fetched and are not at present. Any thread may call this."""
         found = [each for fetcher in list(self._fetchers.values()) for each in list(fetcher.follows())]
         return len(self._parked) + sum(bool(each.trouble) for each in found)
+
+    @property
+    def connections(self) -> int:
+        """The number of connections to leaders. Any thread may call this."""
+        return len(self._fetchers)
 
     def doubts(self, leader: int) -> bool:
         """Return whether a leader's process may be dead; see `Fetcher.is_leader_doubtful`."""
@@ -124,6 +130,18 @@ class FollowerFetchers:
         parked, self._parked = self._parked, {}
         for following in parked.values():
             if following.is_current:
+                self._place(following)
+
+    def resize(self) -> None:
+        """Fetch over as many connections as `num.replica.fetchers` says now: call it when that may have changed."""
+        count = self._replicas.config["num.replica.fetchers"]
+        for key, (leader, number) in list(self._placed.items()):
+            if fetcher_number(*key, count) == number:
+                continue
+            following = self._fetchers[leader, number].get(key)
+            self._remove(key)
+            # What is known of it stays; an answer that is under way to the former connection is not used.
+            if following is not None and following.is_current:
                 self._place(following)
 
     async def close(self) -> None:

@@ -343,6 +343,30 @@ def test_what_a_follower_has_told_to_have_is_flushed_where_the_topic_asks_for_it
     with_cluster(tmp_path, work)
 
 
+def test_the_number_of_connections_to_a_leader_changes_while_they_are_used(tmp_path: Path) -> None:
+    topics = [f"topic-{number}" for number in range(12)]
+
+    async def work(cluster: Cluster) -> None:
+        for topic in topics:
+            await cluster.create(topic, (1, 2))
+        mode = cluster.hosts[2].server.mode
+        assert isinstance(mode, ClusterMode)
+        fetchers, replicas = mode.member.fetchers, cluster.hosts[2].server.replicas
+        assert fetchers.connections == 1
+        for count in (4, 2, 1):
+            producing = asyncio.gather(*(cluster.produce(1, topic, b"a") for topic in topics))
+            await asyncio.sleep(0.001)
+            replicas.reconfigure_broker(replicas.config.with_dynamic({"num.replica.fetchers": str(count)}))
+            assert await producing == [0] * len(topics), "each is acknowledged by the follower"
+            await cluster.until(lambda wanted=count: fetchers.connections == wanted, f"{count} connections")  # type: ignore[misc]
+            for topic in topics:
+                assert await cluster.produce(1, topic, b"b") == 0
+                await cluster.until_equal(topic, 1, 2)
+        assert fetchers.troubled == 0
+
+    with_cluster(tmp_path, work)
+
+
 def test_a_connection_that_lost_its_last_partitions_one_after_the_other_ends_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
