@@ -2,13 +2,14 @@
 
 What is read and written is decided by generators that do no input or output (`steps`). A session carries them out.
 
-- `steps`    reads, writes and their errors; steps that several users share
-- `nodes`    paths of groups, topics and brokers, and what their nodes hold
-- `session`  a session with ZooKeeper over kazoo
-- `brokers`  finds the brokers of a cluster
-- `groups`   what ZooKeeper holds of groups, and files of their offsets
+- `steps`     reads, writes and their errors; steps that several users share
+- `nodes`     paths of groups, topics and brokers, and what their nodes hold
+- `session`   a session with ZooKeeper over kazoo
+- `brokers`   finds the brokers of a cluster
+- `groups`    what ZooKeeper holds of groups, and files of their offsets
+- `deletion`  deletes groups without members, or a topic of them
 
 Pure:
 
-- `migration`  plans the move of offsets between ZooKeeper and Kafka
+- `migration` plans the move of offsets between ZooKeeper and Kafka
 """

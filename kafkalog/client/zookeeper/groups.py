@@ -48,7 +48,7 @@ def read_group(name: str) -> Steps[GroupNodes | None]:
     if (yield Read(nodes.group(name))) is None:
         return None
     members = sorted((yield Children(nodes.members(name))) or ())
-    owners = {tp: data.decode("utf-8", "replace") for tp, _, data in (yield from _below(f"{nodes.group(name)}/owners"))}
+    owners = {tp: data.decode("utf-8", "replace") for tp, _, data in (yield from _below(nodes.all_owners(name)))}
     offsets = {}
     for tp, path, data in (yield from _below(nodes.group_offsets(name))):
         if (offset := nodes.parse_offset(path, data)) >= 0:

@@ -59,8 +59,12 @@ def members(name: str) -> str:
     return f"{group(name)}/ids"
 
 
+def all_owners(name: str) -> str:
+    return f"{group(name)}/owners"
+
+
 def owners(name: str, topic: str) -> str:
-    return f"{group(name)}/owners/{topic}"
+    return f"{all_owners(name)}/{topic}"
 
 
 def owner(name: str, tp: TopicPartition) -> str:

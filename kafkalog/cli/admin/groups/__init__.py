@@ -8,7 +8,8 @@ There is a module for each command. It parses, calls `kafkalog.client.admin` and
 - `delete`          `delete`
 - `delete_offsets`  `delete-offsets`
 - `remove_members`  `remove-members`
-- `zookeeper`       `list` and `describe` of groups in ZooKeeper
+- `zookeeper`       `list`, `describe` and `delete` of groups in ZooKeeper
+- `stores`          offsets and members for `reset-offsets`, from brokers or from ZooKeeper
 - `plan_files`      the CSV files of reset-offsets: which offset each partition gets
 - `times`           points in time and durations (ISO 8601)
 - `common`          what these commands share: choosing groups and partitions, printing tables

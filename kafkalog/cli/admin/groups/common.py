@@ -24,9 +24,9 @@ MISSING = "-"
 """Shown in a column without a value."""
 
 
-def add_groups(parser: argparse.ArgumentParser) -> None:
-    """Add `--group` and `--all-groups`, one of which must be given."""
-    which = parser.add_mutually_exclusive_group(required=True)
+def add_groups(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Add `--group` and `--all-groups`; one of them must be given unless `required` is false."""
+    which = parser.add_mutually_exclusive_group(required=required)
     which.add_argument("--group", action="append", metavar="GROUP", help="a consumer group; may be repeated")
     which.add_argument("--all-groups", action="store_true", help="all consumer groups")
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkalog.cli.admin.groups.common import (
+    IN_ZOOKEEPER,
     Column,
     add_groups,
     add_json,
     open_admin,
     partitions_of,
-    selected,
     show,
 )
+from kafkalog.cli.admin.groups.stores import open_store
 from kafkalog.cli.admin.groups.times import duration_ms, timestamp_of
 from kafkalog.cli.shared.client_options import UsageError, add_action, complain, natural, reporting
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from kafkalog.client.offset_reset import Plan, Rule
     from kafkalog.client.types import TopicPartition
 
+    Offsets: TypeAlias = Mapping[TopicPartition, int]
+
 EXAMPLES = """\
 examples:
   kafkalog groups reset-offsets --bootstrap-server localhost:9092 --group words --topic words --to-earliest
@@ -33,6 +36,7 @@ examples:
   kafkalog groups reset-offsets … --group words --all-topics --by-duration PT2H --execute
   kafkalog groups reset-offsets … --group words --all-topics --to-current --export > plan.csv
   kafkalog groups reset-offsets … --group words --from-file plan.csv --execute
+  kafkalog groups reset-offsets --zookeeper localhost:2181 --group words --all-topics --to-latest --execute
 
 A group that has members is left alone. Without --execute nothing is changed. An offset outside of a partition's log
 becomes the nearest end of it, with a warning. Exit code 1: a group was left alone or could not be reset.
@@ -47,7 +51,8 @@ COLUMNS = (
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `reset-offsets`."""
-    parser = add_action(commands, "reset-offsets", "reset the offsets of consumer groups without members", EXAMPLES)
+    purpose = "reset the offsets of consumer groups without members"
+    parser = add_action(commands, "reset-offsets", purpose, EXAMPLES, zookeeper=IN_ZOOKEEPER)
     add_groups(parser)
     scope = parser.add_mutually_exclusive_group()
     scope.add_argument(
@@ -76,31 +81,28 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_reset_offsets(arguments: argparse.Namespace) -> int:
     """Plan, commit if --execute is given, and print the new offsets."""
-    from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
-
     if not (arguments.topic or arguments.all_topics or arguments.from_file):
         raise UsageError("one of --all-topics and --topic must say which partitions are reset")
     rules = _rules(arguments)
-    plans: dict[str, Mapping[TopicPartition, int]] = {}
+    plans: dict[str, Offsets] = {}
     left_alone = False
     try:
-        with open_admin(arguments) as admin:
-            for name, group in admin.describe_groups(selected(admin, arguments)).items():
-                if group.state not in (EMPTY, DEAD):
-                    complain(
-                        f"Assignments can only be reset if the group '{name}' is inactive, but the current state is "
-                        f"{group.state}."
-                    )
+        with open_admin(arguments) as admin, open_store(admin, arguments) as store:
+            names = store.selected()
+            active = store.active(names)
+            for name in names:
+                if name in active:
+                    complain(f"Assignments can only be reset if the group '{name}' is inactive, but {active[name]}.")
                     left_alone = True
                     continue
-                plan = _plan(admin, name, rules, arguments)
+                plan = _plan(admin, name, store.committed, rules, arguments)
                 if plan is None:
                     left_alone = True
                     continue
                 for warning in plan.warnings:
                     complain(warning)
                 if arguments.execute:
-                    admin.alter_offsets(name, plan.offsets)
+                    store.commit(name, plan.offsets)
                 plans[name] = plan.offsets
     except Exception:
         if arguments.execute and plans:
@@ -140,7 +142,13 @@ def _rules(arguments: argparse.Namespace) -> Rule | dict[str, Rule]:
     return To.EARLIEST if arguments.to_earliest else To.LATEST if arguments.to_latest else To.CURRENT
 
 
-def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], arguments: argparse.Namespace) -> Plan | None:
+def _plan(
+    admin: GroupAdmin,
+    group: str,
+    committed_of: Callable[[str], Offsets],
+    rules: Rule | dict[str, Rule],
+    arguments: argparse.Namespace,
+) -> Plan | None:
     """Return the new offsets of a group; None after printing why there are none."""
     from kafkalog.client.offset_reset import LogRange, ResetError, ToPlan, ToTimestamp, plan_reset
     from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
@@ -149,7 +157,7 @@ def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], argument
     if rule is None:
         complain(f"No reset plan for group {group} found")
         return None
-    committed = {tp: each.offset for tp, each in admin.offsets([group])[group].items()}
+    committed = committed_of(group)
     if arguments.topic:
         partitions = partitions_of(admin, arguments.topic)
     else:
@@ -171,7 +179,7 @@ def _plan(admin: GroupAdmin, group: str, rules: Rule | dict[str, Rule], argument
         return None
 
 
-def _print(plans: Mapping[str, Mapping[TopicPartition, int]], arguments: argparse.Namespace) -> None:
+def _print(plans: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
     from kafkalog.cli.admin.groups.plan_files import write_plans
 
     if not (arguments.execute or arguments.dry_run):
