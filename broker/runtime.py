@@ -28,7 +28,7 @@ from broker.net.sockets.network import LoopNetwork, Network
 from broker.system.collector import OWN_COLLECTOR, PROCESS_COLLECTOR, Collector
 from broker.system.workers import ThreadWorkers, Workers
 from broker.zookeeper.interface import ZooKeeper
-from broker.zookeeper.security import PLAIN, Security
+from kafkalog.zookeeper.security import PLAIN, Security
 
 
 def wall_clock_ms() -> int:

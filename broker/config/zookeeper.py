@@ -7,8 +7,8 @@ take it from a file that a property of the Java process names.
 from __future__ import annotations
 
 from broker.config.definition import ConfigError, ConfigKey, Type, Value, at_least
+from kafkalog.zookeeper.security import JAAS_KEY
 
-JAAS_KEY = "kafkalog.zookeeper.sasl.jaas.config"
 _STORES = "JKS, PKCS12 or PEM; what the file contains is recognised"
 
 

@@ -2,6 +2,4 @@
 
 - `interface`     the interface, its values and its errors
 - `kazoo_client`  the implementation, over kazoo's threads
-- `connections`   the connections that kazoo uses, plain or with TLS
-- `security`      what secures a session: TLS, a login, access lists
 """

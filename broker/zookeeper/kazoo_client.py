@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
-import time
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.protocol.states import EventType, KeeperState
-from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
+from kazoo.protocol.states import EventType
 
-from broker.zookeeper.connections import ConnectionHandler
 from broker.zookeeper.interface import (
     ANY_VERSION,
     AccessDeniedError,
@@ -44,11 +41,9 @@ from broker.zookeeper.interface import (
     WatchEvent,
     ZooKeeperError,
 )
-from broker.zookeeper.security import PLAIN, Security, is_restricted, is_sensitive
-from kafkalog.zookeeper.over_kazoo import STATES, failure_of, reconnecting, request_of, session_id, stat_of
-
-_LOOK_S = 0.05
-_MECHANISM = "DIGEST-MD5"
+from kafkalog.zookeeper.opening import LoginRefusedError, OpenError, end_client, open_client
+from kafkalog.zookeeper.over_kazoo import STATES, access_list, failure_of, request_of, session_id, stat_of
+from kafkalog.zookeeper.security import PLAIN, Security
 
 _CHANGES = {
     EventType.CREATED: Change.CREATED,
@@ -107,36 +102,16 @@ class KazooSession:
             AccessDeniedError: the login is refused.
         """
         loop = asyncio.get_running_loop()
-        handler = ConnectionHandler(security.tls)
-        login = security.login
-        client = KazooClient(
-            hosts=address,
-            timeout=session_timeout,
-            handler=handler,
-            use_ssl=security.tls is not None,
-            sasl_options=login and {"mechanism": _MECHANISM, "username": login.username, "password": login.password},
-            connection_retry=reconnecting(),
+        opening = functools.partial(
+            open_client, address, session_timeout=session_timeout, connect_timeout=connect_timeout, security=security
         )
-        session = cls(client, loop, set_acl=security.set_acl)
-        refused = await _begin(loop, client, handler, connect_timeout, is_alone="," not in address)
-        failure: object = handler.failure or "none was reached"
-        if client.connected:
-            failure = None
-            try:
-                if login is not None:
-                    # The answer to the login comes before that to any request.
-                    await session._request(client.exists_async, "/")
-            except ZooKeeperError as error:
-                failure = error
-        if failure is None and not refused.is_set():
-            return session
-        await session.close()
-        if login is not None and refused.is_set():
-            raise AccessDeniedError(
-                f"ZooKeeper at {address} refuses the login of the user {login.username}: the password is wrong, or it "
-                "knows no such user"
-            )
-        raise ConnectionLossError(f"no ZooKeeper answers at {address} (zookeeper.connect): {failure}")
+        try:
+            client = await loop.run_in_executor(None, opening)
+        except LoginRefusedError as error:
+            raise AccessDeniedError(str(error)) from None
+        except OpenError as error:
+            raise ConnectionLossError(str(error)) from None
+        return cls(client, loop, set_acl=security.set_acl)
 
     @property
     def session_id(self) -> int:
@@ -162,7 +137,7 @@ class KazooSession:
     ) -> str:
         # Kafka's brokers take a node with empty data for a damaged one, and one without data for an empty one.
         content = data or None
-        acl = self._acl(path)
+        acl = access_list(path, set_acl=self._set_acl)
         return str(await self._request(self._client.create_async, path, content, acl, is_ephemeral, is_sequential))
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
@@ -172,7 +147,7 @@ class KazooSession:
         await self._request(self._client.delete_async, path, version)
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        results = await self._request(request_of(self._client, operations, self._acl).commit_async)
+        results = await self._request(request_of(self._client, operations, set_acl=self._set_acl).commit_async)
         if (failure := failure_of(results)) is not None:
             index, reason = failure
             raise MultiError(index, translated(reason))
@@ -180,15 +155,9 @@ class KazooSession:
 
     async def close(self) -> None:
         self._is_closing = True
-        await self._loop.run_in_executor(None, _end, self._client)
+        await self._loop.run_in_executor(None, end_client, self._client)
 
     # Inside
-
-    def _acl(self, path: str) -> list[ACL] | None:
-        """Return the access list of a new node; None for one that is open to everybody."""
-        if not self._set_acl or not is_restricted(path):
-            return None
-        return list(CREATOR_ALL_ACL) if is_sensitive(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
 
     async def _request(self, call: Callable[..., Any], *arguments: Any) -> Any:
         answer: asyncio.Future[Any] = self._loop.create_future()
@@ -242,43 +211,3 @@ def _result(operation: Operation, result: Any) -> Result:
         case SetData():
             return stat_of(result)
     return None
-
-
-async def _begin(
-    loop: asyncio.AbstractEventLoop, client: KazooClient, handler: ConnectionHandler, seconds: float, *, is_alone: bool
-) -> threading.Event:
-    """Start a client, and wait for its first connection, unless it cannot come.
-
-    Args:
-        loop: the event loop.
-        client: the client.
-        handler: its handler.
-        seconds: how long to wait.
-        is_alone: whether there is one server only, so that no other may answer.
-
-    Returns:
-        What is set when the login is refused.
-    """
-    refused = threading.Event()
-
-    def look(state: str) -> None:
-        # On kazoo's thread, which leaves this state at once.
-        if client.client_state == KeeperState.AUTH_FAILED:
-            refused.set()
-
-    client.add_listener(look)
-    started = client.start_async()
-
-    def wait() -> None:
-        end = time.monotonic() + seconds
-        while not started.wait(_LOOK_S) and time.monotonic() < end:
-            if refused.is_set() or (is_alone and handler.is_hopeless):
-                return
-
-    await loop.run_in_executor(None, wait)
-    return refused
-
-
-def _end(client: KazooClient) -> None:
-    client.stop()
-    client.close()

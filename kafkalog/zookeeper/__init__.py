@@ -1,5 +1,8 @@
 """ZooKeeper, as far as brokers and clients use it alike. Each of them has a session of its own, and errors of its own.
 
-- `values`      nodes, operations on them, and states of a session. Pure.
-- `over_kazoo`  the same values for the library kazoo, which brokers and clients use
+- `values`       nodes, operations on them, and states of a session. Pure.
+- `security`     what secures a session: TLS, a login, access lists. Pure.
+- `over_kazoo`   the same values for the library kazoo, which brokers and clients use
+- `connections`  connections for kazoo, plain or with TLS
+- `opening`      opens a session, or tells why there is none
 """

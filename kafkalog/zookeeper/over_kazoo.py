@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from kazoo import exceptions
 from kazoo.client import KazooClient, KazooState
 from kazoo.retry import KazooRetry
-from kazoo.security import ACL
+from kazoo.security import ACL, CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
+from kafkalog.zookeeper.security import is_restricted, is_sensitive
 from kafkalog.zookeeper.values import Check, Create, Delete, Operation, SessionState, SetData, Stat
 
 RECONNECT_S = 0.1
@@ -39,21 +40,27 @@ def stat_of(stat: Any) -> Stat:
     return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)
 
 
-def request_of(
-    client: KazooClient, operations: Iterable[Operation], acl: Callable[[str], list[ACL] | None] = lambda path: None
-) -> Any:
+def access_list(path: str, *, set_acl: bool) -> list[ACL] | None:
+    """Return the access list of a node that is created; None for one that is open to everybody."""
+    if not set_acl or not is_restricted(path):
+        return None
+    return list(CREATOR_ALL_ACL) if is_sensitive(path) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+
+def request_of(client: KazooClient, operations: Iterable[Operation], *, set_acl: bool = False) -> Any:
     """Return kazoo's request of operations that are carried out as one.
 
     Args:
         client: The client that sends it.
         operations: The operations.
-        acl: Returns the access list of a node that is created; None for one that is open to everybody.
+        set_acl: Whether the nodes that are made get access lists.
     """
     request = client.transaction()
     for each in operations:
         match each:
             case Create():
-                request.create(each.path, each.data, acl(each.path), each.is_ephemeral, each.is_sequential)
+                acl = access_list(each.path, set_acl=set_acl)
+                request.create(each.path, each.data, acl, each.is_ephemeral, each.is_sequential)
             case SetData():
                 request.set_data(each.path, each.data, each.version)
             case Delete():

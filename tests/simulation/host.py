@@ -12,8 +12,8 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.net.links.link import Link, LinkSettings
 from broker.runtime import Runtime
 from broker.server import Server
-from broker.zookeeper.security import PLAIN, Security
 from kafkalog.protocol.schema import Request
+from kafkalog.zookeeper.security import PLAIN, Security
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.virtual_time import EPOCH_MS
 from tests.simulation.workers import SimulatedWorkers

@@ -24,6 +24,8 @@ from kafkalog.cli.admin.groups.common import (
 from kafkalog.cli.shared.actions import action_parser, add_command
 from kafkalog.cli.shared.client_options import (
     UsageError,
+    add_zookeeper_security,
+    brokers_in_zookeeper,
     complain,
     examples_of,
     file_properties,
@@ -68,6 +70,7 @@ def _add(
     parser.add_argument(
         "--zookeeper", required=True, metavar="HOST:PORT[,…][/CHROOT]", help="where the offsets are, and the brokers"
     )
+    add_zookeeper_security(parser)
     return parser
 
 
@@ -181,11 +184,10 @@ def run_migrate(arguments: argparse.Namespace) -> int:
 
 def _client(arguments: argparse.Namespace) -> ClientConfig:
     from kafkalog.client.config import ClientConfig
-    from kafkalog.client.zookeeper.brokers import find_brokers
 
     properties = file_properties(arguments.command_config)
-    protocol = properties.get("security.protocol", "PLAINTEXT")
-    config = ClientConfig.from_dict({**properties, "bootstrap.servers": find_brokers(arguments.zookeeper, protocol)})
+    properties["bootstrap.servers"] = brokers_in_zookeeper(arguments, properties)
+    config = ClientConfig.from_dict(properties)
     warn_unknown(config.unknown)
     return config
 

@@ -14,6 +14,7 @@ from kafkalog.cli.shared.actions import action_parser
 
 if TYPE_CHECKING:
     from kafkalog.client.config import ClientConfig
+    from kafkalog.zookeeper.security import Security
 
 Run = Callable[[argparse.Namespace], int]
 
@@ -32,6 +33,16 @@ def add_bootstrap(parser: argparse.ArgumentParser, *, zookeeper: str | None = No
     )
     if zookeeper is not None:
         where.add_argument("--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help=zookeeper)
+        add_zookeeper_security(parser)
+
+
+def add_zookeeper_security(parser: argparse.ArgumentParser) -> None:
+    """Add `--zk-tls-config-file`, which Kafka's tools have."""
+    parser.add_argument(
+        "--zk-tls-config-file",
+        metavar="FILE",
+        help="a file of properties that secure the session with ZooKeeper: zookeeper.ssl.client.enable, …",
+    )
 
 
 FIND_BROKERS = "find the brokers in this ZooKeeper, as tools of Kafka 0.8 did"
@@ -102,10 +113,53 @@ def client_properties(
     found = {**file_properties(file), **(more or {})}
     found["bootstrap.servers"] = arguments.bootstrap_server
     if arguments.bootstrap_server is None:
-        from kafkalog.client.zookeeper.brokers import find_brokers
-
-        found["bootstrap.servers"] = find_brokers(arguments.zookeeper, found.get("security.protocol", "PLAINTEXT"))
+        found["bootstrap.servers"] = brokers_in_zookeeper(arguments, found)
+    elif getattr(arguments, "zk_tls_config_file", None) is not None:
+        raise UsageError("--zk-tls-config-file needs --zookeeper")
     return found
+
+
+def brokers_in_zookeeper(arguments: argparse.Namespace, properties: Mapping[str, str]) -> str:
+    """Return `bootstrap.servers` of the brokers that the ZooKeeper of `--zookeeper` knows.
+
+    Raises:
+        UsageError, ConfigError: The file of `--zk-tls-config-file` cannot be read or used.
+        ZooKeeperError: ZooKeeper does not answer, or names no broker that can be used.
+    """
+    from kafkalog.client.zookeeper.brokers import find_brokers
+
+    protocol = properties.get("security.protocol", "PLAINTEXT")
+    return find_brokers(arguments.zookeeper, protocol, zookeeper_security(arguments))
+
+
+def zookeeper_properties(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the properties of `--zk-tls-config-file` that secure a session with ZooKeeper.
+
+    Others are left out, as Kafka's tools do. A warning names those that may be misspelt.
+
+    Raises:
+        UsageError: The file cannot be read.
+    """
+    from kafkalog.client.options import declared
+    from kafkalog.client.zookeeper.security import SecurityOptions
+
+    known = declared(SecurityOptions)
+    properties = file_properties(arguments.zk_tls_config_file)
+    warn_unknown(key for key in properties.keys() - known.keys() if key.startswith("zookeeper.ssl."))
+    return {key: value for key, value in properties.items() if key in known}
+
+
+def zookeeper_security(arguments: argparse.Namespace) -> Security:
+    """Return what secures the session with ZooKeeper, by `--zk-tls-config-file`.
+
+    Raises:
+        UsageError: The file cannot be read.
+        ConfigError: A property cannot have its value, or a store cannot be read.
+    """
+    from kafkalog.client.zookeeper.security import read_security
+
+    options, _ = read_security(zookeeper_properties(arguments))
+    return options.security()
 
 
 def file_properties(file: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kafkalog.cli.shared.client_options import UsageError, warn_unknown
+from kafkalog.cli.shared.client_options import UsageError, warn_unknown, zookeeper_properties
 from kafkalog.cli.transfer.sources import Source
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _config(arguments: argparse.Namespace, properties: Mapping[str, str]) -> tup
     for name in _NOT_HERE:
         if getattr(arguments, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} does not go with --zookeeper")
-    given = dict(properties)
+    given = {**zookeeper_properties(arguments), **properties}
     if arguments.group is not None:
         given["group.id"] = arguments.group
     is_named = "group.id" in given
@@ -78,12 +78,11 @@ def _config(arguments: argparse.Namespace, properties: Mapping[str, str]) -> tup
 def _prepare(arguments: argparse.Namespace, config: ConnectorConfig) -> None:
     """Delete the group's nodes if the options say so; else see that `--from-beginning` can hold."""
     from kafkalog.client.zookeeper import nodes
-    from kafkalog.client.zookeeper.session import ZooKeeperSession
     from kafkalog.client.zookeeper.steps import Read, delete_tree
 
     if not arguments.delete_consumer_offsets and not arguments.from_beginning:
         return
-    with ZooKeeperSession(config.zookeeper_connect, connect_timeout=config.connect_patience) as session:
+    with config.open_session() as session:
         if arguments.delete_consumer_offsets:
             session.run(delete_tree(nodes.group(config.group_id)))
         elif session.perform(Read(nodes.group_offsets(config.group_id))) is not None:
@@ -95,8 +94,7 @@ def _prepare(arguments: argparse.Namespace, config: ConnectorConfig) -> None:
 
 def _forget(config: ConnectorConfig) -> None:
     from kafkalog.client.zookeeper import nodes
-    from kafkalog.client.zookeeper.session import ZooKeeperSession
     from kafkalog.client.zookeeper.steps import delete_tree
 
-    with ZooKeeperSession(config.zookeeper_connect, connect_timeout=config.connect_patience) as session:
+    with config.open_session() as session:
         session.run(delete_tree(nodes.group(config.group_id)))

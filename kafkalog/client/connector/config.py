@@ -15,6 +15,8 @@ from kafkalog.client.connector.assignment import STRATEGIES
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.options import boolean, integer, milliseconds, one_of, option, read_options
 from kafkalog.client.zookeeper.nodes import check_group
+from kafkalog.client.zookeeper.security import SecurityOptions, read_security
+from kafkalog.client.zookeeper.session import ZooKeeperSession
 
 ZOOKEEPER, KAFKA = "zookeeper", "kafka"
 _LONG = 1 << 31
@@ -64,6 +66,8 @@ class ConnectorConfig:
     offsets_channel_socket_timeout: float = option("offsets.channel.socket.timeout.ms", 10.0, milliseconds(1))
     offsets_commit_max_retries: int = option("offsets.commit.max.retries", 5, integer(0))
 
+    zookeeper_security: SecurityOptions = dataclasses.field(default_factory=SecurityOptions)
+    """What secures the session with ZooKeeper: `zookeeper.ssl.client.enable`, …"""
     rest: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     """The other properties: those of the client, such as `security.protocol`."""
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -77,8 +81,9 @@ class ConnectorConfig:
             ConfigError: A property is missing or cannot have its value, or properties contradict each other.
         """
         values, rest = read_options(cls, properties)
+        security, rest = read_security(rest)
         rest.pop("bootstrap.servers", None)
-        config = cls(**values, rest=rest, unknown=ClientConfig.from_dict(rest).unknown)
+        config = cls(**values, zookeeper_security=security, rest=rest, unknown=ClientConfig.from_dict(rest).unknown)
         if not config.zookeeper_connect:
             raise ConfigError("zookeeper.connect is missing: give the host:port of at least one ZooKeeper")
         if not config.group_id:
@@ -99,6 +104,21 @@ class ConnectorConfig:
     def connect_patience(self) -> float:
         """Seconds to wait for ZooKeeper at the start."""
         return self.session_timeout if self.connection_timeout is None else self.connection_timeout
+
+    def open_session(self, **more: Any) -> ZooKeeperSession:
+        """Open a session with ZooKeeper; `more` are arguments of `ZooKeeperSession`.
+
+        Raises:
+            ConfigError: What secures it cannot be used.
+            ConnectionLossError, AccessDeniedError: As `ZooKeeperSession`.
+        """
+        return ZooKeeperSession(
+            self.zookeeper_connect,
+            session_timeout=self.session_timeout,
+            connect_timeout=self.connect_patience,
+            security=self.zookeeper_security.security(),
+            **more,
+        )
 
     @property
     def is_dual(self) -> bool:

@@ -46,7 +46,6 @@ from kafkalog.client.errors import ClientError
 from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.brokers import in_session
-from kafkalog.client.zookeeper.session import ZooKeeperSession
 from kafkalog.client.zookeeper.steps import ConnectionLossError, Read, SessionExpiredError, Steps
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.zookeeper.values import SessionState
@@ -73,6 +72,7 @@ class ConsumerConnector(Closing):
     Raises:
         ConfigError: A property cannot have its value.
         ConnectionLossError: No ZooKeeper answers.
+        AccessDeniedError: It refuses the login.
     """
 
     def __init__(self, config: ConnectorConfig | Mapping[str, Any]) -> None:
@@ -87,13 +87,8 @@ class ConsumerConnector(Closing):
         self._ended = threading.Event()
         self._lock = threading.Lock()
         """Held while offsets are committed, and while the partitions change."""
-        self._session = ZooKeeperSession(
-            self.config.zookeeper_connect,
-            session_timeout=self.config.session_timeout,
-            connect_timeout=self.config.connect_patience,
-            on_watch=self._watched,
-            on_state=self._session_changed,
-            on_answer=self._lease.renew,
+        self._session = self.config.open_session(
+            on_watch=self._watched, on_state=self._session_changed, on_answer=self._lease.renew
         )
         self._member: Member | None = None
         self._stream_of: Callable[[str, ThreadId], MessageStream] | None = None

@@ -5,18 +5,24 @@ from __future__ import annotations
 from kafkalog.client.zookeeper import nodes
 from kafkalog.client.zookeeper.session import ZooKeeperSession
 from kafkalog.client.zookeeper.steps import ZooKeeperError
+from kafkalog.zookeeper.security import PLAIN, Security
 
 CONNECT_S = 15.0
 
 
-def find_brokers(zookeeper: str, protocol: str = "PLAINTEXT") -> str:
+def find_brokers(zookeeper: str, protocol: str = "PLAINTEXT", security: Security = PLAIN) -> str:
     """Return `bootstrap.servers` of the live brokers: their listeners with a security protocol.
 
+    Args:
+        zookeeper: The address of ZooKeeper.
+        protocol: The security protocol of the brokers' listeners.
+        security: What secures the session with ZooKeeper.
+
     Raises:
-        ConnectionLossError: No ZooKeeper answers.
+        ConnectionLossError, AccessDeniedError: As `ZooKeeperSession`.
         ZooKeeperError: No broker is registered there, or none has such a listener.
     """
-    with ZooKeeperSession(zookeeper, connect_timeout=CONNECT_S) as session:
+    with ZooKeeperSession(zookeeper, connect_timeout=CONNECT_S, security=security) as session:
         return in_session(session, protocol)
 
 

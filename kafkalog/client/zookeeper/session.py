@@ -12,14 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from kazoo import exceptions
-from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.zookeeper import steps
 from kafkalog.client.zookeeper.steps import Children, CurrentSession, Read, Steps, Write, WriteError
-from kafkalog.zookeeper.over_kazoo import STATES, failure_of, reconnecting, request_of, session_id, stat_of
+from kafkalog.zookeeper.opening import LoginRefusedError, OpenError, end_client, open_client
+from kafkalog.zookeeper.over_kazoo import STATES, failure_of, request_of, session_id, stat_of
+from kafkalog.zookeeper.security import PLAIN, Security
 from kafkalog.zookeeper.values import Node, SessionState
 
 logger = logging.getLogger(__name__)
@@ -50,12 +51,14 @@ class ZooKeeperSession(Closing):
         address: `host:port`, or several with commas between them; a chroot may follow (`/kafka`).
         session_timeout: After so many seconds without a word from this client ZooKeeper ends the session.
         connect_timeout: How long to try at first, in seconds.
+        security: What secures it.
         on_watch: Called with the value of a watch when its node has changed; must return at once.
         on_state: Called with each change of the session's state; must return at once.
         on_answer: Called after each answer, with the time (`time.monotonic`) at which its request was sent.
 
     Raises:
-        ConnectionLossError: No server answers.
+        ConnectionLossError: No server answers, or it does not speak TLS as `security` says.
+        AccessDeniedError: The login is refused.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class ZooKeeperSession(Closing):
         *,
         session_timeout: float = SESSION_TIMEOUT_S,
         connect_timeout: float | None = None,
+        security: Security = PLAIN,
         on_watch: Callable[[Any], None] | None = None,
         on_state: Callable[[SessionState], None] | None = None,
         on_answer: Callable[[float], None] | None = None,
@@ -73,19 +77,18 @@ class ZooKeeperSession(Closing):
         self._on_answer = on_answer
         self._timeout = session_timeout
         self._watches: dict[Any, Callable[[Any], None]] = {}
+        self._set_acl = security.set_acl
         try:
-            self._client = KazooClient(
-                hosts=address,
-                timeout=session_timeout,
-                connection_retry=reconnecting(),
+            self._client = open_client(
+                address,
+                session_timeout=session_timeout,
+                connect_timeout=session_timeout if connect_timeout is None else connect_timeout,
+                security=security,
             )
-        except ValueError as error:
-            raise steps.ConnectionLossError(f"{address} is no address of a ZooKeeper: {error}") from None
-        try:
-            self._client.start(session_timeout if connect_timeout is None else connect_timeout)
-        except KazooTimeoutError:
-            self.close()
-            raise steps.ConnectionLossError(f"no ZooKeeper answers at {address} (zookeeper.connect)") from None
+        except LoginRefusedError as error:
+            raise steps.AccessDeniedError(str(error)) from None
+        except OpenError as error:
+            raise steps.ConnectionLossError(str(error)) from None
         self._client.add_listener(self._changed)
 
     @property
@@ -140,8 +143,7 @@ class ZooKeeperSession(Closing):
     def close(self) -> None:
         """End the session: its ephemeral nodes are deleted at once."""
         self._on_state = self._on_watch = None
-        self._client.stop()
-        self._client.close()
+        end_client(self._client)
 
     # Inside
 
@@ -167,7 +169,9 @@ class ZooKeeperSession(Closing):
                     return None
 
     def _write(self, effect: Write) -> None:
-        results: Sequence[Any] = self._ask(request_of(self._client, effect.operations).commit_async)
+        results: Sequence[Any] = self._ask(
+            request_of(self._client, effect.operations, set_acl=self._set_acl).commit_async
+        )
         if (failure := failure_of(results)) is not None:
             index, reason = failure
             raise WriteError(index, effect.operations[index].path, _translated(reason))
@@ -179,6 +183,8 @@ class ZooKeeperSession(Closing):
         except exceptions.NoNodeError as error:
             self._answered(sent_at)
             raise _translated(error) from error
+        except exceptions.NoAuthError as error:
+            raise steps.AccessDeniedError(steps.denial(str(arguments[0]))) from error
         except Exception as error:
             raise _translated(error) from error
         self._answered(sent_at)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kafkalog.client.errors import ClientError
+from kafkalog.zookeeper.security import JAAS_KEY
 from kafkalog.zookeeper.values import ANY_VERSION, Check, Create, Delete, Operation, SetData
 
 T = TypeVar("T")
@@ -51,6 +52,11 @@ class AccessDeniedError(ZooKeeperError):
     """The node's access list refuses this client."""
 
 
+def denial(path: str) -> str:
+    """Return what to tell of a node whose access list refuses this client."""
+    return f"{path}: ZooKeeper denies access. Its access list names others: log in as one of them ({JAAS_KEY})"
+
+
 class WriteError(ZooKeeperError):
     """A write was not carried out, because one of its operations failed.
 
@@ -60,7 +66,8 @@ class WriteError(ZooKeeperError):
     """
 
     def __init__(self, index: int, path: str, reason: ZooKeeperError) -> None:
-        super().__init__(f"{path}: {type(reason).__name__.removesuffix('Error')}")
+        is_denied = isinstance(reason, AccessDeniedError)
+        super().__init__(denial(path) if is_denied else f"{path}: {type(reason).__name__.removesuffix('Error')}")
         self.index = index
         self.reason = reason
 

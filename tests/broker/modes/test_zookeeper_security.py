@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
 import pytest
 
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
-from broker.modes.zookeeper_security import DIGEST, security
-from broker.zookeeper.security import PLAIN, Login, is_restricted, is_sensitive
+from broker.modes.zookeeper_security import security
+from kafkalog.client.zookeeper.security import DIGEST
+from kafkalog.zookeeper.security import PLAIN, Login
 
 JAAS = "kafkalog.zookeeper.sasl.jaas.config"
 SECRET = "xyzzy"
@@ -51,8 +51,8 @@ def test_tls_has_the_versions_that_are_set() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl is true, and the broker has no identity: set kafkalog"),
-        ({"zookeeper.set.acl": "true", **TLS}, "zookeeper.set.acl is true, and the broker has no identity"),
+        ({"zookeeper.set.acl": "true"}, "zookeeper.set.acl is true, and there is no identity: set kafkalog"),
+        ({"zookeeper.set.acl": "true", **TLS}, "zookeeper.set.acl is true, and there is no identity"),
         (
             {**TLS, "zookeeper.ssl.truststore.location": "/nowhere"},
             "zookeeper.ssl.truststore.location=/nowhere: cannot",
@@ -81,15 +81,3 @@ def test_mistakes_name_the_key_and_no_secret(settings: dict[str, str], told: str
 def test_a_check_that_is_not_made_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="revoked certificates are not looked for"):
         config(**{key: "true"})
-
-
-def test_which_nodes_are_restricted() -> None:
-    """The rules of `ZkData.defaultAcls`."""
-    assert not is_restricted("/consumers")
-    assert is_restricted("/consumers/group")
-    assert [is_sensitive(each) for each in ("/config/users/alice", "/config/brokers", "/config/topics/t")] == [
-        True,
-        True,
-        False,
-    ]
-    assert not is_sensitive(str(Path("/brokers/ids/1")))

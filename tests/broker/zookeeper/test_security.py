@@ -2,86 +2,26 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from broker.metadata.znodes import paths
-from peers import certificates, java, require
-from peers.certificates import Certificates, make_certificates
-from tests.support.command import command, run
+from tests.support.command import run
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.secured_zookeeper import NAME, PASSWORD, Secured, login, secured_zookeeper
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(240)]
 
-READY = "ZooKeeper is accepting connections on "
-NAME, PASSWORD = "kafka", "open sesame"
-JAAS = "kafkalog.zookeeper.sasl.jaas.config"
-
-
-def login(password: str = PASSWORD) -> dict[str, str]:
-    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
-    return {JAAS: f'{module} required username="{NAME}" password="{password}";'}
-
-
-class Secured(NamedTuple):
-    """A server with a port for TLS and one without, which knows one user."""
-
-    plain: str
-    secure: str
-    files: Certificates
-
-    def tls(self) -> dict[str, str]:
-        """Return the keys of a broker with a certificate."""
-        return {
-            "zookeeper.connect": f"{self.secure}/kafka",
-            "zookeeper.ssl.client.enable": "true",
-            "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
-            "zookeeper.ssl.truststore.location": str(self.files.authority),
-            "zookeeper.ssl.keystore.location": str(self.files.server),
-            "zookeeper.ssl.keystore.type": "PEM",
-        }
-
 
 @pytest.fixture(scope="module")
 def secured(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    require(java.missing())
-    require(certificates.missing())
-    directory = tmp_path_factory.mktemp("secured")
-    files = make_certificates(directory)
-    jaas, config = directory / "jaas.conf", directory / "zookeeper.properties"
-    jaas.write_text(
-        f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_{NAME}="{PASSWORD}"; }};\n'
-    )
-    config.write_text(
-        f"dataDir={directory}/data\n"
-        "clientPort=0\n"
-        "secureClientPort=0\n"
-        f"ssl.keyStore.location={files.server}\n"
-        f"ssl.trustStore.location={files.authority}\n"
-        "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
-        f"java.security.auth.login.config={jaas}\n"
-    )
-    process = subprocess.Popen(
-        command("zookeeper", "start", "--config", str(config)), stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith(READY), line
-        plain, secure = line.removeprefix(READY).strip().split(", ")
-        yield Secured(plain, secure, files)
-    finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
+    with secured_zookeeper(tmp_path_factory.mktemp("secured")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -92,6 +32,10 @@ def anyone(secured: Secured) -> Iterator[KazooClient]:
     yield client
     client.stop()
     client.close()
+
+
+def over_tls(secured: Secured) -> dict[str, str]:
+    return {**secured.tls(), "zookeeper.connect": f"{secured.secure}/kafka"}
 
 
 def refusal(**settings: str) -> str:
@@ -132,15 +76,15 @@ def test_a_wrong_password_is_told(secured: Secured, tmp_path: Path) -> None:
 
 def test_a_certificate_that_is_not_trusted_is_told(secured: Secured, tmp_path: Path) -> None:
     stranger = {"zookeeper.ssl.truststore.location": str(secured.files.stranger)}
-    told = refusal(**{**secured.tls(), **stranger, "log.dirs": str(tmp_path)})
+    told = refusal(**{**over_tls(secured), **stranger, "log.dirs": str(tmp_path)})
     assert "its certificate is not trusted: " in told
     assert "have its authority in zookeeper.ssl.truststore.location" in told
 
 
 def test_a_broker_without_a_certificate_is_told(secured: Secured, tmp_path: Path) -> None:
-    settings = {key: value for key, value in secured.tls().items() if "keystore" not in key}
+    settings = {key: value for key, value in over_tls(secured).items() if "keystore" not in key}
     told = refusal(**settings, **{"log.dirs": str(tmp_path), "zookeeper.connection.timeout.ms": "3000"})
-    assert "It may want another certificate of the broker (zookeeper.ssl.keystore.location)" in told
+    assert "It may want another certificate of its clients (zookeeper.ssl.keystore.location)" in told
 
 
 def test_the_wrong_kind_of_port_is_told(secured: Secured, tmp_path: Path) -> None:

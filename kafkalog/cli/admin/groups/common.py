@@ -11,6 +11,7 @@ from kafkalog.cli.shared.client_options import (
     admin_config,
     aligned,
     print_json,
+    zookeeper_security,
 )
 
 if TYPE_CHECKING:
@@ -61,12 +62,15 @@ def open_zookeeper(arguments: argparse.Namespace) -> ZooKeeperSession:
     """Open a session with the ZooKeeper that `--zookeeper` names.
 
     Raises:
-        ConnectionLossError: It does not answer.
+        UsageError, ConfigError: The file of `--zk-tls-config-file` cannot be read or used.
+        ConnectionLossError: ZooKeeper does not answer.
+        AccessDeniedError: It refuses the login.
     """
     from kafkalog.client.zookeeper.brokers import CONNECT_S
     from kafkalog.client.zookeeper.session import ZooKeeperSession
 
-    return ZooKeeperSession(arguments.zookeeper, connect_timeout=CONNECT_S)
+    security = zookeeper_security(arguments)
+    return ZooKeeperSession(arguments.zookeeper, connect_timeout=CONNECT_S, security=security)
 
 
 def selected_in_zookeeper(session: ZooKeeperSession, arguments: argparse.Namespace) -> list[str]:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
+
+JAAS_KEY = "kafkalog.zookeeper.sasl.jaas.config"
+"""The key of a login. It is our own: Kafka takes a login from a file that a property of the Java process names."""
 
 SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 """Below these, nodes have secrets (Kafka: `ZkData.SensitiveRootPaths`)."""

@@ -1,6 +1,6 @@
 """Opens kazoo's connections: plain, or with TLS by a context of ours, which kazoo's own options cannot describe.
 
-It also remembers how far an attempt came, for the message of a start that gets no session.
+It also remembers how far an attempt came, for the message where no session comes about.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _NOT_TLS = (
     "it does not speak TLS there. Name its secureClientPort in zookeeper.connect, or unset zookeeper.ssl.client.enable"
 )
 
-_REMEDY = "It may want another certificate of the broker (zookeeper.ssl.keystore.location)"
+_REMEDY = "It may want another certificate of its clients (zookeeper.ssl.keystore.location)"
 
 
 class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
     """kazoo's handler, with connections of ours. kazoo calls it on its own thread.
 
     Args:
-        tls: returns the context of a new connection; None for connections without TLS.
+        tls: Returns the context of a new connection; None for connections without TLS.
 
     Attributes:
-        failure: what the last connection has come to; None before the first.
-        is_hopeless: whether another attempt would fail, too.
+        failure: What the last connection has come to; None before the first.
+        is_hopeless: Whether another attempt would fail, too.
     """
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] | None) -> None:
@@ -45,7 +45,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """Open a connection; `others` are what kazoo's own options say of TLS.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: It cannot be opened.
         """
         self.failure = None
         try:
