@@ -4,6 +4,7 @@ What is read and written is decided by generators that do no input or output (`s
 
 - `steps`     reads, writes and their errors; steps that several users share
 - `nodes`     paths of groups, topics and brokers, and what their nodes hold
+- `security`  the properties that secure a session: TLS, a login, access lists
 - `session`   a session with ZooKeeper over kazoo
 - `brokers`   finds the brokers of a cluster
 - `groups`    what ZooKeeper holds of groups, and files of their offsets
