@@ -16,6 +16,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from kafkalog.java_properties import PropertiesError, load_properties
 from spark_kafkalog.compat.forks import has_own_context
@@ -34,6 +36,8 @@ _NAMES = {"--keytab": KEYTAB, "--principal": PRINCIPAL}
 _FURTHEST = 16
 """How many ancestors of this process are looked at."""
 PROC = Path("/proc")
+_settings: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+"""The settings of SparkContexts, which do not change. To read them takes hundreds of calls to the JVM."""
 
 
 def application_settings(options: Mapping[str, str]) -> dict[str, str]:
@@ -55,7 +59,10 @@ def _of_session() -> dict[str, str] | None:
 
     try:
         # Another thread than the one that has made the session has no active one, but a default.
-        return dict(sql.SparkSession.active().sparkContext.getConf().getAll())
+        context = sql.SparkSession.active().sparkContext
+        if context not in _settings:
+            _settings[context] = dict(context.getConf().getAll())
+        return _settings[context]
     except PySparkException:
         # There is none. A session of Spark Connect does not have the settings.
         return None
