@@ -11,6 +11,7 @@ Pure:
 - `member`         registers, rebalances and gives up, as steps
 - `events`         selects the steps that follow from an event
 - `lease`          tells how long a member may rely on its session
+- `metrics`        the names of what a connector counts
 
 With threads:
 

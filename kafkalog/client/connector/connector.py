@@ -11,14 +11,14 @@ import socket
 import threading
 import time
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector.assignment import STRATEGIES
-from kafkalog.client.connector.config import KAFKA, ConnectorConfig
+from kafkalog.client.connector.config import KAFKA, ZOOKEEPER, ConnectorConfig
 from kafkalog.client.connector.events import Event
 from kafkalog.client.connector.fetchers import Fetchers
 from kafkalog.client.connector.lease import Lease
@@ -32,6 +32,7 @@ from kafkalog.client.connector.member import (
     StopFetching,
     Watch,
 )
+from kafkalog.client.connector.metrics import Readings, named
 from kafkalog.client.connector.offset_stores import (
     DualOffsets,
     KafkaOffsets,
@@ -98,6 +99,9 @@ class ConsumerConnector(Closing):
         """Partitions that are not fetched any more and may not have been released yet."""
         self._fetchers: Fetchers | None = None
         self._store: OffsetStore | None = None
+        self._commits: Counter[str] = Counter()
+        """How many offsets were committed, by where they are kept. Only who holds the lock commits."""
+        self._began = time.monotonic()
         self._threads: list[threading.Thread] = []
 
     # For the application
@@ -144,6 +148,33 @@ class ConsumerConnector(Closing):
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that the connector reads."""
         return set(self._partitions)
+
+    def metrics(self) -> dict[str, float]:
+        """Return totals since the connector was made, and present values, under the names of Kafka 0.8.2's metrics.
+
+        Tags stand at the end of a name: `ConsumerLag,topic=visits,partition=0`.
+        """
+        messages: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for stream in self._streams:
+            taken, fetched = stream.counts()
+            messages += taken
+            sizes += fetched
+        partitions = self._partitions
+        member = self._member
+        return named(
+            Readings(
+                seconds=time.monotonic() - self._began,
+                messages=messages,
+                bytes=sizes,
+                owned=partitions.keys(),
+                lags={tp: lag for tp, each in partitions.items() if (lag := each.lag) is not None},
+                rebalances=0 if member is None else member.rebalances,
+                rebalance_ms=0 if member is None else member.rebalance_ms,
+                kafka_commits=self._commits[KAFKA],
+                zookeeper_commits=self._commits[ZOOKEEPER],
+            )
+        )
 
     def commit_offsets(self, retry: bool = True) -> bool:
         """Commit what the streams have returned; return whether that succeeded. Failures are logged.
@@ -386,14 +417,22 @@ class ConsumerConnector(Closing):
         if self._store is None:
             config = self.config
             assert self._member is not None
-            zookeeper = ZooKeeperOffsets(self._session, config.group_id, self._member.path)
+            zookeeper = ZooKeeperOffsets(
+                self._session, config.group_id, self._member.path, self._count_commits(ZOOKEEPER)
+            )
             self._store = zookeeper
             if config.offsets_storage == KAFKA:
                 timeout = str(round(config.offsets_channel_socket_timeout * 1000))
                 client = self._client(request_timeout_ms=timeout, default_api_timeout_ms=timeout)
-                kafka = KafkaOffsets(client, config.group_id)
+                kafka = KafkaOffsets(client, config.group_id, self._count_commits(KAFKA))
                 self._store = DualOffsets(kafka, zookeeper) if config.is_dual else kafka
         return self._store
+
+    def _count_commits(self, store: str) -> Callable[[int], None]:
+        def count(offsets: int) -> None:
+            self._commits[store] += offsets
+
+        return count
 
 
 def _touch(path: str) -> Steps[None]:

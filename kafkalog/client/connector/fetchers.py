@@ -96,6 +96,9 @@ class _Fetcher(threading.Thread):
                     self._failed(error)
                     continue
                 self._is_failing = False
+                for tp, each in self._partitions.items():
+                    if (end := consumer.high_watermark(tp)) >= 0:
+                        each.high_watermark = end
                 for tp, part in groupby(records, key=_partition_of):
                     if not self._put(tp, list(part)):
                         return

@@ -112,6 +112,8 @@ class Member:
 
     Attributes:
         owned: The partitions that the member reads, each with its stream.
+        rebalances: How many rebalances have ended.
+        rebalance_ms: The time that they took, in ms.
     """
 
     def __init__(
@@ -132,6 +134,8 @@ class Member:
         self.consumer = consumer
         self.subscription = subscription
         self.owned: Decision = {}
+        self.rebalances = 0
+        self.rebalance_ms = 0
         self._assign = assign
         self._exclude_internal = exclude_internal
         self._auto_commit = auto_commit
@@ -175,24 +179,13 @@ class Member:
             ConsumerRebalanceFailedError: No try succeeded. The member has released its partitions.
             SessionExpiredError: The session has expired.
         """
-        last: Exception | None = None
-        for number in range(self._tries):
-            logger.info("%s: rebalancing, try %d", self.consumer, number)
-            try:
-                if (yield from self._rebalance_once()):
-                    return
-            except SessionExpiredError:
-                raise
-            except (ZooKeeperError, AssignmentError) as error:
-                # What is read may change meanwhile, such as a member that has left between two reads.
-                logger.info("%s: rebalancing failed: %s", self.consumer, error)
-                last = error
-            self._view = None
-            yield from self._stop()
-            yield Pause(self._backoff)
-        yield from self._release()
-        cause = "" if last is None else f"; the last error: {last}"
-        raise ConsumerRebalanceFailedError(f"{self.consumer} can't rebalance after {self._tries} retries{cause}")
+        began_ms = self._now_ms()
+        try:
+            yield from self._rebalance_with_retries()
+        finally:
+            # Clocks may be set back.
+            self.rebalance_ms += max(0, self._now_ms() - began_ms)
+            self.rebalances += 1
 
     def look(self) -> Steps[None]:
         """Read again what the partitions were decided from, and rebalance if it has changed.
@@ -223,6 +216,26 @@ class Member:
                 raise
 
     # Inside
+
+    def _rebalance_with_retries(self) -> Steps[None]:
+        last: Exception | None = None
+        for number in range(self._tries):
+            logger.info("%s: rebalancing, try %d", self.consumer, number)
+            try:
+                if (yield from self._rebalance_once()):
+                    return
+            except SessionExpiredError:
+                raise
+            except (ZooKeeperError, AssignmentError) as error:
+                # What is read may change meanwhile, such as a member that has left between two reads.
+                logger.info("%s: rebalancing failed: %s", self.consumer, error)
+                last = error
+            self._view = None
+            yield from self._stop()
+            yield Pause(self._backoff)
+        yield from self._release()
+        cause = "" if last is None else f"; the last error: {last}"
+        raise ConsumerRebalanceFailedError(f"{self.consumer} can't rebalance after {self._tries} retries{cause}")
 
     def _rebalance_once(self) -> Steps[bool]:
         if not (yield Children(nodes.BROKER_IDS, Watch.BROKERS)):

@@ -64,12 +64,20 @@ class ZooKeeperOffsets(Closing):
         session: The session.
         group: The group.
         member_path: The node of the member, without which nothing is committed.
+        committed: Called after a commit with the number of offsets.
     """
 
-    def __init__(self, session: ZooKeeperSession, group: str, member_path: str) -> None:
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        group: str,
+        member_path: str,
+        committed: Callable[[int], object] = lambda count: None,
+    ) -> None:
         self._session = session
         self._group = group
         self._member_path = member_path
+        self._committed = committed
         self._written: dict[TopicPartition, int] = {}
 
     def load(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -88,6 +96,7 @@ class ZooKeeperOffsets(Closing):
             if self._written.get(tp) != offset:
                 self._session.run(write_offsets(self._group, {tp: offset}, only_while=self._member_path))
                 self._written[tp] = offset
+                self._committed(1)
 
     def close(self) -> None:
         """Do nothing: the session is the connector's."""
@@ -99,9 +108,13 @@ class KafkaOffsets(Closing):
     Args:
         config: The client's settings, which say how long to try.
         group: The group.
+        committed: Called after a commit with the number of offsets.
     """
 
-    def __init__(self, config: ClientConfig, group: str) -> None:
+    def __init__(
+        self, config: ClientConfig, group: str, committed: Callable[[int], object] = lambda count: None
+    ) -> None:
+        self._committed = committed
         self._cluster = Cluster(config)
         self._offsets = GroupOffsets(self._cluster, group)
 
@@ -115,6 +128,7 @@ class KafkaOffsets(Closing):
             ClientError, KafkaError: The group's coordinator cannot be reached, or refuses them.
         """
         self._offsets.commit(offsets)
+        self._committed(len(offsets))
 
     def close(self) -> None:
         """Close the connections."""

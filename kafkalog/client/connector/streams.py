@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -35,14 +35,23 @@ class PartitionState:
     Attributes:
         consumed: The offset after the last record that was consumed; None before that is known.
         is_revoked: Whether the partition was given up.
+        high_watermark: The end of what consumers may read, as the last fetch told it; None before the first one.
     """
 
-    __slots__ = ("consumed", "is_revoked", "tp")
+    __slots__ = ("consumed", "high_watermark", "is_revoked", "tp")
 
     def __init__(self, tp: TopicPartition, consumed: int | None) -> None:
         self.tp = tp
         self.consumed = consumed
         self.is_revoked = False
+        self.high_watermark: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets were not consumed yet; None before the first fetch."""
+        if self.consumed is None or self.high_watermark is None:
+            return None
+        return max(0, self.high_watermark - self.consumed)
 
 
 class Chunk(NamedTuple):
@@ -84,6 +93,10 @@ class MessageStream:
         self._current: tuple[PartitionState, deque[ConsumerRecord]] | None = None
         self._taken: list[tuple[PartitionState, int]] = []
         """What `poll` has returned and `consumed` has not noted yet: partitions and the offsets after the records."""
+        self._messages: Counter[str] = Counter()
+        """The records that were taken, by topic."""
+        self._bytes: Counter[str] = Counter()
+        """The bytes of keys and values that were put, by topic."""
         self._error: Exception | None = None
         self._is_closed = False
 
@@ -127,16 +140,23 @@ class MessageStream:
         with self._changed:
             self._note_consumed()
 
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Return how many records were returned, and how many bytes of keys and values were fetched, by topic."""
+        with self._changed:
+            return Counter(self._messages), Counter(self._bytes)
+
     # For the fetchers
 
     def put(self, chunk: Chunk) -> bool:
         """Add a chunk; wait while the queue is full. Return False if the partition was given up meanwhile."""
+        size = sum(len(each.key or b"") + len(each.value or b"") for each in chunk.records)
         with self._changed:
             while len(self._chunks) >= self._capacity and not (chunk.partition.is_revoked or self._is_closed):
                 self._changed.wait()
             if chunk.partition.is_revoked or self._is_closed:
                 return False
             self._chunks.append(chunk)
+            self._bytes[chunk.partition.tp.topic] += size
             self._changed.notify_all()
             return True
 
@@ -199,6 +219,7 @@ class MessageStream:
         found = [waiting.popleft() for _ in range(min(limit, len(waiting)))]
         if not waiting:
             self._current = None
+        self._messages[partition.tp.topic] += len(found)
         self._taken.append((partition, found[-1].offset + 1))
         return found
 
