@@ -101,6 +101,10 @@ TOPIC_CONFIG = ConfigDefinition(
             at_least(0), synonyms=("log.index.interval.bytes",),
         ),
         ConfigKey(
+            "kafkalog.mirror.source", Type.STRING, "",
+            "The alias of the cluster of which this topic is a mirror with the same offsets. kafkalog mirror start --offsets keep sets it. Records come from that mirror alone then, and producers are refused. Delete it to let producers write and to shut the mirror out. Empty for other topics.",
+        ),
+        ConfigKey(
             "leader.replication.throttled.replicas", Type.LIST, (),
             "The replicas (partition:broker, or *) to whose followers leader.replication.throttled.rate applies.",
             _throttled_replicas, member=True,
@@ -271,6 +275,7 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         min_compaction_lag_ms=values["min.compaction.lag.ms"],
         max_compaction_lag_ms=values["max.compaction.lag.ms"],
         delete_retention_ms=values["delete.retention.ms"],
+        mirror_source=values["kafkalog.mirror.source"],
     )
 
 

@@ -53,6 +53,7 @@ from broker.log.alter_dirs.extents import log_files
 from broker.log.alter_dirs.plan import Extent
 from broker.log.append.append_info import AppendInfo
 from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.mirrored import MirroredRecords
 from broker.log.append.validation import CheckedBatch, Origin
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
@@ -372,6 +373,12 @@ class Log:
     ) -> AppendInfo:
         """Append a v2 batch to a log that stores v2; see `LogAppender.append_batch`."""
         return self._appender.append_batch(records, leader_epoch, now_ms, origin, in_transaction)
+
+    def append_mirrored(
+        self, mirrored: MirroredRecords, expected_end: int, *, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """See `LogAppender.append_mirrored`."""
+        return self._appender.append_mirrored(mirrored, expected_end, leader_epoch, now_ms)
 
     def append_legacy(
         self, prepared: PreparedSet | None, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT

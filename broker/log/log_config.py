@@ -50,6 +50,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = MAX_LONG
     delete_retention_ms: int = DAY_MS
+    mirror_source: str = ""
+    """The alias of the cluster that the topic mirrors with its offsets (`kafkalog.mirror.source`); empty for none."""
 
     # Computed once, because each append reads them.
     compact: bool = field(init=False, repr=False, compare=False)

@@ -15,6 +15,7 @@ from broker.counters import BrokerCounters
 from broker.log.alter_dirs.mover import LogMover
 from broker.log.append.append_info import AppendInfo
 from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.mirrored import MirroredRecords
 from broker.log.append.validation import CheckedBatch, Origin
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
@@ -367,6 +368,21 @@ class ReplicaManager:
             self._hand_over(partition, error)
             raise
         return self._note_append(partition, info, nbytes, acks)
+
+    def append_mirrored(
+        self, partition: Partition, mirrored: MirroredRecords, expected_end: int, acks: int, now_ms: int
+    ) -> Appended:
+        """Append batches that keep the offsets of their source; see `append`.
+
+        Raises:
+            KafkaError: see `Partition.append_mirrored`.
+        """
+        try:
+            info = partition.append_mirrored(mirrored, expected_end, acks, now_ms)
+        except KafkaStorageError as error:
+            self._hand_over(partition, error)
+            raise
+        return self._note_append(partition, info, len(mirrored.records), acks)
 
     def append_legacy(
         self,

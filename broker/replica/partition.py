@@ -12,6 +12,7 @@ from typing import NamedTuple
 from broker.counters import TopicCounters
 from broker.log.append.append_info import AppendInfo
 from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.mirrored import MirroredRecords
 from broker.log.append.validation import CheckedBatch, Origin
 from broker.log.log import Log
 from broker.log.log_config import MAX_LONG
@@ -367,6 +368,23 @@ class Partition:
             origin=origin,
             in_transaction=in_transaction,
         )
+        self._note_append(info)
+        return info
+
+    def append_mirrored(self, mirrored: MirroredRecords, expected_end: int, acks: int, now_ms: int) -> AppendInfo:
+        """Append, as the leader, batches that keep the offsets of their source, if the log ends at `expected_end`.
+
+        Raises:
+            PolicyViolationError: the topic is no mirror that keeps offsets.
+            OffsetOutOfRangeError: the log ends elsewhere.
+            KafkaError: as `append`.
+        """
+        epoch = self._epoch_to_append(acks)
+        if not self.log.config.mirror_source:
+            raise PolicyViolationError(
+                f"Topic {self.topic} is no mirror that keeps offsets: kafkalog.mirror.source is not set"
+            )
+        info = self.log.append_mirrored(mirrored, expected_end, leader_epoch=epoch, now_ms=now_ms)
         self._note_append(info)
         return info
 

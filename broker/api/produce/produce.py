@@ -24,6 +24,7 @@ from broker.api.produce.delayed_produce import DelayedProduce, Pending, fill_lea
 from broker.api.produce.rejected_batches import RejectedBatches
 from broker.coordinator.transaction.service import Verified
 from broker.log.append.legacy.message_sets import PreparedSet
+from broker.log.append.mirrored import prepare_mirrored
 from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
 from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
 from broker.log.log_config import LogConfig
@@ -32,6 +33,7 @@ from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidRequiredAcksError,
     InvalidTopicError,
+    PolicyViolationError,
 )
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
@@ -47,6 +49,9 @@ from kafkalog.records.peek import NO_MAGIC, RecordsView
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
+
+NOT_MIRRORED = -1
+"""The expected end offset of records that come from a producer."""
 
 ZSTD_SINCE = 7
 """Producers that know zstd speak this version (KIP-110)."""
@@ -157,9 +162,10 @@ class DeferredAppend:
         records: as the producer sent them.
         config: of their topic.
         result: their entry in the response.
+        expected_end: where a mirror expects the log to end; NOT_MIRRORED for records of producers.
     """
 
-    __slots__ = ("config", "records", "result", "topic")
+    __slots__ = ("config", "expected_end", "records", "result", "topic")
 
     def __init__(
         self,
@@ -167,11 +173,13 @@ class DeferredAppend:
         records: memoryview,
         config: LogConfig,
         result: PartitionProduceResponse,
+        expected_end: int = NOT_MIRRORED,
     ) -> None:
         self.topic = topic
         self.records = records
         self.config = config
         self.result = result
+        self.expected_end = expected_end
 
     def keep(self) -> None:
         """Copy the records out of the connection's buffer."""
@@ -232,8 +240,13 @@ class Produce:
         result = PartitionProduceResponse(index=data.index, base_offset=-1)
         results.append(result)
         try:
-            partition = self._partition(topic, data.index)
+            expected_end = data.expected_end_offset
+            partition = self._partition(topic, data.index, expected_end)
             partition.counters.total_produce += 1
+            if expected_end != NOT_MIRRORED:
+                # A worker checks these, for they are many batches.
+                records = memoryview(b"") if data.records is None else data.records
+                return DeferredAppend(topic, records, partition.log.config, result, expected_end)
             view = RecordsView(data.records)
             if view.magic != MAGIC or self._version < ZSTD_SINCE:
                 _check_version(self._version, view)
@@ -274,6 +287,9 @@ class Produce:
         """Append records once a worker has prepared them."""
         try:
             broker, records = self.request.broker, work.records
+            if work.expected_end != NOT_MIRRORED:
+                await self._append_mirrored(work)
+                return
             view = RecordsView(records)
             if _is_old(view, work.config):
                 label = f"{work.topic}-{work.result.index}"
@@ -294,13 +310,29 @@ class Produce:
         label = f"{work.topic}-{work.result.index}"
         return prepare_ahead(work.records, work.config, self._now_ms, Origin.CLIENT, label)
 
-    def _partition(self, topic: str, index: int) -> Partition:
+    async def _append_mirrored(self, work: DeferredAppend) -> None:
+        """Check records of a mirror on a worker, then append them."""
+        broker, index = self.request.broker, work.result.index
+        label = f"{work.topic}-{index}"
+        mirrored = await broker.checking.run(partial(prepare_mirrored, work.records, work.config, label))
+        partition = self._partition(work.topic, index, work.expected_end)
+        appended = broker.replicas.append_mirrored(partition, mirrored, work.expected_end, self._acks, self._now_ms)
+        self._note(partition, appended, work.result)
+
+    def _partition(self, topic: str, index: int, expected_end: int = NOT_MIRRORED) -> Partition:
         """Return the partition, if this request may append to it."""
         if self._acks not in _ACKS:
             raise InvalidRequiredAcksError(f"acks={self._acks} is not one of -1, 0 and 1")
         if topic in INTERNAL_TOPICS and self.request.client_id != ADMIN_CLIENT_ID:
             raise InvalidTopicError(f"Cannot append to internal topic {topic}")
-        return self.request.broker.replicas.require(topic, index)
+        partition = self.request.broker.replicas.require(topic, index)
+        source = partition.log.config.mirror_source
+        if source and expected_end == NOT_MIRRORED:
+            raise PolicyViolationError(
+                f"Topic {topic} is a mirror of the cluster {source} with its offsets (kafkalog.mirror.source), and "
+                "takes no records from producers"
+            )
+        return partition
 
     def _append(
         self,

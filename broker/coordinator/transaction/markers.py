@@ -60,7 +60,8 @@ class MarkerWriter:
         """Append `marker` to a partition led here, now.
 
         Returns:
-            A future, which may be done already, of the marker's offset once it is replicated. Its errors:
+            A future, which may be done already, of the marker's offset once it is replicated. In a topic that keeps
+            the offsets of its source, a marker that ends nothing is left out. The errors:
             UnknownTopicOrPartitionError, NotLeaderOrFollowerError, KafkaStorageError, NotEnoughReplicasError,
             NotEnoughReplicasAfterAppendError, RequestTimedOutError; InvalidProducerEpochError,
             TransactionCoordinatorFencedError (an older producer or coordinator than the partition knows);
@@ -71,6 +72,13 @@ class MarkerWriter:
             partition = replicas.require(topic, index)
             if partition.log.config.message_format < MAGIC:
                 raise UnsupportedForMessageFormatError
+            log = partition.log
+            if log.config.mirror_source and marker.producer_id not in log.producers.ongoing.values():
+                # It has nothing to end here, where producers cannot write; and its offset belongs to the source.
+                self.on_marker(topic, index, marker.producer_id)
+                ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+                ended.set_result(log.log_end_offset)
+                return ended
             now_ms = self._now_ms()
             kind = ControlRecordType.COMMIT if marker.committed else ControlRecordType.ABORT
             batch = EndTransactionMarker(kind, marker.coordinator_epoch).encode(

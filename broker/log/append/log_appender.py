@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from broker.log.append.append_info import AppendInfo
+from broker.log.append.mirrored import MirroredRecords
 from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.validation import CheckedBatch, Origin, check_transaction, prepare
 from broker.log.directories.partition_directory import PartitionDirectory
@@ -134,6 +135,44 @@ class LogAppender:
         self._flusher.appended(first, now_ms)
         append_time = timestamp if config.message_timestamp_type == LOG_APPEND_TIME else -1
         return AppendInfo(first, last, timestamp, append_time, self._offsets.start, False)
+
+    def append_mirrored(
+        self, mirrored: MirroredRecords, expected_end: int, leader_epoch: int, now_ms: int
+    ) -> AppendInfo:
+        """Append batches as the leader, with the offsets that they state, if the log ends at `expected_end`.
+
+        Mirrors of the same source, or one that repeats a request, so append each batch once.
+
+        Raises:
+            OffsetOutOfRangeError: the log ends elsewhere, or the batches begin before its end.
+            KafkaStorageError: the disk failed; some of the batches may be appended.
+        """
+        if self._errors.offline is not None:
+            raise self._errors.offline_error()
+        end, (_, first) = self._offsets.end, mirrored.batches[0]
+        if end != expected_end or first.base_offset < end:
+            raise OffsetOutOfRangeError(
+                f"The log of {self._directory.label} ends at offset {end}; a mirror sent offset {first.base_offset} "
+                f"for a log that ends at {expected_end}"
+            )
+        latest = first.max_timestamp
+        try:
+            for position, header in mirrored.batches:
+                base, last = header.base_offset, header.last_offset
+                if self._segments.active.should_roll(header.size, last, header.max_timestamp, now_ms):
+                    self._roller.roll(base, now_ms)
+                epochs = self._epochs
+                if leader_epoch != epochs.latest_epoch or epochs.dirty:
+                    epochs.assign(leader_epoch, base)
+                assign_offsets(mirrored.records, position, base, leader_epoch)
+                batch = mirrored.records[position : position + header.size]
+                self._segments.active.append(batch, base, last, header.max_timestamp)
+                self._producers.end_offset = self._offsets.end = last + 1
+                self._flusher.appended(base, now_ms)
+                latest = max(latest, header.max_timestamp)
+        except OSError as error:
+            raise self._errors.report("append to", error) from error
+        return AppendInfo(first.base_offset, self._offsets.end - 1, latest, -1, self._offsets.start, False)
 
     def forget_epochs(self, magic: int) -> None:
         """Clear the leader epochs, because messages of v0 and v1 do not carry them.

@@ -9,11 +9,16 @@ MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRES
 INVALID_REQUIRED_ACKS, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, OUT_OF_ORDER_SEQUENCE_NUMBER,
 DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID, INVALID_TXN_STATE,
 KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED.
+
+A mirror that keeps offsets sets `expected_end_offset`, in a topic with `kafkalog.mirror.source`. Then records are one
+or more batches, which state their offsets. OFFSET_OUT_OF_RANGE: the log ends elsewhere, and nothing was appended.
+POLICY_VIOLATION: the topic is not such a mirror; or it is one, and the records come from a producer.
 """
 
 from __future__ import annotations
 
 from kafkalog.protocol.schema import (
+    FIRST_OWN_TAG,
     Records,
     Request,
     Response,
@@ -75,6 +80,8 @@ class PartitionProduceData(Struct):
     index: int = int32("0+")
     # one record batch of version 2 from request version 3 on
     records: Records = records_("0+", nullable="0+")
+    # not in Apache Kafka: where the log must end so that the records, which keep their offsets, are appended; else -1
+    expected_end_offset: int = int64("9+", tag=FIRST_OWN_TAG, default=-1)
 
 
 class TopicProduceData(Struct):
