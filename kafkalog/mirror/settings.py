@@ -64,6 +64,8 @@ class MirrorSettings:
     """How often transactions are committed; 60000 in Kafka Connect."""
     start_at: str = option("auto.offset.reset", "earliest", one_of("earliest", "latest"))
     """Where partitions begin that were never mirrored."""
+    offsets: str = option("replication.offsets", "translate", one_of("translate", "keep"))
+    """Whether records keep their offsets in the target, or get new ones. Not in MirrorMaker 2."""
     max_bytes_per_second: int = option("max.bytes.per.second", 0, integer(0))
     """The most that a process mirrors, in bytes of record batches as they are; 0: no limit. Not in MirrorMaker 2."""
 
@@ -134,6 +136,11 @@ class MirrorSettings:
         return MirroredTopics(names.include, self.naming, names, self.replicate_heartbeats, frozenset(returning))
 
     @property
+    def keeps_offsets(self) -> bool:
+        """Whether records keep their offsets in the target."""
+        return self.offsets == "keep"
+
+    @property
     def group_id(self) -> str:
         """The consumer group in the source by which processes share the work."""
         return f"kafkalog-mirror-{self.naming.flow}"
@@ -141,6 +148,11 @@ class MirrorSettings:
     def transactional_id(self, task: int) -> str:
         """Return the transactional id of a task, in the target."""
         return f"kafkalog-mirror-{self.naming.flow}-{task}"
+
+    @property
+    def keeping_id(self) -> str:
+        """The transactional id under which the target keeps the producer id of `keeping`; it has no transactions."""
+        return f"kafkalog-mirror-{self.naming.flow}-offsets"
 
 
 def aliases_of(properties: Mapping[str, str]) -> tuple[str, str] | None:

@@ -46,7 +46,7 @@ class GroupStatus(NamedTuple):
         return None if self.offset is None else self.offset - self.upstream
 
 
-def partition_status(settings: MirrorSettings, source: Admin) -> list[PartitionStatus]:
+def partition_status(settings: MirrorSettings, source: Admin, target: Admin) -> list[PartitionStatus]:
     """Find how far each partition is that the mirror takes.
 
     Raises:
@@ -56,9 +56,20 @@ def partition_status(settings: MirrorSettings, source: Admin) -> list[PartitionS
     topics = source.cluster.metadata(refresh=True).topics
     chosen = sorted(wanted.select(topics))
     partitions = [TopicPartition(name, number) for name in chosen for number in sorted(topics[name].partitions)]
-    positions = read_positions(settings)
+    if settings.keeps_offsets:
+        positions = _kept(settings, target, partitions)
+    else:
+        positions = read_positions(settings)
     ends = list_offsets(source.cluster, dict.fromkeys(partitions, LATEST), READ_COMMITTED)
     return [PartitionStatus(tp, positions.get(tp), ends[tp].offset) for tp in partitions]
+
+
+def _kept(settings: MirrorSettings, target: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return where the partitions of the target end, which are the next offsets to mirror."""
+    remote = {TopicPartition(settings.naming.remote(tp.topic), tp.partition): tp for tp in partitions}
+    there = target.cluster.metadata({tp.topic for tp in remote}, refresh=True).topics
+    known = [tp for tp in remote if tp.partition in there[tp.topic].partitions]
+    return {remote[tp]: end.offset for tp, end in list_offsets(target.cluster, dict.fromkeys(known, LATEST)).items()}
 
 
 def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list[GroupStatus]:

@@ -21,6 +21,7 @@ from kafkalog.mirror.copying.worker import Worker
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
 from kafkalog.mirror.housekeeping.heartbeats import Heartbeats
 from kafkalog.mirror.housekeeping.jobs import Housekeeping, Job
+from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.errors import ErrorCode, KafkaError
@@ -48,7 +49,7 @@ _HOPELESS = frozenset(
 def is_hopeless(error: BaseException | None) -> bool:
     """Tell whether another try does not mend an error, or one that it was raised from."""
     while error is not None:
-        if isinstance(error, ConfigError | AuthenticationError):
+        if isinstance(error, ConfigError | AuthenticationError | KeepingError):
             return True
         if isinstance(error, KafkaError) and error.code in _HOPELESS:
             return True
@@ -118,6 +119,6 @@ def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.E
             progress.restarts += 1
             if time.monotonic() - began > CALM_S:
                 pause = PAUSE_S
-            logger.warning("beginning again in %.1f s, behind the last transaction: %s", pause, error)
+            logger.warning("beginning again in %.1f s, behind what the target has: %s", pause, error)
             stop.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE_S)

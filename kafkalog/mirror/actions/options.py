@@ -22,6 +22,11 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source-config", metavar="FILE", help="a file of client properties for the source")
     parser.add_argument("--target-config", metavar="FILE", help="a file of client properties for the target")
     parser.add_argument("--config", metavar="FILE", help="the mirror's properties; a file of MirrorMaker 2 will do")
+    parser.add_argument(
+        "--offsets",
+        choices=("translate", "keep"),
+        help="translate: records get new offsets, each once by transactions (the default); keep: those of the source",
+    )
     parser.add_argument("--naming", choices=("default", "identity"), help="default: SOURCE.topic; identity: same names")
 
 
@@ -38,7 +43,7 @@ def settings_of(arguments: argparse.Namespace, more: dict[str, str | None]) -> M
     named = (arguments.source_alias, arguments.target_alias)
     from_file = aliases_of(properties) if None in named else None
     source, target = (given or default for given, default in zip(named, from_file or DEFAULT_ALIASES, strict=True))
-    said = {**more, "replication.policy.class": arguments.naming}
+    said = {**more, "replication.policy.class": arguments.naming, "replication.offsets": arguments.offsets}
     for key, text in said.items():
         if text is None:
             continue

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = settings_of(arguments, {"topics": arguments.topics})
     with Admin(settings.source_client) as source, Admin(settings.target_client) as target:
-        partitions = partition_status(settings, source)
+        partitions = partition_status(settings, source, target)
         groups = group_status(settings, source, target)
     partition_rows = [(*each.partition, each.next_offset, each.end, each.lag) for each in partitions]
     group_rows = [

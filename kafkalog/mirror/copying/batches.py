@@ -40,19 +40,22 @@ class MirroredBatch(NamedTuple):
     """A batch to send."""
 
     data: bytearray
-    """Its bytes, without a producer, with the base offset 0."""
+    """Its bytes, without a producer, with the base offset 0, or that of the source if offsets are kept."""
     offsets: tuple[tuple[int, int], ...]
-    """The offsets that its records have in the source: for each stretch without gaps the first one, and the count."""
+    """The offsets that its records have in the source: for each stretch without gaps the first one, and the count.
+
+    Of a batch that passes with gaps, because offsets are kept, there is one stretch, from its first offset on."""
     decoded: bool
     """Whether it had to be encoded anew."""
 
 
 def batches(
-    fetched: FetchedRecords, offset: int, *, check_crcs: bool = True
+    fetched: FetchedRecords, offset: int, *, check_crcs: bool = True, keep: bool = False
 ) -> Iterator[tuple[MirroredBatch | None, int]]:
     """Yield what to send of the batches from `offset` on, each with the position after it; None: nothing to send.
 
-    `fetched` comes from a fetch with `isolation.level=read_committed`.
+    `fetched` comes from a fetch with `isolation.level=read_committed`. With `keep` batches keep their offsets, and pass
+    with gaps and with the time of appending.
 
     Raises:
         RecordsError: A batch is damaged.
@@ -71,12 +74,12 @@ def batches(
                 aborting.discard(header.producer_id)
         elif header.is_transactional and header.producer_id in aborting:
             pass
-        elif passes(header, offset):
+        elif passes(header, offset) or (keep and passes_with_offsets(header, offset)):
             if check_crcs:
                 verify_crc(records, pos, header)
-            made = _restamped(records, pos, header)
+            made = _restamped(records, pos, header, header.base_offset if keep else 0)
         else:
-            made = _encoded(records, pos, header, offset, check_crcs)
+            made = _encoded(records, pos, header, offset, check_crcs, keep)
         yield made, header.next_offset
 
 
@@ -92,24 +95,34 @@ def passes(header: BatchHeader, offset: int) -> bool:
     )
 
 
+def passes_with_offsets(header: BatchHeader, offset: int) -> bool:
+    """Tell whether a target takes the batch as it is, if it takes the offsets that the batch states."""
+    return header.magic == MAGIC and header.base_offset >= offset and header.records_count > 0
+
+
 def _is_abort(records: memoryview, pos: int, check_crcs: bool) -> bool:
     _, markers = decode_batch(records, pos, check_crc=check_crcs)
     return any(parse_control_type(marker.key) is ControlRecordType.ABORT for marker in markers)
 
 
-def _restamped(records: memoryview, pos: int, header: BatchHeader) -> MirroredBatch:
+def _restamped(records: memoryview, pos: int, header: BatchHeader, base_offset: int) -> MirroredBatch:
     data = bytearray(records[pos : pos + header.size])
-    assign_offsets(data, 0, 0, NO_PARTITION_LEADER_EPOCH)
+    assign_offsets(data, 0, base_offset, NO_PARTITION_LEADER_EPOCH)
     if header.has_producer_id or header.is_transactional:
         set_producer(data, 0, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE)
     return MirroredBatch(data, ((header.base_offset, header.records_count),), False)
 
 
-def _encoded(records: memoryview, pos: int, header: BatchHeader, offset: int, check_crcs: bool) -> MirroredBatch | None:
+def _encoded(
+    records: memoryview, pos: int, header: BatchHeader, offset: int, check_crcs: bool, keep: bool
+) -> MirroredBatch | None:
     _, found = decode_any(records, pos, check_crc=check_crcs)
     wanted = [record for record in found if record.offset >= offset]
     if not wanted:
         return None
+    if keep:
+        data = encode_batch(wanted, codec=header.codec, base_offset=wanted[0].offset)
+        return MirroredBatch(data, _stretches(wanted), True)
     numbered = [Record(number, *record[1:]) for number, record in enumerate(wanted)]
     return MirroredBatch(encode_batch(numbered, codec=header.codec), _stretches(wanted), True)
 

@@ -15,7 +15,6 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.copying.translation import OffsetMap, Run
-from kafkalog.mirror.internal_topics.formats import OffsetSync
 
 
 @dataclass
@@ -54,13 +53,13 @@ class Progress:
         self,
         partitions: Collection[TopicPartition],
         positions: Mapping[TopicPartition, int],
-        syncs: Iterable[OffsetSync] = (),
+        runs: Iterable[tuple[TopicPartition, Run]] = (),
     ) -> None:
-        """Begin with these partitions, and forget all others."""
+        """Begin with these partitions and what is known of their offsets; forget all others."""
         found = {tp: PartitionProgress(positions.get(tp)) for tp in partitions}
-        for sync in syncs:
-            if sync.partition in found:
-                found[sync.partition].offsets.add(Run(sync.upstream, sync.downstream, 1))
+        for tp, run in runs:
+            if tp in found:
+                found[tp].offsets.add(run)
         with self._lock:
             self._partitions = found
 

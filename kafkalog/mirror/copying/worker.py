@@ -17,15 +17,22 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.closing import Closing
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
+from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.assignor import task_assignor, task_of
 from kafkalog.mirror.copying.batches import batches
 from kafkalog.mirror.copying.limiter import Limiter
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.task import MirrorTask
+from kafkalog.mirror.copying.translation import Run
 from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs, returning_topics
+from kafkalog.mirror.keeping.agreement import kept_positions
+from kafkalog.mirror.keeping.sender import Place
+from kafkalog.mirror.keeping.task import KeptTask
+from kafkalog.mirror.keeping.topics import adopt, mirrors_of
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
+from kafkalog.records.batch import NO_PRODUCER_ID
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +66,9 @@ class Worker(Closing, RebalanceListener):
             }
         )
         self._check_crcs = self._consumer.config.client.check_crcs
-        self._tasks: dict[int, MirrorTask] = {}
+        self._tasks: dict[int, MirrorTask | KeptTask] = {}
+        self._stated: dict[str, bool] = {}
+        """Whether the target takes the offsets of a topic as they are stated; only of topics that keep them."""
         self._has_begun = False
         self._commit_at = 0.0
         self._limiter = Limiter(settings.max_bytes_per_second, time.monotonic())
@@ -72,7 +81,7 @@ class Worker(Closing, RebalanceListener):
             Exception: Something has failed. What was not committed is mirrored again by the next worker.
         """
         self._follower.make_own()
-        returning = returning_topics(self._settings)
+        returning = self._returning()
         if returning:
             logger.warning(
                 "topics that the mirror from %s to %s writes are left out: %s",
@@ -109,7 +118,8 @@ class Worker(Closing, RebalanceListener):
         tp = found.partition
         task = self._tasks[task_of(tp, self._settings.tasks)]
         size = 0
-        for batch, next_offset in batches(found.fetched, found.offset, check_crcs=self._check_crcs):
+        keep = self._stated.get(tp.topic, False)
+        for batch, next_offset in batches(found.fetched, found.offset, check_crcs=self._check_crcs, keep=keep):
             if batch is not None:
                 size += len(batch.data)
                 self._progress.count(tp, batch)
@@ -129,10 +139,10 @@ class Worker(Closing, RebalanceListener):
         self._consumer.resume(*(tp for tp in assigned if tp in still))
 
     def _commit(self) -> None:
-        """Commit the transactions of all tasks, at the same time."""
+        """Commit all tasks, at the same time."""
         dirty = [task for task in self._tasks.values() if task.dirty]
         positions = {}
-        for committed in self._pool.map(MirrorTask.commit, dirty):
+        for committed in self._pool.map(lambda task: task.commit(), dirty):
             for tp, done in committed.items():
                 self._progress.committed(tp, done)
                 positions[tp] = done.next_offset
@@ -147,16 +157,58 @@ class Worker(Closing, RebalanceListener):
         by_task: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
             by_task[task_of(tp, self._settings.tasks)].append(tp)
-        self._follower.make({tp.topic for tp in partitions})
+        topics = {tp.topic for tp in partitions}
+        self._follower.make(topics)
+        if self._settings.keeps_offsets:
+            positions, runs = self._keep(by_task, topics)
+        else:
+            positions, runs = self._translate(by_task)
+        self._progress.assigned(partitions, positions, runs)
+        self._seek(partitions, positions)
+        logger.info("mirroring %d partitions in %d tasks", len(partitions), len(by_task))
+
+    def _translate(
+        self, by_task: dict[int, list[TopicPartition]]
+    ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
+        """Begin tasks that write transactions; return the positions, and what is known of the offsets."""
         for number in by_task:
             self._tasks[number] = MirrorTask(self._settings, number)
-        for _ in self._pool.map(MirrorTask.start, self._tasks.values()):
+        for _ in self._pool.map(lambda task: task.start(), self._tasks.values()):
             pass
         positions = read_positions(self._settings) if by_task else {}
         syncs = read_syncs(self._settings) if by_task and self._settings.emit_checkpoints else []
-        self._progress.assigned(partitions, positions, syncs)
-        self._seek(partitions, positions)
-        logger.info("mirroring %d partitions in %d tasks", len(partitions), len(by_task))
+        return positions, [(sync.partition, Run(sync.upstream, sync.downstream, 1)) for sync in syncs]
+
+    def _keep(
+        self, by_task: dict[int, list[TopicPartition]], topics: Collection[str]
+    ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
+        """Begin tasks that keep offsets; return the positions, and what is known of the offsets."""
+        self._stated = adopt(self._settings, self._target, topics)
+        producer_id = NO_PRODUCER_ID
+        if not all(self._stated.values()):
+            with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
+                producer_id = requests.init().producer_id
+        mine = [tp for tps in by_task.values() for tp in tps]
+        positions = kept_positions(self._settings, self._source, self._target, mine)
+        naming = self._settings.naming
+        for number, tps in by_task.items():
+            places = {
+                tp: Place(
+                    TopicPartition(naming.remote(tp.topic), tp.partition), self._stated[tp.topic], positions.get(tp, 0)
+                )
+                for tp in tps
+            }
+            self._tasks[number] = KeptTask(self._settings, places, producer_id)
+            self._tasks[number].start()
+        return positions, [(tp, Run(0, 0, end)) for tp, end in positions.items()]
+
+    def _returning(self) -> set[str]:
+        """Return the topics of the source that a mirror from the target writes."""
+        found = returning_topics(self._settings)
+        if self._settings.naming.remote("t") == "t":
+            wanted = self._settings.mirrored(found).select(self._source.cluster.metadata(refresh=True).topics)
+            found |= mirrors_of(self._source, list(wanted), self._settings.target)
+        return found
 
     def _seek(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> None:
         known = {tp.topic for tp in positions}

@@ -18,6 +18,7 @@ from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.selection import NameFilter
 from kafkalog.protocol.errors import (
     ErrorCode,
+    InvalidConfigError,
     InvalidPartitionsError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -26,6 +27,8 @@ from kafkalog.protocol.errors import (
 
 logger = logging.getLogger(__name__)
 
+MIRROR_SOURCE = "kafkalog.mirror.source"
+"""The configuration of a topic of kafkalog that keeps the offsets of the cluster with this alias."""
 COMPACTED = {"cleanup.policy": "compact"}
 
 
@@ -39,7 +42,8 @@ def set_in_topic(entries: Mapping[str, ConfigEntry], wanted: NameFilter) -> dict
 
 
 def _may_copy(entry: ConfigEntry) -> bool:
-    return not entry.read_only and not entry.sensitive
+    # Of whom a topic is a mirror does not depend on its source.
+    return not entry.read_only and not entry.sensitive and entry.name != MIRROR_SOURCE
 
 
 def config_changes(
@@ -62,7 +66,7 @@ class TopicFollower:
 
     def make_own(self) -> None:
         """Create the missing ones of the mirror's internal topics in the target, compacted, with one partition."""
-        own = [self._naming.offsets, self._naming.offset_syncs]
+        own = [] if self._settings.keeps_offsets else [self._naming.offsets, self._naming.offset_syncs]
         if self._settings.emit_checkpoints:
             own.append(self._naming.checkpoints)
         self._create([NewTopic(name, 1, self._settings.replication_factor, COMPACTED) for name in own])
@@ -78,13 +82,14 @@ class TopicFollower:
         there = self._describe(self._target, remote.values())
         missing = [name for name in described if not there[remote[name]].partitions]
         configs = self._source.describe_configs([ConfigResource.topic(name) for name in missing])
+        own = {MIRROR_SOURCE: self._settings.source} if self._settings.keeps_offsets else {}
         self._create(
             [
                 NewTopic(
                     remote[name],
                     len(described[name].partitions),
                     self._settings.replication_factor,
-                    set_in_topic(configs[ConfigResource.topic(name)], self._configs),
+                    set_in_topic(configs[ConfigResource.topic(name)], self._configs) | own,
                 )
                 for name in missing
             ]
@@ -132,10 +137,20 @@ class TopicFollower:
             if present[topic.name].partitions:
                 continue
             try:
-                self._target.create_topics([topic])
+                self._create_one(topic)
                 logger.info("created topic %s with %d partitions", topic.name, topic.num_partitions)
             except TopicAlreadyExistsError:
                 logger.debug("topic %s was created meanwhile", topic.name)
+
+    def _create_one(self, topic: NewTopic) -> None:
+        try:
+            self._target.create_topics([topic])
+        except InvalidConfigError:
+            if MIRROR_SOURCE not in topic.configs:
+                raise
+            # Apache Kafka does not know it. If it refuses another one, it says so now.
+            known = {name: value for name, value in topic.configs.items() if name != MIRROR_SOURCE}
+            self._target.create_topics([topic._replace(configs=known)])
 
 
 _WITHOUT_PARTITIONS = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from kafkalog.client.admin import Admin
+from kafkalog.client.admin.configs import ConfigResource
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.formats import SourcePosition
+from kafkalog.mirror.topics.follower import MIRROR_SOURCE
 from peers import java, kafka, require
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, contents, read_all
 from tests.kafkalog.mirror.golden import RECORDS
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
+from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails, same
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.waiting import wait_until
 
@@ -70,6 +73,45 @@ def transactions(address: str, topic: str, identity: str) -> None:
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
+
+
+def test_offsets_are_kept(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"kept-{alias}"
+    remote = f"{alias}.{topic}"
+    make(clusters.source, topic, 2)
+    write(clusters.source, topic, range(100), None, compression_type="lz4", linger_ms="20")
+    mirror = start_mirror(topic, **KEEP)
+    same(clusters, topic, remote, 100)
+    mirror.stop()
+    write(clusters.source, topic, range(100, 150), None, enable_idempotence="true")
+    mirror = start_mirror(topic, **KEEP)
+    same(clusters, topic, remote, 150)
+    transactions(clusters.source, topic, alias)
+    write(clusters.source, topic, range(150, 160))
+    with Admin(clusters.client("target")) as target:
+        configs = target.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
+    if MIRROR_SOURCE in configs:
+        same(clusters, topic, remote, 190)
+    else:
+        # An aborted transaction is the first one.
+        assert "has no record to mirror at offset" in fails(mirror)
+        assert len(read_all(clusters.target, remote, 150)) == 2
+
+
+def test_a_topic_without_its_beginning(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"late-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(10))
+    write(clusters.source, topic, range(10, 20))
+    with Admin(clusters.client("source")) as source, Admin(clusters.client("target")) as target:
+        source.delete_records({TopicPartition(topic, 0): 10})
+        mirror = start_mirror(topic, **KEEP)
+        wait_until(lambda: f"{alias}.{topic}" in target.list_topics(), "the topic is created")
+        resource = ConfigResource.topic(f"{alias}.{topic}")
+        if MIRROR_SOURCE in target.describe_configs([resource])[resource]:
+            same(clusters, topic, f"{alias}.{topic}", 10)
+        else:
+            assert "has no record to mirror at offset 0" in fails(mirror)
 
 
 def test_apache_kafka_takes_and_gives(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:

@@ -143,3 +143,38 @@ def test_damage_is_found() -> None:
     batch[-1] ^= 1
     with pytest.raises(CorruptRecordError):
         sent(fetched(batch))
+
+
+def kept(given: FetchedRecords, offset: int = 0) -> list[MirroredBatch]:
+    return [batch for batch, _ in batches(given, offset, keep=True) if batch is not None]
+
+
+def offsets(batch: MirroredBatch) -> list[int]:
+    return [record.offset for record in decode_batch(batch.data)[1]]
+
+
+@pytest.mark.parametrize("made", [
+    encode_batch(records(5, 6, 7), base_offset=5, codec=Codec.ZSTD),
+    encode_batch(records(5, 8, 9), base_offset=5),
+    encode_batch(records(6, 7), base_offset=5),
+    encode_batch(records(5, 6), base_offset=5, log_append_time=True),
+])  # fmt: skip
+def test_offsets_pass_with_gaps_and_with_the_time_of_appending(made: bytearray) -> None:
+    (batch,) = kept(fetched(made))
+    assert bytes(batch.data[16:]) == bytes(made[16:])
+    assert offsets(batch) == [record.offset for record in decode_batch(made)[1]]
+    assert not batch.decoded
+
+
+def test_batches_that_keep_offsets_have_no_producer() -> None:
+    made = encode_batch(records(5, 6), base_offset=5, producer_id=7, producer_epoch=1, base_sequence=3)
+    (batch,) = kept(fetched(made))
+    header, found = decode_batch(batch.data)
+    assert (header.base_offset, header.producer_id, header.base_sequence) == (5, -1, -1)
+    assert found == records(5, 6)
+
+
+def test_old_messages_and_cut_batches_keep_their_offsets() -> None:
+    made = encode_batch(records(5, 8, 9), base_offset=5)
+    (batch,) = kept(fetched(made), 6)
+    assert (offsets(batch), batch.decoded, batch.offsets) == ([8, 9], True, ((8, 2),))

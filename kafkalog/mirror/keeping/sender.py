@@ -1,0 +1,211 @@
+"""Send batches to the target so that they keep their offsets, each once.
+
+A request whose answer is missing may have been carried out. Then the sender looks where the target's log ends, and goes
+on behind that. So it does where another process has written meanwhile: what that one wrote is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientError, KafkaError, about
+from kafkalog.client.offsets import LATEST, list_offsets
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.keeping.errors import KeepingError, MovedError, TargetLostRecordsError
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kafkalog.records.batch import set_producer
+
+MAX_REQUEST_BYTES = 1 << 20
+"""How many bytes of a partition go in one request; at least one batch."""
+DELIVERY_S = 120.0
+"""How long a batch is tried, as `delivery.timeout.ms` of producers."""
+STATED_SINCE = 9
+"""Produce requests of this version can say where the log has to end."""
+_SEQUENCE_MASK = 0x7FFFFFFF
+_MOVED = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    }
+)
+
+
+class KeptBatch(NamedTuple):
+    """A batch to send: without a producer, with the source's base offset if offsets are stated."""
+
+    data: bytearray
+    base_offset: int
+    next_offset: int
+    """The offset after its last one."""
+
+
+class Place:
+    """A partition of the target, and the batches that wait for it.
+
+    Args:
+        target: The partition.
+        stated: Whether it takes batches that state their offsets.
+        end: Where its log ends.
+
+    Attributes:
+        target, stated: As given.
+        end: Where its log ends, as far as it has acknowledged.
+        pending: The batches that it has not acknowledged, in order.
+    """
+
+    def __init__(self, target: TopicPartition, stated: bool, end: int) -> None:
+        self.target, self.stated, self.end = target, stated, end
+        self.pending: deque[KeptBatch] = deque()
+
+    def upto(self, most: int) -> list[KeptBatch]:
+        """Return the batches of the next request: one where they are numbered, else of `most` bytes."""
+        taken = [self.pending[0]]
+        size = len(taken[0].data)
+        for batch in list(self.pending)[1:] if self.stated else ():
+            size += len(batch.data)
+            if size > most:
+                break
+            taken.append(batch)
+        return taken
+
+    def acknowledge(self, end: int) -> None:
+        """Forget the batches before `end`, where the log now ends.
+
+        Raises:
+            TargetLostRecordsError: It has ended later before.
+            KeepingError: It ends within a batch of the source.
+        """
+        if end < self.end:
+            raise TargetLostRecordsError(f"{self.target} ends at offset {end}, and has ended at {self.end} before")
+        while self.pending and self.pending[0].next_offset <= end:
+            self.pending.popleft()
+        if self.pending and self.pending[0].base_offset < end:
+            raise KeepingError(
+                f"{self.target} ends at offset {end}, within a batch of the source from offset "
+                f"{self.pending[0].base_offset} on: other records than the mirror's are there. Delete the topic in the "
+                "target to mirror it anew"
+            )
+        self.end = end
+
+
+class KeptSender:
+    """Sends what waits for places, over connections of its own.
+
+    Args:
+        cluster: The target; the caller closes it.
+        producer_id: The one whose sequence numbers keep the order, for places that do not take stated offsets.
+    """
+
+    def __init__(self, cluster: Cluster, producer_id: int) -> None:
+        self._cluster = cluster
+        self._producer_id = producer_id
+
+    def deliver(self, places: Iterable[Place]) -> None:
+        """Send all that waits, and wait until the target has it.
+
+        Raises:
+            KeepingError: The offsets cannot be kept.
+            KafkaError, ClientError: The target does not take the records, or does not answer for `DELIVERY_S`.
+        """
+        left = [place for place in places if place.pending]
+        for place in left:
+            # Others have been here before, as it turned out with batches before these.
+            place.acknowledge(place.end)
+        left = [place for place in left if place.pending]
+        retry = self._cluster.retry(time.monotonic() + DELIVERY_S)
+        while left:
+            failed = self._send(left)
+            if failed:
+                retry.after(next(iter(failed.values())))
+                self._look_again(list(failed))
+            left = [place for place in left if place.pending]
+
+    def _send(self, places: Sequence[Place]) -> dict[Place, Exception]:
+        """Send one request to each leader; return the places for which it failed."""
+        failed: dict[Place, Exception] = {}
+        by_leader: dict[int, list[Place]] = defaultdict(list)
+        for place in places:
+            try:
+                by_leader[self._cluster.leader_now(place.target).broker.node_id].append(place)
+            except (KafkaError, ClientError) as error:
+                failed[place] = error
+        for node_id, group in by_leader.items():
+            sent = {place: place.upto(MAX_REQUEST_BYTES) for place in group}
+            request = self._request(sent)
+            least = STATED_SINCE if any(place.stated for place in group) else 0
+            try:
+                response: ProduceResponse = self._cluster.request_to(node_id, request, min_version=least)
+            except (KafkaError, ClientError) as error:
+                failed |= dict.fromkeys(group, error)
+                continue
+            answers = {
+                TopicPartition(topic.name, each.index): each
+                for topic in response.responses
+                for each in topic.partition_responses
+            }
+            for place, batches in sent.items():
+                problem = _settle(place, batches, answers.get(place.target))
+                if problem is not None:
+                    failed[place] = problem
+        return failed
+
+    def _request(self, sent: dict[Place, list[KeptBatch]]) -> ProduceRequest:
+        topics: dict[str, list[PartitionProduceData]] = defaultdict(list)
+        for place, batches in sent.items():
+            if place.stated:
+                records = batches[0].data if len(batches) == 1 else bytearray().join(each.data for each in batches)
+                data = PartitionProduceData(
+                    index=place.target.partition, records=records, expected_end_offset=place.end
+                )
+            else:
+                (batch,) = batches
+                set_producer(batch.data, 0, self._producer_id, 0, batch.base_offset & _SEQUENCE_MASK)
+                data = PartitionProduceData(index=place.target.partition, records=batch.data)
+            topics[place.target.topic].append(data)
+        return ProduceRequest(
+            acks=-1,
+            timeout_ms=int(self._cluster.config.request_timeout * 1000),
+            topic_data=[TopicProduceData(name=name, partition_data=parts) for name, parts in topics.items()],
+        )
+
+    def _look_again(self, places: Sequence[Place]) -> None:
+        """Find out where the logs of places end."""
+        self._cluster.forget({place.target.topic for place in places})
+        ends = list_offsets(self._cluster, {place.target: LATEST for place in places})
+        for place in places:
+            place.acknowledge(ends[place.target].offset)
+
+
+def _settle(place: Place, batches: list[KeptBatch], answer: PartitionProduceResponse | None) -> Exception | None:
+    """Take an answer over; return its error.
+
+    Raises:
+        KeepingError: The target has given the records other offsets.
+    """
+    first, last = batches[0], batches[-1]
+    if answer is None:
+        return MovedError(f"no answer about {place.target}")
+    if answer.error_code in _MOVED:
+        return MovedError(f"{place.target}: {answer.error_message or ErrorCode(answer.error_code).name}")
+    if answer.error_code:
+        return about(answer.error_code, f"partition {place.target}", answer.error_message)
+    if answer.base_offset != first.base_offset:
+        raise KeepingError(
+            f"{place.target} gave the record at offset {first.base_offset} of the source the offset "
+            f"{answer.base_offset}: others write there, too. Delete the topic in the target to mirror it anew"
+        )
+    # A batch that was there already may be followed by others.
+    place.acknowledge(max(last.next_offset, place.end))
+    return None

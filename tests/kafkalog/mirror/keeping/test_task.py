@@ -1,0 +1,150 @@
+"""Test that records come once and in place, whatever several tasks believe that write to one partition."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.transactions.requests import TransactionRequests
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.keeping.errors import KeepingError, TargetLostRecordsError
+from kafkalog.mirror.keeping.sender import KeptBatch, Place
+from kafkalog.mirror.keeping.task import KeptTask
+from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.records.batch import Record, encode_batch
+from tests.kafkalog.mirror.conftest import Clusters, read_all
+from tests.kafkalog.mirror.test_mirror import make, write
+
+COUNT = 300
+STEP = 5
+
+
+def batch(first: int, stated: bool) -> MirroredBatch:
+    records = [Record(first + at, 1000, None, b"%d" % (first + at)) for at in range(STEP)]
+    if not stated:
+        records = [record._replace(offset=at) for at, record in enumerate(records)]
+    data = encode_batch(records, base_offset=first if stated else 0)
+    return MirroredBatch(data, ((first, STEP),), False)
+
+
+def producer_id(clusters: Clusters, settings: MirrorSettings) -> int:
+    with TransactionRequests(ClientConfig.from_dict(clusters.client("target")), settings.keeping_id) as requests:
+        return requests.init().producer_id
+
+
+@pytest.fixture
+def settings(clusters: Clusters, alias: str) -> MirrorSettings:
+    return MirrorSettings.of({}, alias, "target", (clusters.client("source"), clusters.client("target")))[0]
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_two_owners_of_a_partition_write_each_record_once(
+    clusters: Clusters, settings: MirrorSettings, alias: str, stated: bool
+) -> None:
+    """Both begin at the same position, and each believes that it is alone."""
+    tp, remote = TopicPartition("words", 0), f"{alias}.words"
+    make(clusters.target, remote, **({"kafkalog_mirror_source": alias} if stated else {}))
+    # Each asks for the producer id by itself, and gets the same one.
+    tasks = [
+        KeptTask(settings, {tp: Place(TopicPartition(remote, 0), stated, 0)}, producer_id(clusters, settings))
+        for _ in range(2)
+    ]
+    try:
+        for task in tasks:
+            task.start()
+        for first in range(0, COUNT, STEP):
+            for task in tasks:
+                task.send(tp, batch(first, stated))
+                task.advance(tp, first + STEP)
+        for task in tasks:
+            assert task.commit()[tp].next_offset == COUNT
+    finally:
+        for task in tasks:
+            task.close()
+    (found,) = read_all(clusters.target, remote, COUNT).values()
+    assert [(record.offset, record.value) for record in found] == [(at, b"%d" % at) for at in range(COUNT)]
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_who_comes_back_late_changes_nothing(
+    clusters: Clusters, settings: MirrorSettings, alias: str, stated: bool
+) -> None:
+    """A process that stood still sends what others have sent since."""
+    tp, remote = TopicPartition("words", 0), f"{alias}.words"
+    make(clusters.target, remote, **({"kafkalog_mirror_source": alias} if stated else {}))
+    shared = producer_id(clusters, settings)
+    places = [Place(TopicPartition(remote, 0), stated, 0) for _ in range(2)]
+    slow, quick = (KeptTask(settings, {tp: place}, shared) for place in places)
+    try:
+        quick.start()
+        for first in range(0, COUNT, STEP):
+            quick.send(tp, batch(first, stated))
+            quick.advance(tp, first + STEP)
+            quick.commit()
+        slow.start()
+        for first in range(0, COUNT + STEP, STEP):
+            slow.send(tp, batch(first, stated))
+            slow.advance(tp, first + STEP)
+        slow.commit()
+    finally:
+        quick.close()
+        slow.close()
+    (found,) = read_all(clusters.target, remote, COUNT + STEP).values()
+    assert [(record.offset, record.value) for record in found] == [(at, b"%d" % at) for at in range(COUNT + STEP)]
+
+
+def test_a_gap_is_refused_where_offsets_are_not_stated(
+    clusters: Clusters, settings: MirrorSettings, alias: str
+) -> None:
+    tp, remote = TopicPartition("words", 0), f"{alias}.words"
+    make(clusters.target, remote)
+    task = KeptTask(settings, {tp: Place(TopicPartition(remote, 0), False, 0)}, producer_id(clusters, settings))
+    try:
+        task.start()
+        task.send(tp, batch(0, False))
+        with pytest.raises(KeepingError, match="no record to mirror at offset 5"):
+            task.send(tp, batch(10, False))
+        within = batch(STEP, False)._replace(offsets=((STEP, 2), (STEP + 3, 3)))
+        with pytest.raises(KeepingError, match="no record to mirror at offset 7"):
+            task.send(tp, within)
+        with pytest.raises(KeepingError, match="has gone back from offset 5 to 0"):
+            task.send(tp, batch(0, False))
+        task.commit()
+    finally:
+        task.close()
+    assert len(read_all(clusters.target, remote, STEP)[0]) == STEP
+
+
+def test_a_foreign_writer_is_noticed(clusters: Clusters, settings: MirrorSettings, alias: str) -> None:
+    """It writes between two batches of the mirror, where the target cannot refuse it."""
+    tp, remote = TopicPartition("words", 0), f"{alias}.words"
+    make(clusters.target, remote)
+    task = KeptTask(settings, {tp: Place(TopicPartition(remote, 0), False, 0)}, producer_id(clusters, settings))
+    try:
+        task.start()
+        task.send(tp, batch(0, False))
+        task.advance(tp, STEP)
+        task.commit()
+        write(clusters.target, remote, range(1))
+        task.send(tp, batch(STEP, False))
+        with pytest.raises(KeepingError, match="the offset 6: others write there, too"):
+            task.commit()
+    finally:
+        task.close()
+
+
+def test_what_a_place_has_is_not_sent_again() -> None:
+    place = Place(TopicPartition("words", 0), True, 10)
+    bounds = [10, 12, 15, 20]
+    place.pending += [KeptBatch(bytearray(10), one, other) for one, other in pairwise(bounds)]
+    assert [each.base_offset for each in place.upto(20)] == [10, 12]
+    assert [each.base_offset for each in place.upto(1)] == [10]
+    place.acknowledge(15)
+    assert [each.base_offset for each in place.pending] == [15]
+    with pytest.raises(TargetLostRecordsError):
+        place.acknowledge(14)
+    with pytest.raises(KeepingError, match="within a batch"):
+        place.acknowledge(17)
