@@ -143,6 +143,16 @@ def mirror_missing() -> str | None:
     return java.missing() or why_missing(mirror_classpath)
 
 
+def mirror_line(properties: Path) -> list[str]:
+    """Return the command of MirrorMaker 2 as a process of its own; the caller starts it.
+
+    It has the heap of `connect-mirror-maker.sh`.
+    """
+    options = ["-Xms256M", "-Xmx2G", *JVM_DEFAULTS, *JVM_EXTRA, *logging_options(KAFKA_3, tool_directory(KAFKA_3))]
+    main = "org.apache.kafka.connect.mirror.MirrorMaker"
+    return java.java_line(mirror_classpath(), main, [str(properties)], options)
+
+
 def logging_options(version: str, directory: Path) -> list[str]:
     """Return JVM options that log warnings to standard error; write their file into `directory`."""
     if not version.startswith("4"):
