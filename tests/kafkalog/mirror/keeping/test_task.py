@@ -46,7 +46,7 @@ def test_two_owners_of_a_partition_write_each_record_once(
 ) -> None:
     """Both begin at the same position, and each believes that it is alone."""
     tp, remote = TopicPartition("words", 0), f"{alias}.words"
-    make(clusters.target, remote, **({"kafkalog_mirror_source": alias} if stated else {}))
+    make(clusters.target, remote, 1, **({"kafkalog_mirror_source": alias} if stated else {}))
     # Each asks for the producer id by itself, and gets the same one.
     tasks = [
         KeptTask(settings, {tp: Place(TopicPartition(remote, 0), stated, 0)}, producer_id(clusters, settings))
@@ -74,7 +74,7 @@ def test_who_comes_back_late_changes_nothing(
 ) -> None:
     """A process that stood still sends what others have sent since."""
     tp, remote = TopicPartition("words", 0), f"{alias}.words"
-    make(clusters.target, remote, **({"kafkalog_mirror_source": alias} if stated else {}))
+    make(clusters.target, remote, 1, **({"kafkalog_mirror_source": alias} if stated else {}))
     shared = producer_id(clusters, settings)
     places = [Place(TopicPartition(remote, 0), stated, 0) for _ in range(2)]
     slow, quick = (KeptTask(settings, {tp: place}, shared) for place in places)
