@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks import findings
@@ -29,6 +29,7 @@ APACHE = {name: f"Apache {name}" for name in PEERS}
 NAMES = (OURS, *PEERS)
 _ADMIN_DEADLINE_S = 30.0
 _LATEST: Any = OffsetSpec.latest()
+_RETRIED = (KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -51,7 +52,15 @@ def resident_bytes(pid: int) -> int:
 def end_offsets(admin: AdminClient, topic: str, partitions: int) -> list[int]:
     """Return the end offsets of a topic's partitions."""
     wanted = {TopicPartition(topic, number): _LATEST for number in range(partitions)}
-    return [int(future.result(_ADMIN_DEADLINE_S).offset) for future in admin.list_offsets(wanted).values()]
+    deadline = time.monotonic() + _ADMIN_DEADLINE_S
+    while True:
+        try:
+            return [int(future.result(_ADMIN_DEADLINE_S).offset) for future in admin.list_offsets(wanted).values()]
+        except KafkaException as error:
+            # Apache Kafka's brokers answer UNKNOWN_LEADER_EPOCH for a moment after a start.
+            if error.args[0].code() not in _RETRIED or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.1)
 
 
 @dataclass(frozen=True)
