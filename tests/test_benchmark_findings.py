@@ -193,8 +193,8 @@ def of_records() -> list[Finding]:
     return records.findings(plain, coded)
 
 
-def of_protocol() -> list[Finding]:
-    costs = protocol.Costs(4e-4, 8e-4), protocol.Costs(16e-4, None)
+def of_protocol(peer_decode: float | None = 24e-4) -> list[Finding]:
+    costs = protocol.Costs(4e-4, 8e-4), protocol.Costs(16e-4, peer_decode)
     return protocol.findings({case.what: costs for case in protocol.cases()})
 
 
@@ -313,7 +313,7 @@ def test_records_are_summed_up_and_told_one_by_one() -> None:
 
 
 def test_the_protocol_without_its_peer_has_no_ratio() -> None:
-    found = of_protocol()
+    found = of_protocol(peer_decode=None)
     assert named(found, "encode Fetch v17 request", "kio").ratio == 0.25
     assert named(found, "decode Fetch v17 request", None).ours == 800
 
