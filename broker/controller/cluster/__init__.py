@@ -16,6 +16,7 @@ Around them:
 - `queue`       the queue of events
 - `candidacy`   the election of the controller
 - `succession`  the end of a controller whose process has died
+- `stalls`      what reassignments wait for that do not go on
 - `session`     reads and writes of ZooKeeper while in office
 - `watching`    watches become events
 - `channels`    connections to the brokers

@@ -46,6 +46,7 @@ from broker.controller.cluster.session import (
     Term,
     TermEndedError,
 )
+from broker.controller.cluster.stalls import LOOK_S, Stalls
 from broker.controller.cluster.succession import Succession
 from broker.controller.cluster.watching import Event, Kind, Subject, Watches
 from broker.controller.decisions.elections import ElectionType
@@ -123,6 +124,8 @@ class ClusterController:
         self._changed: dict[Event, set[Any]] = {}
         """The brokers, topics and partitions that changed since their last event."""
         self._timer: asyncio.TimerHandle | None = None
+        self._stalls = Stalls()
+        self._look_timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_registered = False
         self._closing: set[asyncio.Task[None]] = set()
@@ -434,6 +437,9 @@ class ClusterController:
         logger.info("this broker, %d, is the controller of epoch %d", self.settings.broker_id, epoch)
         with suppress(KafkaError):
             await self._decided("failover", lambda context: failover.take_over(context, self._runtime.random))
+        if self.is_active:
+            self._stalls = Stalls()
+            self._look_timer = self._runtime.loop.call_later(LOOK_S, self._look_at_reassignments)
         if self.is_active and self._balancing.enabled:
             self._timer = self._runtime.loop.call_later(FIRST_BALANCE_S, self._balance)
 
@@ -441,9 +447,10 @@ class ClusterController:
         """Forget everything that belongs to the office."""
         if self._context is not None:
             logger.info("this broker, %d, is not the controller any more", self.settings.broker_id)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._look_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._look_timer = None
         if self._channels is not None:
             task = self._runtime.loop.create_task(self._channels.close())
             self._closing.add(task)
@@ -470,6 +477,19 @@ class ClusterController:
     def _balance(self) -> None:
         self._queue.put_once("balance", elections.balance)
         self._timer = self._runtime.loop.call_later(self._balancing.interval_s, self._balance)
+
+    def _look_at_reassignments(self) -> None:
+        """Tell of reassignments that wait for what does not come."""
+        if self._context is None:
+            return
+        now_ms = self._runtime.now_ms()
+        told = self._stalls.look(self._context, now_ms)
+        self.history.add(now_ms, told)
+        for each in told[:LOGGED]:
+            logger.warning("%s-%d: %s, because %s", each.topic, each.partition, each.what, each.cause)
+        if len(told) > LOGGED:
+            logger.warning("… and %d more reassignments that wait", len(told) - LOGGED)
+        self._look_timer = self._runtime.loop.call_later(LOOK_S, self._look_at_reassignments)
 
     # -- what comes from outside
 

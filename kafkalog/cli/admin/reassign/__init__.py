@@ -4,6 +4,7 @@
 - `proposal`   where partitions could be, over a list of brokers; pure
 - `throttles`  which replicas are throttled while they move, and the settings for that
 - `progress`   how many bytes are left, and how long that takes
+- `waits`      what a reassignment waits for; pure
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ from kafkalog.cli.admin.partition_files import (
 )
 from kafkalog.cli.admin.reassign import progress, throttles
 from kafkalog.cli.admin.reassign.proposal import proposed
+from kafkalog.cli.admin.reassign.waits import waits
 from kafkalog.cli.shared.client_options import UsageError, admin_config, complain, reporting
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.replicas import ReplicaOnBroker
+from kafkalog.client.admin.replicas import Reassignment, ReplicaOnBroker
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
@@ -26,8 +27,11 @@ from kafkalog.protocol.errors import (
     NoReassignmentInProgressError,
     ReplicaNotAvailableError,
     UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
 )
 
+EXPLAINED = 20
+"""The number of partitions of which `verify` tells what they wait for."""
 FOLLOW_S = 1.0
 """Between two looks at how far the moves are."""
 DIRECTORIES_S = 10.0
@@ -112,8 +116,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
         going = admin.replicas.list_partition_reassignments(wanted)
         current = _placements(admin, {tp.topic for tp in wanted}, may_be_gone=True)
         print("Status of partition reassignment:")
+        told = _waits(admin, going)
         for tp, placed in sorted(wanted.items()):
             print(_status(tp, placed.replicas, going.get(tp), current.get(tp)))
+            for line in told.get(tp, ()):
+                print(f"  {line}")
         if going:
             now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
             print(f"\n{progress.told(now, now)}")
@@ -204,6 +211,21 @@ def _status(tp: TopicPartition, wanted: Sequence[int], going: object | None, cur
         f"There is no active reassignment of partition {tp}, but replica set is {','.join(map(str, current))} rather "
         f"than {','.join(map(str, wanted))}."
     )
+
+
+def _waits(admin: Admin, going: Mapping[TopicPartition, Reassignment]) -> dict[TopicPartition, list[str]]:
+    """Return what the first reassignments in progress wait for; nothing where the controller cannot tell."""
+    found: dict[TopicPartition, list[str]] = {}
+    alive = set(admin.describe_cluster().brokers) if going else set()
+    for tp, reassignment in sorted(going.items())[:EXPLAINED]:
+        try:
+            found[tp] = list(waits(reassignment, admin.replicas.explain(tp), alive))
+        except UnsupportedVersionError:
+            # The controller is a broker of Apache Kafka.
+            break
+        except (KafkaError, ClientError) as error:
+            found[tp] = [f"what it waits for is not known: {error}"]
+    return found
 
 
 def _throttle(admin: Admin, arguments: argparse.Namespace, wanted: Wanted, before: Replicas, alive: set[int]) -> None:

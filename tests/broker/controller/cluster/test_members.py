@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from broker.controller.cluster.model.history import WAITS_SINCE
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import paths
+from broker.modes.cluster import ClusterMode
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState
 from kafkalog.protocol.messages.alter_partition_reassignments import (
@@ -207,6 +209,40 @@ def test_administrators_ask_the_controller(tmp_path: Path) -> None:
         await cluster.until(lambda: (found := cluster.partition("words")) is not None and found.leader == third)
         # The replica that left has no log any more.
         await cluster.until(lambda: cluster.hosts[state.replicas[0]].server.replicas.get("words", 0) is None)
+
+    play(tmp_path, scenario)
+
+
+def test_it_is_known_what_a_reassignment_waits_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        assert boss is not None
+        await cluster.create("words", 1)
+        await cluster.until(lambda: cluster.partition("words") is not None)
+        state = cluster.partition("words")
+        assert state is not None
+        gone = next(number for number in IDS if number not in (boss, *state.replicas))
+        mode = cluster.hosts[gone].server.mode
+        assert isinstance(mode, ClusterMode)
+        # It is not in sync before it goes.
+        mode.member.fetchers.begin_leaving()
+        partitions = [ReassignablePartition(partition_index=0, replicas=[*state.replicas, gone])]
+        moved = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="words", partitions=partitions)])
+        assert (await cluster.hosts[boss].ask(moved, 0)).responses[0].partitions[0].error_code == 0
+        await cluster.hosts[gone].stop()
+        cluster.running.discard(gone)
+        controller = cluster.hosts[boss].server.broker.controller
+        assert controller is not None
+
+        def last() -> tuple[str, str]:
+            known = controller.explain(("words", 0))
+            assert known is not None
+            change = known.changes[-1].change
+            return change.what, change.cause
+
+        await cluster.until(lambda: last()[0].startswith(WAITS_SINCE))
+        assert last()[1] == f"broker {gone} is not registered"
+        assert f"words-0: {last()[0]}, because {last()[1]}" in caplog.messages
 
     play(tmp_path, scenario)
 
