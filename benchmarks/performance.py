@@ -57,7 +57,18 @@ them. The next run replaces them.
 """For as long as a published row carries a correction."""
 _ORDER = (
     *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
-    *("load", "spark_values", "cluster", "startup", "cold_executors", "scale", "compaction", "cold_reads", "stalls"),
+    *(
+        "load",
+        "spark_values",
+        "cluster",
+        "mirror",
+        "startup",
+        "cold_executors",
+        "scale",
+        "compaction",
+        "cold_reads",
+        "stalls",
+    ),
     *("records", "protocol"),
 )
 """The sections in a reader's order; others follow."""
