@@ -56,6 +56,7 @@ AT_ONCE = 10_000
 DEADLINE_S = 240.0
 RATE, DELAY_S = 1000, 10
 SMALL = 100
+TRICKLE = f"{RATE:,} records/s"
 
 Results = dict[str, dict[str, list[float]]]
 UNITS: dict[str, tuple[str, str]] = {
@@ -78,7 +79,17 @@ class Pair:
 
     def case(self, what: str, figure: str) -> str:
         """Name a result."""
-        return f"{what}, between two brokers of {self.name}: {figure}"
+        return named(what, self.name, figure)
+
+
+def named(what: str, brokers: str, figure: str) -> str:
+    """Name a result: what was done, between which brokers, and what was measured."""
+    return f"{what}, between two brokers of {brokers}: {figure}"
+
+
+def copying(octets: int) -> str:
+    """Name a copy of records of this size."""
+    return f"copy, {size(octets)}"
 
 
 class Measured:
@@ -95,6 +106,10 @@ class Measured:
         self.results[case][mirror].append(value)
         told = f"{time.strftime('%X')} {mirror:14} {case:75} {value:,.2f} {UNITS[figure][0]}"
         print(told, file=sys.stderr, flush=True)
+
+
+FIGURES = {**{copying(octets): list(UNITS)[:3] for octets in RECORDS}, TRICKLE: list(UNITS)[3:]}
+"""The figures of each part."""
 
 
 # -- mirrors
@@ -180,7 +195,7 @@ def copy(pair: Pair, mirror: str, topic: str, octets: int, records: int, serial:
         gigabytes = (min(arrived(admin, remote), records) - first) * octets / 1e9
         memory = resident_bytes(process.pid) / 1e6
     pair.target.delete_topic(remote)
-    what = f"copy, {size(octets)}"
+    what = copying(octets)
     measured.add(pair, mirror, what, "throughput", gigabytes * 1000 / seconds)
     measured.add(pair, mirror, what, "CPU of the mirror for a GB", cpu / gigabytes)
     measured.add(pair, mirror, what, "resident memory of the mirror", memory)
@@ -241,9 +256,8 @@ def delay(pair: Pair, mirror: str, seconds: int, serial: int, measured: Measured
         finally:
             receiver.close()
     hundredths = quantiles(receiver.delays, n=100)
-    what = f"{RATE:,} records/s"
-    measured.add(pair, mirror, what, "delay, median", hundredths[49] * 1000)
-    measured.add(pair, mirror, what, "delay, 99th percentile", hundredths[98] * 1000)
+    measured.add(pair, mirror, TRICKLE, "delay, median", hundredths[49] * 1000)
+    measured.add(pair, mirror, TRICKLE, "delay, 99th percentile", hundredths[98] * 1000)
 
 
 # -- all of it

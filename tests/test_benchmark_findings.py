@@ -19,6 +19,7 @@ from benchmarks import (
     load,
     log,
     metrics,
+    mirror,
     produce,
     producer_client,
     protocol,
@@ -214,6 +215,16 @@ def of_cluster() -> list[Finding]:
     return cluster.findings({case: runs_of(("kafkalog", "Kafka 3.9.2"), float) for case in cluster.CASES})
 
 
+def of_mirror() -> list[Finding]:
+    measured = mirror.Measured()
+    for title, (what, figures) in product(("kafkalog", "Apache Kafka 4.3.1"), mirror.FIGURES.items()):
+        for figure in figures:
+            case = mirror.named(what, title, figure)
+            measured.kinds[case] = figure
+            measured.results[case] = runs_of(mirror.MIRRORS, float)
+    return mirror.findings(measured)
+
+
 ALL: dict[str, Callable[[], list[Finding]]] = {
     "cluster": of_cluster,
     "produce": of_produce,
@@ -235,6 +246,7 @@ ALL: dict[str, Callable[[], list[Finding]]] = {
     "protocol": of_protocol,
     "stalls": of_stalls,
     "metrics": of_metrics,
+    "mirror": of_mirror,
 }
 
 
