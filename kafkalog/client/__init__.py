@@ -4,6 +4,7 @@
 - `consumer`             reads records and Arrow batches of topics, alone or in a group, with threads of its own
 - `admin`                administration: topics, configurations, groups, quotas, replicas, transactions
 - `connector`            the consumer of Kafka 0.8, whose groups are in ZooKeeper
+- `old_producer`         the producer of Kafka 0.7 and 0.8, over `producer`
 - `fetch`                reads given partitions, without a group and without threads
 
 What all of them use:

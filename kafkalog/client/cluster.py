@@ -206,6 +206,12 @@ class Cluster(Closing):
             gone = set(self._fetched) if topics is None else set(topics)
             self._fetched = {name: at for name, at in self._fetched.items() if name not in gone}
 
+    def bootstrap_from(self, servers: Iterable[Address]) -> None:
+        """Ask these brokers from now on where no known broker answers, in place of `bootstrap.servers`."""
+        found = list(servers)
+        with self._lock:
+            self._bootstrap = random.sample(found, len(found))
+
     def partitions(self, topic: str, *, deadline: float | None = None) -> list[int]:
         """List the numbers of a topic's partitions.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import accumulate
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import Address
 from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.producer.accumulator import ProducerClosedError
@@ -326,6 +327,17 @@ class Producer:
         Waits as `send` does, and raises errors that `send` leaves to the future.
         """
         return list(range(len(self._topics.wait_for(topic).queues)))
+
+    def look_again(self, bootstrap_servers: Iterable[Address]) -> None:
+        """Fetch the metadata of all topics that were sent to anew, soon.
+
+        Args:
+            bootstrap_servers: The addresses to ask where no known broker answers, in place of those at the start.
+        """
+        self._cluster.bootstrap_from(bootstrap_servers)
+        self._topics.refresh(*list(self._states))
+        with self._accumulator.lock:
+            self._accumulator.rouse()
 
     def metrics(self) -> dict[str, float]:
         """Return totals since the producer was made, and present usage, under the names of Kafka's producer metrics."""

@@ -41,7 +41,7 @@ def test_the_page(tmp_path: Path) -> None:
             expected = [line for line in each.printed if line != "…"]
             assert [line for line in printed if line in expected] == expected, done.stdout
             assert "…" in each.printed or len(printed) == len(expected), done.stdout
-        names = run_page(page, cluster.bootstrap, blocks=1, replaced={"localhost:2181": cluster.zookeeper})
+        names = run_page(page, cluster.bootstrap, blocks=2, replaced={"localhost:2181": cluster.zookeeper})
         assert sorted(map(int, names["found"])) == list(range(1, 31))
         assert sum(cluster.offsets("words", "visits").values()) == 30
         assert sum(cluster.offsets("count", "visits").values()) == 30
