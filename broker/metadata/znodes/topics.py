@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from broker.metadata.model import LeaderRecoveryState, PartitionState
@@ -59,6 +59,8 @@ class StateNode:
     partition_epoch: int = 0
     """The version of the node."""
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
+    modified: int = field(default=0, compare=False)
+    """The transaction that wrote it, where it was read from ZooKeeper."""
 
 
 def encode_topic(node: TopicNode) -> bytes:
@@ -118,8 +120,11 @@ def encode_state(node: StateNode) -> bytes:
     return write(content)
 
 
-def decode_state(name: str, index: int, data: bytes, version: int) -> StateNode:
+def decode_state(name: str, index: int, data: bytes, version: int, modified: int = 0) -> StateNode:
     """Return the content of a partition's state, whose node has this version.
+
+    Args:
+        modified: the transaction that wrote it, if that is known.
 
     Raises:
         ZnodeError: The data cannot be read.
@@ -132,6 +137,7 @@ def decode_state(name: str, index: int, data: bytes, version: int) -> StateNode:
             isr=integers(found["isr"]),
             controller_epoch=integer(found["controller_epoch"]),
             partition_epoch=version,
+            modified=modified,
             recovery=LeaderRecoveryState(integer(found.get("leader_recovery_state", 0))),
         )
 

@@ -14,7 +14,7 @@ from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.controller.cluster.events import elections, isr
 from broker.controller.cluster.events.brokers import read_brokers
 from broker.controller.cluster.events.topics import take_topics
-from broker.controller.cluster.machine import deletion, partitions, reassignment, replicas
+from broker.controller.cluster.machine import deletion, partitions, reassignment, replicas, restarts
 from broker.controller.cluster.model.assignments import is_being_reassigned
 from broker.controller.cluster.model.context import ControllerContext
 from broker.controller.cluster.model.effects import Connect, Steps, children, read, send, write
@@ -48,6 +48,8 @@ def take_over(context: ControllerContext, chance: random.Random) -> Steps[None]:
         {each for key in context.partitions() for each in context.assignment(key).replicas} - context.live()
     ):
         context.cause += f" and found that brokers {gone} are not registered"
+    # Before anybody is told a role: a leader that was started anew must not go on in its former epoch.
+    yield from restarts.settle(context)
     yield from replicas.startup(context)
     yield from partitions.startup(context)
     logger.info(

@@ -2,6 +2,7 @@
 
 - `partitions`    phases of partitions, and elections of their leaders
 - `replicas`      phases of replicas
+- `restarts`      replicas that were started anew while there was no controller
 - `deletion`      deletes topics
 - `reassignment`  moves partitions to other brokers
 """

@@ -32,7 +32,7 @@ def read_states(keys: Iterable[PartitionKey], *, watch: bool = False) -> Steps[d
         if node is None or not node.data:
             continue
         try:
-            found[key] = topics.decode_state(*key, node.data, node.stat.version)
+            found[key] = topics.decode_state(*key, node.data, node.stat.version, node.stat.modified)
         except ZnodeError as error:
             logger.error("%s", error)
     return found
@@ -93,6 +93,7 @@ def write_states(
         else:
             (stat,) = outcome
             assert isinstance(stat, Stat)
-            done[key] = replace(state, partition_epoch=stat.version)
-            context.put_state(key, replace(state, partition_epoch=stat.version))
+            found = replace(state, partition_epoch=stat.version, modified=stat.modified)
+            done[key] = found
+            context.put_state(key, found)
     return done, stale

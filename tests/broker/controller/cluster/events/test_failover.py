@@ -90,3 +90,39 @@ def test_an_empty_cluster() -> None:
     world = World((1,))
     world.take_over()
     assert world.live_told(1) == {1}
+
+
+def test_a_leader_that_was_started_anew_while_nobody_was_in_office_does_not_lead_on() -> None:
+    """It may have lost records with its power: in its former epoch, its followers would cut theirs off."""
+    world = World()
+    world.make_topic("words", [(1, 2, 3)])
+    world.take_over()
+    world.register(1)
+    next_one = World((2, 1, 3))
+    next_one.tree = world.tree
+    next_one.take_over()
+    assert world.state("words") == StateNode(2, 1, (2, 3), 7, 1)
+    assert {role for _, role in next_one.roles().items()} == {(2, 1, (2, 3), False)}
+
+
+def test_followers_that_were_started_anew_while_nobody_was_in_office_leave_the_isr() -> None:
+    world = World()
+    world.make_topic("words", [(1, 2, 3)])
+    world.take_over()
+    world.register(3)
+    next_one = World((2, 1, 3))
+    next_one.tree = world.tree
+    next_one.take_over()
+    assert world.state("words") == StateNode(1, 1, (1, 2), 7, 1)
+
+
+def test_a_leader_leads_in_a_new_epoch_if_all_of_the_isr_were_started_anew() -> None:
+    world = World((1, 2))
+    world.make_topic("words", [(1, 2)])
+    world.take_over()
+    world.register(1)
+    world.register(2)
+    next_one = World((2, 1))
+    next_one.tree = world.tree
+    next_one.take_over()
+    assert world.state("words") == StateNode(1, 1, (1, 2), 7, 1)
