@@ -60,7 +60,7 @@ class ClusterExecution:
         self._listeners = listeners
         self._check = check
         self._topics: Mapping[str, TopicState] = cache.image.topics
-        self._waiting: set[_Waiting] = set()
+        self._waiting: dict[_Waiting, None] = {}
         store.subscribe(self._changed)
 
     @property
@@ -101,12 +101,12 @@ class ClusterExecution:
     async def _wait(self, wanted: dict[str, Holds], wait_ms: int) -> Errors:
         waiting = _Waiting(wanted, asyncio.get_running_loop().create_future())
         waiting.look()
-        self._waiting.add(waiting)
+        self._waiting[waiting] = None
         try:
             if not waiting.done.done() and wait_ms > 0:
                 await asyncio.wait([waiting.done], timeout=wait_ms / 1000)
         finally:
-            self._waiting.discard(waiting)
+            self._waiting.pop(waiting, None)
         return dict.fromkeys(waiting.missing, RequestTimedOutError())
 
     def _changed(self, state: ClusterState, operations: Sequence[Operation]) -> None:

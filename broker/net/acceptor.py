@@ -65,7 +65,7 @@ class Acceptor:
         self._sockets: list[tuple[Listener, Endpoint]] = []
         self._per_address: Counter[str] = Counter()
         self._sweep: asyncio.TimerHandle | None = None
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
 
     def count_by_listener(self) -> dict[str, int]:
         """Return the number of open connections by the listener's name. Any thread may call this."""
@@ -211,11 +211,11 @@ class Acceptor:
             self._loop, transport, Session(endpoint, transport.peer), self._dispatcher, self._memory, self._disk,
             self._config["socket.request.max.bytes"], self._closed,
         )  # fmt: skip
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._per_address[connection.peer] += 1
 
     def _closed(self, connection: Connection) -> None:
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._per_address[connection.peer] -= 1
         if self._per_address[connection.peer] <= 0:
             del self._per_address[connection.peer]

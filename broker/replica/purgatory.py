@@ -67,7 +67,8 @@ class Purgatory:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._watchers: dict[Hashable, set[DelayedOperation]] = {}
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        """In the order in which they came: who has waited longest is answered first."""
         self._deadlines: list[list[Any]] = []
         """A heap of [deadline, number, operation]; the operation is replaced by None when it ends."""
         self._sequence = itertools.count()
@@ -85,7 +86,7 @@ class Purgatory:
         operation._keys = tuple(keys)
         operation._purgatory = self
         for key in operation._keys:
-            self._watchers.setdefault(key, set()).add(operation)
+            self._watchers.setdefault(key, {})[operation] = None
         self._waiting += 1
         deadline = self._loop.time() + delay
         operation._entry = [deadline, next(self._sequence), operation]
@@ -122,7 +123,7 @@ class Purgatory:
         for key in operation._keys:
             watchers = self._watchers.get(key)
             if watchers is not None:
-                watchers.discard(operation)
+                watchers.pop(operation, None)
                 if not watchers:
                     del self._watchers[key]
 

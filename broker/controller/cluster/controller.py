@@ -121,7 +121,7 @@ class ClusterController:
         self._epoch_version = 0
         self._context: ControllerContext | None = None
         self._queue = EventQueue()
-        self._changed: dict[Event, set[Any]] = {}
+        self._changed: dict[Event, dict[Any, None]] = {}
         """The brokers, topics and partitions that changed since their last event."""
         self._timer: asyncio.TimerHandle | None = None
         self._stalls = Stalls()
@@ -494,14 +494,12 @@ class ClusterController:
     # -- what comes from outside
 
     def _watched(self, event: Event, subject: Subject) -> None:
-        self._changed.setdefault(event, set()).add(subject)
+        self._changed.setdefault(event, {})[subject] = None
         decide = decision_for(event, lambda: self._taken(event), self._runtime.random)
         self._queue.put_once(event.name.lower(), decide)
 
-    def _taken(self, event: Event) -> set[Any]:
-        taken = self._changed.get(event, set())
-        self._changed[event] = set()
-        return taken
+    def _taken(self, event: Event) -> list[Any]:
+        return list(self._changed.pop(event, ()))
 
     def _answered(self, broker: BrokerRegistration, request: ControlRequest, response: Any) -> None:
         """Take the answer of a broker to a request."""

@@ -50,7 +50,7 @@ class Completion:
         self._append = append
         self._write_marker = write_marker
         self._exists = exists
-        self.under_way: set[TransactionMachine] = set()
+        self.under_way: dict[TransactionMachine, None] = {}
         self.unstored = 0
 
     @property
@@ -69,7 +69,7 @@ class Completion:
 
         Give up once `transactions` are no longer those of the present leadership.
         """
-        self.under_way.add(machine)
+        self.under_way[machine] = None
         try:
             if await self._mark_all(transactions, machine, is_current) and await self._store(
                 transactions, machine, change, is_current
@@ -79,7 +79,7 @@ class Completion:
             # The coordinator with the greater epoch finishes it.
             logger.error("transactional id %s is left as it is: %s", machine.transactional_id, error)
         finally:
-            self.under_way.discard(machine)
+            self.under_way.pop(machine, None)
 
     async def _mark_all(
         self, transactions: PartitionTransactions, machine: TransactionMachine, is_current: Callable[[], bool]

@@ -179,7 +179,7 @@ def _started(context: ControllerContext, broker_ids: Collection[int]) -> Steps[N
     yield from partitions.bring_online(context)
     started = set(broker_ids)
     yield from reassignment.resume(
-        context, [key for key in context.reassigning if started.intersection(target(context.assignment(key)))]
+        context, [key for key in sorted(context.reassigning) if started.intersection(target(context.assignment(key)))]
     )
     yield from deletion.resume(context, {each.topic for each in hosted})
 

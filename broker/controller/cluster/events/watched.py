@@ -12,7 +12,7 @@ from broker.controller.cluster.model.effects import Decide
 from broker.controller.cluster.watching import Event
 
 
-def decision_for(event: Event, subjects: Callable[[], set[Any]], chance: random.Random) -> Decide:
+def decision_for(event: Event, subjects: Callable[[], list[Any]], chance: random.Random) -> Decide:
     """Return the decision for an event.
 
     Args:

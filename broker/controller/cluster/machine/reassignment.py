@@ -143,9 +143,9 @@ def abandon(context: ControllerContext, topics: Collection[str]) -> Steps[None]:
     Apache Kafka deletes such a topic when the reassignment is complete. That never comes about if the partition has no
     leader, because a topic that is to be deleted gets no elections.
     """
-    ended = {key for key in context.reassigning if key[0] in topics}
+    ended = [key for key in sorted(context.reassigning) if key[0] in topics]
     if ended:
-        context.reassigning -= ended
+        context.reassigning.difference_update(ended)
         if not context.is_alter_partition:
             yield Unwatch([paths.partition_state(*key) for key in ended])
         yield from _leave_order(context, lambda key, _: key in ended)
