@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from broker.config.definition import ConfigError
@@ -20,20 +22,29 @@ CAPACITY = 64 * 1024
 """The bytes that one direction of a connection buffers before its sender must wait."""
 FIRST_PORT = 40_000
 SLOWEST_S = 0.002
+RECONNECT_S = 0.2
+"""How often a connection is tried where nothing answers."""
 
 
 class Pipe:
-    """One direction of a connection: bytes arrive in order, with a delay."""
+    """One direction of a connection: bytes arrive in order, with a delay, and not while the way is cut.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
-        self._loop = loop
-        self._chance = chance
+    What is sent over a way that is cut arrives when it is healed, as TCP sends again what is not acknowledged.
+    """
+
+    def __init__(self, network: SimulatedNetwork, source: str, target: str) -> None:
+        self._network = network
+        self._loop = network.loop
+        self._chance = network.chance
+        self._way = (source, target)
         self._next_at = 0.0
         self._in_flight = 0
+        self._held: deque[Callable[[], None]] = deque()
         self.arrived = bytearray()
         self.ended = False
         self.on_arrival: Callable[[], None] = lambda: None
         self.on_room: Callable[[], None] = lambda: None
+        network.pipes.setdefault(self._way, []).append(self)
 
     @property
     def room(self) -> int:
@@ -43,7 +54,7 @@ class Pipe:
     def send(self, data: bytes) -> None:
         """Send bytes, even beyond the buffer."""
         self._in_flight += len(data)
-        self._at_some_time(lambda: self._deliver(data))
+        self._at_some_time(partial(self._deliver, data))
 
     def end(self) -> None:
         """Send the end, after all bytes."""
@@ -56,10 +67,21 @@ class Pipe:
         self._loop.call_soon(self.on_room)
         return data
 
-    def _at_some_time(self, callback: Callable[[], None]) -> None:
+    def release(self) -> None:
+        """Deliver what was held back; the way is healed."""
+        while self._held:
+            self._held.popleft()()
+
+    def _at_some_time(self, deliver: Callable[[], None]) -> None:
         # Timers of the same moment need not run in the order in which they were made.
         self._next_at = max(self._next_at + 1e-6, self._loop.time() + self._chance.uniform(0, SLOWEST_S))
-        self._loop.call_at(self._next_at, callback)
+        self._loop.call_at(self._next_at, self._arrive, deliver)
+
+    def _arrive(self, deliver: Callable[[], None]) -> None:
+        if self._held or self._way in self._network.cuts:
+            self._held.append(deliver)
+        else:
+            deliver()
 
     def _deliver(self, data: bytes) -> None:
         self._in_flight -= len(data)
@@ -67,8 +89,10 @@ class Pipe:
         self.on_arrival()
 
     def _deliver_end(self) -> None:
-        self.ended = True
-        self.on_arrival()
+        if not self.ended:
+            self.ended = True
+            self._network.pipes[self._way].remove(self)
+            self.on_arrival()
 
 
 class ServerSide:
@@ -163,7 +187,7 @@ class ClientSide(asyncio.Transport):
         self._go = go
         self._closed = False
         self._reading = True
-        come.on_arrival = self._receive
+        come.on_arrival = self._schedule
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._closed:
@@ -187,6 +211,9 @@ class ClientSide(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self._closed
+
+    def _schedule(self) -> None:
+        self._loop.call_soon(self._receive)
 
     def _receive(self) -> None:
         come = self._come
@@ -220,7 +247,7 @@ class SimulatedListener:
     """A listener of a simulated host."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, port: int, on_close: Callable[[], None]) -> None:
-        self._loop = loop
+        self.loop = loop
         self._on_close = on_close
         self._callback: Callable[[], None] | None = None
         self._waiting: list[SimulatedConnection] = []
@@ -228,7 +255,7 @@ class SimulatedListener:
 
     def watch(self, callback: Callable[[], None]) -> None:
         self._callback = callback
-        self._loop.call_soon(self._look)
+        self.loop.call_soon(self._look)
 
     def unwatch(self) -> None:
         self._callback = None
@@ -244,7 +271,7 @@ class SimulatedListener:
     def come(self, incoming: SimulatedConnection) -> None:
         """Accept a connection of a peer."""
         self._waiting.append(incoming)
-        self._loop.call_soon(self._look)
+        self.loop.call_soon(self._look)
 
     def _look(self) -> None:
         if self._callback is not None and self._waiting:
@@ -252,17 +279,26 @@ class SimulatedListener:
 
 
 class SimulatedNetwork:
-    """The wires between all hosts."""
+    """The wires between all hosts.
+
+    Attributes:
+        cuts: ways, from one host to another, on which nothing arrives.
+        down: hosts without power: nothing answers there, and nobody is told.
+        pipes: the open connections, by their way.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
         self.loop = loop
         self.chance = chance
         self.listeners: dict[tuple[str, int], SimulatedListener] = {}
+        self.cuts: set[tuple[str, str]] = set()
+        self.down: set[str] = set()
+        self.pipes: dict[tuple[str, str], list[Pipe]] = {}
         self._ports = 0
 
-    def host(self, name: str) -> HostNetwork:
-        """Return the network of the host with that name."""
-        return HostNetwork(self, name)
+    def host(self, name: str, loop: asyncio.AbstractEventLoop | None = None) -> HostNetwork:
+        """Return the network of the host with that name, for a process on a loop of its own, or on the network's."""
+        return HostNetwork(self, name, loop or self.loop)
 
     def forget(self, key: tuple[str, int]) -> None:
         self.listeners.pop(key, None)
@@ -271,20 +307,51 @@ class SimulatedNetwork:
         self._ports += 1
         return FIRST_PORT + self._ports
 
+    # Faults
+
+    def cut(self, source: str, target: str) -> None:
+        """Let nothing arrive that goes this way."""
+        self.cuts.add((source, target))
+
+    def heal(self, source: str, target: str) -> None:
+        """Let arrive what was held back, and all that follows."""
+        self.cuts.discard((source, target))
+        for pipe in list(self.pipes.get((source, target), ())):
+            pipe.release()
+
+    def end_process(self, host: str) -> None:
+        """Close the listeners of a process that was killed, and end its connections, unless the host has no power."""
+        for key in [key for key in self.listeners if key[0] == host]:
+            del self.listeners[key]
+        if host not in self.down:
+            self.reset(host)
+
+    def reset(self, host: str) -> None:
+        """End the connections that a host has forgotten; the peers learn of it."""
+        for way, pipes in list(self.pipes.items()):
+            if host in way:
+                for pipe in list(pipes):
+                    pipe.end()
+
+    def can_connect(self, source: str, target: str) -> bool:
+        """Return whether packets go there and back."""
+        return not {source, target} & self.down and not {(source, target), (target, source)} & self.cuts
+
 
 class HostNetwork:
     """The `Network` of one host. Listeners bind the host's name, whatever address they are given."""
 
-    def __init__(self, network: SimulatedNetwork, name: str) -> None:
+    def __init__(self, network: SimulatedNetwork, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._network = network
         self._name = name
+        self._loop = loop
 
     def listen(self, endpoint: Endpoint, backlog: int) -> Listener:
         port = endpoint.port or self._network.free_port()
         key = (self._name, port)
         if key in self._network.listeners:
             raise ConfigError(f"Socket server failed to bind to {endpoint}: Address already in use")
-        listener = SimulatedListener(self._network.loop, port, lambda: self._network.forget(key))
+        listener = SimulatedListener(self._loop, port, lambda: self._network.forget(key))
         self._network.listeners[key] = listener
         return listener
 
@@ -296,13 +363,16 @@ class HostNetwork:
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> tuple[asyncio.Transport, P]:
         network = self._network
         await asyncio.sleep(network.chance.uniform(0, SLOWEST_S))
+        while not network.can_connect(self._name, host):
+            # As the system sends its first packet again and again, until the caller gives up.
+            await asyncio.sleep(RECONNECT_S)
         listener = network.listeners.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
-        there, back = Pipe(network.loop, network.chance), Pipe(network.loop, network.chance)
+        there, back = Pipe(network, self._name, host), Pipe(network, host, self._name)
         protocol = make_protocol()
         assert isinstance(protocol, asyncio.BufferedProtocol)
-        client = ClientSide(network.loop, protocol, back, there)
-        listener.come(SimulatedConnection(ServerSide(network.loop, network.chance, self._name, there, back)))
+        client = ClientSide(self._loop, protocol, back, there)
+        listener.come(SimulatedConnection(ServerSide(listener.loop, network.chance, self._name, there, back)))
         protocol.connection_made(client)
         return client, protocol

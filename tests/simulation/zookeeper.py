@@ -12,7 +12,8 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from broker.zookeeper.interface import (
     ANY_VERSION,
@@ -66,6 +67,7 @@ class SimulatedEnsemble:
 
     Attributes:
         transaction: the number of the last change.
+        on_commit: called after each transaction with its operations and the session that it came from.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: random.Random) -> None:
@@ -73,6 +75,7 @@ class SimulatedEnsemble:
         self.chance = chance
         self.transaction = 0
         self._entries = {"/": _Entry(Node(b"", Stat(0, 0, 0, NO_OWNER)))}
+        self.on_commit: Callable[[Sequence[Operation], int], None] = lambda operations, session_id: None
         self._sessions: dict[int, SimulatedSession] = {}
         self._last_session = 0
 
@@ -85,6 +88,10 @@ class SimulatedEnsemble:
         self._last_session += 1
         self._sessions[self._last_session] = session
         return self._last_session
+
+    def is_open(self, session_id: int) -> bool:
+        """Return whether a session has neither expired nor ended."""
+        return session_id in self._sessions
 
     def end(self, session_id: int) -> None:
         """End a session and delete its ephemeral nodes, in one transaction."""
@@ -127,8 +134,10 @@ class SimulatedEnsemble:
             except ZooKeeperError as error:
                 self._entries, self.transaction = before, number
                 raise MultiError(index, error) from None
+        self.on_commit(operations, session_id)
+        sessions = list(self._sessions.values())
         for event in events:
-            for session in list(self._sessions.values()):
+            for session in sessions:
                 session.tell(event)
         return results
 
@@ -197,37 +206,73 @@ class SimulatedSession:
     Args:
         ensemble: The ensemble.
         timeout: The time-out of the session in seconds.
+        loop: The event loop of the process that has the session; the ensemble's own by default.
     """
 
-    def __init__(self, ensemble: SimulatedEnsemble, timeout: float) -> None:
+    def __init__(
+        self, ensemble: SimulatedEnsemble, timeout: float, loop: asyncio.AbstractEventLoop | None = None
+    ) -> None:
         self._ensemble = ensemble
+        self._loop = loop or ensemble.loop
         self._timeout = timeout
         self._listeners: list[Listener] = []
         self._watches = _Watches()
-        self._waiting: set[asyncio.Future[None]] = set()
+        # A dict, because a set of futures has an order of its own in each process.
+        self._waiting: dict[asyncio.Future[Any], None] = {}
         self._connected = True
+        self._connection = 0
         self._is_closed = False
         self._expiry: asyncio.TimerHandle | None = None
         self._id = ensemble.open(self)
         self._expired = False
         self._up, self._down = _Way(ensemble), _Way(ensemble)
+        self._mute = self._deaf = False
+        self._held: list[Callable[[], object]] = []
 
     @property
     def session_id(self) -> int:
         return self._id
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether this side believes that there is a connection."""
+        return self._connected
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the ensemble has ended the session, and this side has not learned of it yet."""
+        return self._expired
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
     # Faults
 
+    @property
+    def is_mute(self) -> bool:
+        """Whether the ensemble hears nothing of this side."""
+        return self._mute
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a way is cut, there or back."""
+        return self._mute or self._deaf
+
+    def cut(self, *, there: bool, back: bool) -> None:
+        """Cut ways, or heal them. Nobody notices at first: what is sent waits, and arrives when the ways are healed."""
+        self._mute, self._deaf = there, back
+        held, self._held = self._held, []
+        for arrive in held:
+            self._ensemble.loop.call_soon(arrive)
+
     def disconnect(self) -> None:
         """Break the connection, until `reconnect`: the session expires after its time-out."""
         if not self._connected:
             return
         self._connected = False
+        self._connection += 1
         self._watches = _Watches()
-        self._expiry = self._ensemble.loop.call_later(self._timeout, self._expire)
+        self.silence()
         for waiting in self._waiting:
             if not waiting.done():
                 waiting.set_exception(ConnectionLossError("the connection is lost"))
@@ -237,8 +282,7 @@ class SimulatedSession:
         """Connect again: in the same session, or in a new one if that has expired."""
         if self._connected or self._is_closed:
             return
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self.speak()
         self._connected = True
         if self._expired:
             # A client learns of the expiry when it connects again.
@@ -246,6 +290,17 @@ class SimulatedSession:
             self._expired = False
             self._id = self._ensemble.open(self)
         self._report(SessionState.CONNECTED)
+
+    def silence(self, heard_ago: float = 0.0) -> None:
+        """Let the ensemble hear nothing any more: the session expires a time-out after it was heard last."""
+        if self._expiry is None and not self._expired:
+            self._expiry = self._ensemble.loop.call_later(max(self._timeout - heard_ago, 0.0), self._expire)
+
+    def speak(self) -> None:
+        """Let the ensemble hear of the client again."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
     def tell(self, event: WatchEvent) -> None:
         """Call the watches of an event, a while later."""
@@ -257,7 +312,7 @@ class SimulatedSession:
             if event.change is Change.DELETED:
                 found += self._watches.children.pop(event.path, [])
         for watch in found:
-            self._ensemble.loop.call_at(self._down.arrival(), watch, event)
+            self._ensemble.loop.call_at(self._down.arrival(), self._notify, self._connection, watch, event)
 
     # Requests
 
@@ -297,8 +352,7 @@ class SimulatedSession:
     async def close(self) -> None:
         self.disconnect()
         self._is_closed = True
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self.speak()
         self._ensemble.end(self._id)
 
     # Inside
@@ -310,38 +364,64 @@ class SimulatedSession:
             raise error.reason from None
 
     async def _request(self, carry_out: Callable[[], T]) -> T:
-        await self._travel(self._up)
-        result = carry_out()
-        await self._travel(self._down)
-        return result
-
-    async def _travel(self, way: _Way) -> None:
-        """Wait for a message's way; the connection may break meanwhile."""
+        """Send a request; the ensemble carries it out when it arrives, whatever becomes of this process."""
         if not self._connected:
             raise ConnectionLossError("there is no connection")
         if self._expired:
             raise SessionExpiredError("the session has expired")
-        waiting: asyncio.Future[None] = self._ensemble.loop.create_future()
-        self._waiting.add(waiting)
-        timer = self._ensemble.loop.call_at(way.arrival(), _arrive, waiting)
+        waiting: asyncio.Future[T] = self._loop.create_future()
+        self._waiting[waiting] = None
+        self._ensemble.loop.call_at(self._up.arrival(), self._arrive, self._connection, carry_out, waiting)
         try:
-            await waiting
+            return await waiting
         finally:
-            timer.cancel()
-            self._waiting.discard(waiting)
+            self._waiting.pop(waiting, None)
+
+    def _arrive(self, connection: int, carry_out: Callable[[], T], waiting: asyncio.Future[T]) -> None:
+        if connection != self._connection:
+            return
+        if self._mute:
+            self._held.append(partial(self._arrive, connection, carry_out, waiting))
+            return
+        if self._expired:
+            # The ensemble has closed the connection.
+            expired = SessionExpiredError("the session has expired")
+            self._ensemble.loop.call_at(self._down.arrival(), self._answer, connection, waiting, None, expired)
+            return
+        try:
+            result, error = carry_out(), None
+        except ZooKeeperError as failure:
+            result, error = None, failure
+        self._ensemble.loop.call_at(self._down.arrival(), self._answer, connection, waiting, result, error)
+
+    def _answer(
+        self, connection: int, waiting: asyncio.Future[Any], result: object, error: ZooKeeperError | None
+    ) -> None:
+        if connection != self._connection or waiting.done():
+            return
+        if self._deaf:
+            self._held.append(partial(self._answer, connection, waiting, result, error))
+        elif error is None:
+            waiting.set_result(result)
+        else:
+            waiting.set_exception(error)
+
+    def _notify(self, connection: int, watch: Watch, event: WatchEvent) -> None:
+        if connection != self._connection:
+            return
+        if self._deaf:
+            self._held.append(partial(self._notify, connection, watch, event))
+        else:
+            self._loop.call_soon(watch, event)
 
     def _expire(self) -> None:
+        self._expiry = None
         self._expired = True
         self._ensemble.end(self._id)
 
     def _report(self, state: SessionState) -> None:
         for listener in self._listeners:
-            self._ensemble.loop.call_soon(listener, state)
-
-
-def _arrive(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
+            self._loop.call_soon(listener, state)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -1,0 +1,32 @@
+"""A cluster of real brokers on simulated time, with clients and faults by a seed, and checks of what must hold.
+
+- `world`          simulated time, and an event loop for each process, which can be frozen or killed
+- `disk`           files that lose what was not synced when the power fails
+- `workers`        workers of a process
+- `machine`        a host with a disk, the processes of a broker on it, and its session with ZooKeeper
+- `client`         what all clients have: links, and who leads what
+- `producers`, `transactions`, `consumers`, `administrator`  the clients
+- `history`        what they did and were told
+- `faults`         what goes wrong, and the end of it
+- `logs`           what the replicas' logs hold
+- `states`         changes of partitions in ZooKeeper, looked at one by one
+- `invariants`     what holds at any time, and what was promised
+- `verdict`        what holds once everything works again
+- `unexpected`     errors of the product that nobody has foreseen
+- `schedule`       one run of all of that
+
+A seed gives the same run in every process. `python -m tests.simulation.cluster.schedule SEED` runs it again; `--log`
+prints the brokers' logs. The network and ZooKeeper are those of `tests.simulation`.
+
+These invariants are checked. They are named in the messages:
+
+- I1  an acknowledged record (acks=all) stays, unless its promise has ended (`invariants.Forgotten`)
+- I2  logs agree up to what is committed; batches of one offset and epoch have the same bytes
+- I3  each epoch of a partition has one leader, and epochs only grow
+- I4  high watermarks do not go back within an epoch; what consumers have read stays
+- I5  the ISR is not empty, its leader is in it, and only replicas join it
+- I6  each member of the ISR has all that is committed
+- I7  elections name the epoch of the controller, which only grows
+- I8  without faults the cluster comes to rest: leaders, full ISRs, no deletions or moves left; each client gets on
+- I9  committed offsets do not go back; transactions are seen whole or not at all, and none stays open
+"""

@@ -1,0 +1,207 @@
+"""The invariants that hold at any time, and what was promised.
+
+Apache Kafka does not force each record to the device before it acknowledges it. So a record that all of the ISR have
+may be lost when one of them loses power, comes back without it, and is elected before it has left the ISR: ZooKeeper
+still lists it as in sync (KIP-966 describes this as the problem of the last replica standing). The same goes for an
+unclean election, which an administrator has allowed. Both are noted as `Forgotten`: from which offset on, and in which
+epoch. What has such an offset and an earlier epoch is promised no longer. Everything else is, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from broker.metadata.znodes.topics import StateNode
+from broker.replica.partition import Partition
+from tests.simulation.cluster.logs import Chain, Chains, Committed
+from tests.simulation.cluster.machine import Machine
+from tests.simulation.cluster.states import Change, PartitionKey, States
+from tests.simulation.zookeeper import SimulatedEnsemble
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What an election took back although it had been promised."""
+
+    identity: str
+    offset: int
+    """From this offset on."""
+    epoch: int
+    """What an earlier epoch had written."""
+    at: float
+    why: str
+
+
+class Invariants:
+    """Looks at all machines now and then, and at ZooKeeper whenever it changes.
+
+    Args:
+        unclean: the topics that may elect leaders out of the ISR.
+
+    Attributes:
+        violations: what should never have happened.
+        forgotten: what was promised and is no longer.
+        elections: how many leaders were elected.
+    """
+
+    def __init__(
+        self, ensemble: SimulatedEnsemble, machines: Iterable[Machine], now: Callable[[], float], unclean: set[str]
+    ) -> None:
+        self._machines = list(machines)
+        self._now = now
+        self._unclean = unclean
+        self.chains = Chains()
+        self.states = States(ensemble, self.report, self._state_changed)
+        self.violations: list[str] = []
+        self.forgotten: list[Forgotten] = []
+        self.elections = 0
+        self._committed: dict[str, Committed] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._high_watermarks: dict[tuple[str, int, Partition], int] = {}
+        self._amnesia: dict[tuple[PartitionKey, int], int] = {}
+        """The offsets from which on machines lack records since a loss of power, until they have left the ISR."""
+
+    def report(self, what: str) -> None:
+        """Note that an invariant does not hold."""
+        self.violations.append(f"{self._now():.3f}: {what}")
+
+    def committed(self, identity: str) -> Committed:
+        """Return what consumers of a partition may have seen."""
+        return self._committed.setdefault(identity, Committed())
+
+    def is_excused(self, identity: str, offset: int, *, sent_at: float) -> bool:
+        """Return whether a record may be gone that was sent at a time, and acknowledged at an offset."""
+        events = [each for each in self.forgotten if each.identity == identity and each.offset <= offset]
+        if any(sent_at <= each.at for each in events):
+            return True
+        # The former leader may have acknowledged it in its old epoch, after another one was elected uncleanly.
+        epochs = self.chains.epochs_at(identity, offset) if events else []
+        return any(epoch < each.epoch for each in events for epoch in epochs)
+
+    def has_forgotten(self, topic: str) -> bool:
+        """Return whether anything of a topic was forgotten."""
+        return any(each.identity.startswith(f"{topic}-") for each in self.forgotten)
+
+    # Losses of power
+
+    def lose_power(self, machine: Machine) -> None:
+        """Take the power from a machine, and note what its disk has lost."""
+        self.look()
+        before = machine.disk.ends()
+        machine.kill(power=True)
+        there = machine.disk.ends()
+        for key, state in self.states.partitions.items():
+            end = there.get(key, 0)
+            if machine.number in state.isr and end < before.get(key, 0):
+                self._amnesia[key, machine.number] = min(end, self._amnesia.get((key, machine.number), end))
+
+    # Changes in ZooKeeper
+
+    def _state_changed(self, change: Change) -> None:
+        # First what holds up to now, so that no leader of before is missed.
+        self.look(change.key, before=change)
+        key, after = change.key, change.after
+        if change.is_election:
+            self.elections += 1
+            if not change.is_clean and key[0] not in self._unclean:
+                self.report(f"{key}: {after} was elected out of the ISR of {change.before}")
+            mark = self._amnesia.pop((key, after.leader), None)
+            if not change.is_clean:
+                self._forget(change, mark, f"unclean election of {after.leader}")
+            elif mark is not None:
+                self._forget(change, mark, f"{after.leader} was elected after a loss of power")
+        for number in [number for (marked, number) in self._amnesia if marked == key]:
+            if number not in after.isr:
+                del self._amnesia[key, number]
+
+    def _forget(self, change: Change, mark: int | None, why: str) -> None:
+        """Forget what the elected leader lacks."""
+        identity = self.states.identity(change.key)
+        committed = self.committed(identity)
+        chain = self._chain_of(change.after.leader, change.key, identity)
+        if chain is not None:
+            missing = committed.missing_in(chain)
+            offset = chain.end if missing is None else missing.base
+        else:
+            # It is not running: only its disk is known, if it lost power.
+            offset = 0 if mark is None else mark
+        committed.forget(offset)
+        self.forgotten.append(Forgotten(identity, offset, change.after.leader_epoch, self._now(), why))
+
+    def _chain_of(self, number: int, key: PartitionKey, identity: str) -> Chain | None:
+        for machine in self._machines:
+            if machine.number == number and machine.is_serving and machine.server is not None:
+                log = machine.server.logs.get(*key)
+                if log is not None and log.offline is None:
+                    return self.chains.look(number, log, identity)
+        return None
+
+    # The machines
+
+    def look(self, only: PartitionKey | None = None, before: Change | None = None) -> None:
+        """Look at all replicas, or at those of one partition just before its state changes."""
+        found: list[tuple[Machine, Partition, StateNode, Chain, str]] = []
+        for machine in self._machines:
+            for partition in self._partitions(machine):
+                key = partition.key
+                if only is not None and key != only:
+                    continue
+                topic, state = self.states.topics.get(key[0]), self.states.partitions.get(key)
+                if before is not None:
+                    state = before.before
+                if topic is None or state is None or key[0] in self.states.deleting:
+                    continue
+                if partition.log.topic_id not in (None, topic.topic_id):
+                    continue
+                identity = self.states.identity(key)
+                chain = self.chains.look(machine.number, partition.log, identity)
+                found.append((machine, partition, state, chain, identity))
+        # Leaders first: they know what is committed.
+        for machine, partition, state, chain, identity in found:
+            self._look_at_leader(machine.number, partition, state, chain, identity)
+        for machine, partition, state, chain, identity in found:
+            if machine.number in state.isr:
+                self._look_at_member(machine.number, partition, state, chain, identity)
+        if self.chains.contradictions:
+            self.violations += [f"{self._now():.3f}: {each}" for each in self.chains.contradictions]
+            self.chains.contradictions.clear()
+
+    def _partitions(self, machine: Machine) -> list[Partition]:
+        if not machine.is_serving or machine.server is None:
+            return []
+        return [each for each in machine.server.replicas if each.log.offline is None]
+
+    def _look_at_leader(self, number: int, partition: Partition, state: StateNode, chain: Chain, identity: str) -> None:
+        leading = partition.leading
+        if leading is None:
+            return
+        first = self._leaders.setdefault((identity, leading.epoch), number)
+        if first != number:
+            self.report(f"{identity}: {first} and {number} lead in epoch {leading.epoch} (I3)")
+        self._check_high_watermark(identity, partition, leading.epoch)
+        if (state.leader, state.leader_epoch) == (number, leading.epoch):
+            self.committed(identity).extend(chain, partition.log.high_watermark)
+
+    def _look_at_member(self, number: int, partition: Partition, state: StateNode, chain: Chain, identity: str) -> None:
+        key = partition.key
+        missing = self.committed(identity).missing_in(chain)
+        if missing is None:
+            if partition.leading is None and partition.leader_epoch == state.leader_epoch:
+                # It has caught up again.
+                self._amnesia.pop((key, number), None)
+        elif (key, number) not in self._amnesia:
+            self.report(
+                f"{identity}: {number} is in the ISR of {state} and lacks {missing}, which was committed; "
+                f"its log ends at {chain.end}, it follows {partition.leader} in epoch {partition.leader_epoch} "
+                "(I1, I2, I6)"
+            )
+
+    def _check_high_watermark(self, identity: str, partition: Partition, epoch: int) -> None:
+        found, log = (identity, epoch, partition), partition.log
+        if log.high_watermark < self._high_watermarks.get(found, 0):
+            self.report(
+                f"{identity}: the high watermark of {partition.broker_id} went back in epoch {epoch} from "
+                f"{self._high_watermarks[found]} to {log.high_watermark} (I4)"
+            )
+        self._high_watermarks[found] = log.high_watermark

@@ -1,0 +1,481 @@
+"""One run of the simulator: a cluster, its clients and its faults, decided by a seed.
+
+`python -m tests.simulation.cluster.schedule SEED [COUNT]` runs seeds and prints what each of them did. `--log` prints
+the brokers' logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import hashlib
+import logging
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.cluster.administrator import Administrator
+from tests.simulation.cluster.client import FAILURES, Client
+from tests.simulation.cluster.consumers import Consumer, read_committed
+from tests.simulation.cluster.disk import close_blank
+from tests.simulation.cluster.faults import Faults
+from tests.simulation.cluster.history import ACKS_ALL, History, PartitionKey
+from tests.simulation.cluster.invariants import Invariants
+from tests.simulation.cluster.machine import Machine
+from tests.simulation.cluster.producers import Producer
+from tests.simulation.cluster.transactions import Committer, Transactor
+from tests.simulation.cluster.unexpected import UnexpectedErrors
+from tests.simulation.cluster.verdict import Verdict, unrest, values_of
+from tests.simulation.cluster.world import World
+from tests.simulation.network import SimulatedNetwork
+from tests.simulation.zookeeper import SimulatedEnsemble
+
+DATA, MONEY, LOOSE = "data", "money", "loose"
+"""The topics: of plain producers, of transactions, and one that allows unclean elections."""
+OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+PARTITIONS = 2
+LOOK_S = 0.1
+"""How often all machines are looked at, beside each change in ZooKeeper."""
+REST_S = 150.0
+"""A cluster without faults is at rest after so long (I8)."""
+SETTINGS = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "3000",
+    "controller.socket.timeout.ms": "3000",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "leader.imbalance.check.interval.seconds": "5",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "3000",
+    "log.flush.offset.checkpoint.interval.ms": "7000",
+    "log.segment.bytes": "4096",
+    # Compaction would make logs differ that hold the same.
+    "log.cleaner.enable": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed decides before anything happens."""
+
+    brokers: int
+    factor: int
+    min_insync: int
+    protocol: str
+    loses_power: bool
+    disks_fail: bool
+    has_loose_topic: bool
+    flushes_each: bool
+    seconds: float
+
+    @classmethod
+    def of(cls, chance: random.Random) -> Plan:
+        brokers = chance.choice((3, 3, 4))
+        return cls(
+            brokers,
+            factor=min(3, brokers),
+            min_insync=chance.choice((1, 2, 2)),
+            protocol=chance.choice(("3.9", "3.9", "3.9", "2.8", "2.6", "2.4")),
+            loses_power=chance.random() < 0.35,
+            disks_fail=chance.random() < 0.2,
+            has_loose_topic=chance.random() < 0.25,
+            flushes_each=chance.random() < 0.2,
+            seconds=chance.uniform(10, 25),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Return the brokers' configuration."""
+        settings = {
+            **SETTINGS,
+            "min.insync.replicas": str(self.min_insync),
+            "transaction.state.log.min.isr": str(self.min_insync),
+            "inter.broker.protocol.version": self.protocol,
+        }
+        if self.flushes_each:
+            settings["log.flush.interval.messages"] = "1"
+        return settings
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a schedule.
+
+    Attributes:
+        faults: what is wrong; nothing if all is well.
+        digest: the same for each run of a seed.
+    """
+
+    seed: int
+    plan: Plan
+    faults: list[str] = field(default_factory=list)
+    digest: str = ""
+    virtual_s: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+Plant = Callable[["Cluster"], None]
+
+
+class Cluster:
+    """Brokers, ZooKeeper and clients in one world.
+
+    Args:
+        directory: an empty one, for the disks.
+        plant: called before the start, to plant a defect.
+    """
+
+    def __init__(self, seed: int, directory: Path, plant: Plant = lambda cluster: None) -> None:
+        self.seed = seed
+        chance = self.chance = random.Random(seed)
+        self.plan = Plan.of(chance)
+        self.world = World()
+        self.kernel = self.world.loop("kernel")
+        self.network = SimulatedNetwork(self.kernel, random.Random(chance.getrandbits(64)))
+        self.ensemble = SimulatedEnsemble(self.kernel, random.Random(chance.getrandbits(64)))
+        self.machines = [
+            Machine(
+                self.world,
+                self.kernel,
+                self.network,
+                self.ensemble,
+                number,
+                directory,
+                self.plan.settings(),
+                random.Random(chance.getrandbits(64)),
+            )
+            for number in range(1, self.plan.brokers + 1)
+        ]
+        self.history = History()
+        self.ended = asyncio.Event()
+        self.invariants = Invariants(self.ensemble, self.machines, self.kernel.time, {LOOSE})
+        self.clients: list[Client] = []
+        self.trace = hashlib.sha256()
+        plant(self)
+        self._final_faults: list[str] = []
+        self._work: list[asyncio.Task[None]] = []
+
+    # The parts
+
+    def _client(self, name: str) -> Client:
+        client = Client(
+            self.world.loop(name), self.network, self.machines, self.history, name, self.chance.getrandbits(64)
+        )
+        self.clients.append(client)
+        return client
+
+    def _begin(self, client: Client, work: Any) -> None:
+        self._work.append(client.loop.create_task(work))
+
+    def _make_clients(self) -> None:
+        topics = [DATA, MONEY, *([LOOSE] if self.plan.has_loose_topic else [])]
+        self.partitions = [(topic, index) for topic in topics for index in range(PARTITIONS)]
+        plain = [key for key in self.partitions if key[0] != MONEY]
+        self.administrator = Administrator(self._client("admin"), self.partitions, self.plan.factor, self.ended)
+        self.producers = [
+            Producer(self._client("once"), plain, ACKS_ALL, self.ended, is_idempotent=True),
+            Producer(self._client("all"), plain, ACKS_ALL, self.ended, is_idempotent=False),
+            Producer(self._client("quick"), plain, 1, self.ended, is_idempotent=True),
+        ]
+        self.transactors = [
+            Transactor(self._client(f"txn{number}"), MONEY, PARTITIONS, self.ended) for number in range(2)
+        ]
+        self.committer = Committer(
+            self._client("group"), DATA, self.ended, lambda: self.invariants.has_forgotten(OFFSETS)
+        )
+        self.consumers = [
+            Consumer(self._client(f"reader{isolation}"), self.partitions, isolation, self.ended, self._is_excused)
+            for isolation in range(2)
+        ]
+
+    def _is_excused(self, key: PartitionKey, offset: int) -> bool:
+        # Something else may have been written at the offsets meanwhile, so any loss of the partition excuses.
+        identity = self.invariants.states.identity(key)
+        return any(each.identity == identity for each in self.invariants.forgotten)
+
+    # The run
+
+    def run(self) -> Outcome:
+        """Run the schedule. It ends with the first violation."""
+        outcome = Outcome(self.seed, self.plan)
+        errors = UnexpectedErrors()
+        with errors.watched():
+            try:
+                self.world.run(self._main(), self.kernel)
+            except ScheduleFailedError:
+                pass
+            finally:
+                for machine in self.machines:
+                    machine.kill()
+        outcome.faults = [*self.invariants.violations, *self.world.errors, *errors.found]
+        if not outcome.faults:
+            outcome.faults = self._final_faults
+        outcome.virtual_s = self.world.now
+        self.trace.update(repr((outcome.faults, self.world.now, self.ensemble.transaction)).encode())
+        outcome.digest = self.trace.hexdigest()
+        outcome.counts = {
+            **self.faults.counts,
+            "elections": self.invariants.elections,
+            "forgotten": len(self.invariants.forgotten),
+            "done": self.history.done,
+            "acknowledged": sum(each.acked_at is not None for each in self.history.sent.values()),
+            "transactions": sum(len(each.committed) for each in self.transactors),
+            "reassigned": self.administrator.reassigned,
+        }
+        return outcome
+
+    async def _main(self) -> None:
+        self._make_clients()
+        plan = self.plan
+        self.faults = Faults(
+            self.kernel,
+            self.network,
+            self.ensemble,
+            self.machines,
+            [client.name for client in self.clients],
+            self.invariants,
+            random.Random(self.chance.getrandbits(64)),
+            loses_power=plan.loses_power,
+            disks_fail=plan.disks_fail,
+        )
+        for machine in self.machines:
+            machine.start()
+        looking = self.kernel.create_task(self._look())
+        await self._on(self.administrator.client, self._make_topics())
+        for each in self.producers:
+            self._begin(each.client, each.work())
+        for transactor in self.transactors:
+            self._begin(transactor.client, transactor.work())
+        self._begin(self.committer.client, self.committer.work())
+        for consumer in self.consumers:
+            self._begin(consumer.client, consumer.work())
+        self._begin(self.administrator.client, self.administrator.work())
+        await self._until(self.faults.run(plan.seconds))
+        await self._until(self.faults.heal())
+        await asyncio.sleep(2.0)
+        self.ended.set()
+        await self._until(self._come_to_rest())
+        await self._until(self._make_progress())
+        await self._until(self._come_to_rest())
+        looking.cancel()
+        self.invariants.look()
+        self._stop_if_violated()
+        self._final_faults = await self._judge()
+
+    async def _make_topics(self) -> None:
+        for topic in dict.fromkeys(topic for topic, _ in self.partitions):
+            config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"} if topic == LOOSE else {}
+            await self.administrator.create(topic, PARTITIONS, config)
+
+    async def _on(self, client: Client, work: Any) -> None:
+        """Run work on a client's loop until it has ended."""
+        task = client.loop.create_task(work)
+        await self._until(_ended(task))
+        task.result()
+
+    async def _until(self, work: Any) -> None:
+        """Wait for work of the kernel, unless something is violated meanwhile."""
+        task = self.kernel.create_task(work)
+        while not task.done():
+            await asyncio.wait([task], timeout=1.0)
+            self._stop_if_violated()
+        task.result()
+
+    def _stop_if_violated(self) -> None:
+        if self.invariants.violations or self.world.errors or self.history.complaints:
+            self.invariants.violations += self.history.complaints
+            self.history.complaints.clear()
+            raise ScheduleFailedError
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.invariants.look()
+            self._note_trace()
+
+    def _note_trace(self) -> None:
+        ends = [
+            (machine.number, partition.key, partition.leader_epoch, partition.log.log_end_offset)
+            for machine in self.machines
+            if machine.is_serving and machine.server is not None
+            for partition in machine.server.replicas
+        ]
+        self.trace.update(repr((self.world.now, self.ensemble.transaction, self.history.done, ends)).encode())
+
+    async def _come_to_rest(self) -> None:
+        """Wait until the clients have ended and the cluster is at rest (I8)."""
+        end = self.kernel.time() + REST_S
+        while True:
+            working = [task for task in self._work if not task.done()]
+            found = unrest(self.ensemble, self.machines, self.invariants)
+            if not working and not found:
+                break
+            if self.kernel.time() > end:
+                self.invariants.report(f"no rest after {REST_S} s: {found}, {len(working)} clients at work (I8)")
+                return
+            await asyncio.sleep(0.5)
+        for task in self._work:
+            task.result()
+
+    async def _make_progress(self) -> None:
+        """See that each client gets something done, now that everything works (I8)."""
+        tasks = [
+            client.loop.create_task(_again(client, once))
+            for client, once in [
+                *((each.client, each.send_one) for each in self.producers),
+                *((each.client, each.transact_once) for each in self.transactors),
+                (self.committer.client, self.committer.commit_once),
+            ]
+        ]
+        _, late = await asyncio.wait(tasks, timeout=REST_S)
+        if late:
+            self.invariants.report(f"{len(late)} clients got nothing done in {REST_S} s (I8)")
+
+    async def _judge(self) -> list[str]:
+        values: dict[PartitionKey, dict[int, bytes]] = {}
+        found: list[str] = []
+        for key in [*self.partitions, *self._internal()]:
+            state = self.invariants.states.partitions[key]
+            copies = {m.number: values_of(m, key) for m in self.machines if m.number in state.isr}
+            values[key] = copies[state.leader]
+            for number, copy in copies.items():
+                if copy != copies[state.leader]:
+                    found.append(f"{key} on {number} differs from {state.leader} (I2)")
+        plain = {key: each for key, each in values.items() if not key[0].startswith("__")}
+        found += Verdict(self.history, self.invariants, plain).faults()
+        if not (self.invariants.has_forgotten(MONEY) or self.invariants.has_forgotten(TRANSACTIONS)):
+            # A transaction of which a part was forgotten is no longer whole, in Kafka neither.
+            found += await self._judge_transactions()
+        self.trace.update(repr(sorted((key, sorted(each.items())) for key, each in values.items())).encode())
+        return found
+
+    def _internal(self) -> list[PartitionKey]:
+        return [key for key in self.invariants.states.partitions if key[0] in (OFFSETS, TRANSACTIONS)]
+
+    async def _judge_transactions(self) -> list[str]:
+        client = self.consumers[0].client
+        seen: list[list[str]] = []
+
+        async def read() -> None:
+            for index in range(PARTITIONS):
+                end = self.kernel.time() + REST_S
+                values: list[str] | None = None
+                while values is None:
+                    try:
+                        values = await read_committed(client, (MONEY, index))
+                    except FAILURES:
+                        values = None
+                    if values is None:
+                        if self.kernel.time() > end:
+                            raise ScheduleFailedError
+                        await client.pause()
+                seen.append([value.partition("@")[0] for value in values])
+
+        try:
+            await self._on(client, read())
+        except ScheduleFailedError:
+            return [f"a transaction of {MONEY} stays open (I9)"]
+        committed = set.union(*(each.committed for each in self.transactors))
+        unknown = set.union(*(each.unknown for each in self.transactors))
+        found = []
+        for index, values in enumerate(seen):
+            if not committed <= set(values) <= committed | unknown:
+                lacks, has = sorted(committed - set(values)), sorted(set(values) - committed - unknown)
+                found.append(f"{MONEY}-{index} lacks committed {lacks}, has aborted {has} (I9)")
+        if len({frozenset(values) for values in seen}) > 1:
+            found.append(f"transactions are seen in part (I9): {[sorted(set(seen[0]) ^ set(each)) for each in seen]}")
+        return found
+
+
+class ScheduleFailedError(Exception):
+    """An invariant does not hold; the rest of the schedule is left out."""
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    while not task.done():
+        await asyncio.sleep(0.05)
+
+
+async def _again(client: Client, once: Callable[[], Any]) -> None:
+    while not await once():
+        await client.pause()
+
+
+def run_schedule(seed: int, directory: Path | None = None, plant: Plant = lambda cluster: None) -> Outcome:
+    """Run the schedule of a seed in `directory`, or in one in memory that is deleted afterwards."""
+    in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="kafkalog-cluster-", dir=directory or in_memory) as root:
+        was_enabled = gc.isenabled()
+        # Each collection walks over the modules; a schedule's own garbage is little.
+        gc.disable()
+        blank: list[int] = []
+        try:
+            return _run(seed, Path(root), plant, blank)
+        finally:
+            _collect()
+            close_blank(blank)
+            if was_enabled:
+                gc.enable()
+
+
+def _collect() -> None:
+    """Collect the processes. Their coroutines end here, without a loop, and what they say about that is no matter."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
+
+
+def _run(seed: int, directory: Path, plant: Plant, blank: list[int]) -> Outcome:
+    cluster = Cluster(seed, directory, plant)
+    try:
+        return cluster.run()
+    finally:
+        for machine in cluster.machines:
+            blank += machine.blank
+
+
+def main() -> int:
+    """Run seeds from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("count", type=int, nargs="?", default=1)
+    parser.add_argument("--log", action="store_true")
+    parser.add_argument("--quiet", action="store_true")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no further seed after so long")
+    options = parser.parse_args()
+    if options.log:
+        logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(name)s %(message)s")
+    failed, begun, done = 0, time.monotonic(), 0
+    for seed in range(options.first, options.first + options.count):
+        if time.monotonic() - begun > options.seconds:
+            break
+        started = time.process_time()
+        outcome = run_schedule(seed)
+        done += 1
+        if outcome.faults:
+            failed += 1
+        if outcome.faults or not options.quiet:
+            print(
+                f"{seed} {'FAILED' if outcome.faults else 'ok'} {time.process_time() - started:.2f} s for "
+                f"{outcome.virtual_s:.0f} s {outcome.plan} {outcome.counts} {outcome.digest[:12]}"
+            )
+            for each in outcome.faults[:8]:
+                print("   ", each[:1500])
+            sys.stdout.flush()
+    print(f"{done} schedules, {failed} failed, {done / (time.process_time()) * 60:.0f} a minute of CPU")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

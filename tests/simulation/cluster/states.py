@@ -1,0 +1,120 @@
+"""The partitions' states in ZooKeeper: every change is looked at when it is made (I3, I5, I7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.metadata.model import NO_LEADER
+from broker.metadata.znodes import paths
+from broker.metadata.znodes.topics import StateNode, TopicNode, decode_state, decode_topic
+from broker.zookeeper.interface import Check, Create, Delete, Operation, SetData
+from tests.simulation.zookeeper import SimulatedEnsemble
+
+_STATE = re.compile(rf"{paths.TOPICS}/([^/]+)/partitions/(\d+)/state")
+_TOPIC = re.compile(rf"{paths.TOPICS}/([^/]+)")
+
+PartitionKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of a partition's state."""
+
+    key: PartitionKey
+    before: StateNode | None
+    after: StateNode
+
+    @property
+    def is_election(self) -> bool:
+        """Whether a leader was elected, or the same one again."""
+        before = self.before
+        return self.after.leader != NO_LEADER and (before is None or before.leader_epoch != self.after.leader_epoch)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the leader was in sync."""
+        return self.before is None or self.after.leader in self.before.isr
+
+
+class States:
+    """What ZooKeeper says of topics and partitions, and whether it may.
+
+    Attributes:
+        topics, partitions: the present contents of the nodes.
+        deleting: the topics that are being deleted. Their replicas go one by one, so they promise nothing any more.
+    """
+
+    def __init__(
+        self, ensemble: SimulatedEnsemble, report: Callable[[str], None], changed: Callable[[Change], None]
+    ) -> None:
+        self._ensemble = ensemble
+        self._report = report
+        self._changed = changed
+        self.topics: dict[str, TopicNode] = {}
+        self.partitions: dict[PartitionKey, StateNode] = {}
+        self.deleting: set[str] = set()
+        self._created: dict[str, int] = {}
+        self._controller_epoch = -1
+        ensemble.on_commit = self._committed
+
+    def identity(self, key: PartitionKey) -> str:
+        """Return a name of the partition that no later topic of the same name has."""
+        # Topics of old versions have no ids; the transaction that created the node tells them apart.
+        return f"{key[0]}-{key[1]}@{self._created.get(key[0], 0)}"
+
+    def created(self, topic: str) -> int:
+        """Return the transaction that created a topic's node; 0 for no topic."""
+        return self._created.get(topic, 0)
+
+    def _committed(self, operations: Sequence[Operation], session_id: int) -> None:
+        names_epoch = any(isinstance(each, Check) and each.path == paths.CONTROLLER_EPOCH for each in operations)
+        for each in operations:
+            if isinstance(each, Check):
+                continue
+            state = _STATE.fullmatch(each.path)
+            topic = _TOPIC.fullmatch(each.path)
+            if state is not None:
+                key = state[1], int(state[2])
+                if isinstance(each, Delete):
+                    self.partitions.pop(key, None)
+                else:
+                    self._state_changed(key, each, names_epoch)
+            elif topic is not None:
+                if isinstance(each, Delete):
+                    self.topics.pop(topic[1], None)
+                    self.deleting.discard(topic[1])
+                    self._created.pop(topic[1], None)
+                else:
+                    self.topics[topic[1]] = decode_topic(topic[1], each.data)
+                    self._created[topic[1]] = self._ensemble.read(each.path).stat.created
+            elif each.path.startswith(f"{paths.DELETE_TOPICS}/") and isinstance(each, Create):
+                self.deleting.add(each.path.rpartition("/")[2])
+            elif each.path == paths.CONTROLLER_EPOCH and isinstance(each, Create | SetData):
+                epoch = int(each.data)
+                if epoch <= self._controller_epoch:
+                    self._report(f"the controller's epoch goes from {self._controller_epoch} to {epoch} (I7)")
+                self._controller_epoch = epoch
+
+    def _state_changed(self, key: PartitionKey, operation: Create | SetData, names_epoch: bool) -> None:
+        version = self._ensemble.read(operation.path).stat.version
+        before, after = self.partitions.get(key), decode_state(*key, operation.data, version)
+        self.partitions[key] = after
+        name = f"{key[0]}-{key[1]}"
+        if before is None or (before.leader, before.leader_epoch) != (after.leader, after.leader_epoch):
+            if not names_epoch:
+                self._report(f"{name}: {before} became {after} without the controller's epoch (I7)")
+            if before is not None and after.leader_epoch <= before.leader_epoch:
+                self._report(f"{name}: the leader epoch does not grow from {before} to {after} (I3)")
+        if not after.isr:
+            self._report(f"{name}: nobody is in sync: {after} (I5)")
+        if after.leader != NO_LEADER and after.leader not in after.isr:
+            self._report(f"{name}: the leader is not in sync: {after} (I5)")
+        topic = self.topics.get(key[0])
+        if topic is not None and key[1] in topic.partitions and before is not None:
+            joined = set(after.isr) - set(before.isr)
+            strange = joined - set(topic.partitions[key[1]].replicas)
+            if strange:
+                self._report(f"{name}: {sorted(strange)} joined the ISR and have no replica (I5)")
+        self._changed(Change(key, before, after))
