@@ -29,6 +29,7 @@ def test_followers_that_do_not_truncate_are_found(monkeypatch: pytest.MonkeyPatc
     assert found("I2")
 
 
+@pytest.mark.exhaustive
 def test_leaders_that_acknowledge_too_early_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(self: Partition) -> bool:
         if self.leading is None:
@@ -41,6 +42,7 @@ def test_leaders_that_acknowledge_too_early_are_found(monkeypatch: pytest.Monkey
     assert found("I6")
 
 
+@pytest.mark.exhaustive
 def test_elections_out_of_the_isr_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def anybody(candidates: Any, isr: Any, online: Any) -> int | None:
         return next((each for each in candidates if each in online and each not in isr), None) or next(
