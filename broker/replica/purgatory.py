@@ -101,7 +101,7 @@ class Purgatory:
         """Let a waiting operation wait for more keys."""
         added = tuple(keys)
         for key in added:
-            self._watchers.setdefault(key, set()).add(operation)
+            self._watchers.setdefault(key, {})[operation] = None
         operation._keys += added
 
     def notify(self, key: Hashable, amount: int = 0) -> None:

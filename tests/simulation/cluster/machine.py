@@ -8,12 +8,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from broker.zookeeper.security import PLAIN, Security
-
 from broker.config.server import BrokerConfig
 from broker.net.links.link import Link, LinkSettings
 from broker.runtime import Runtime
 from broker.server import Server
+from kafkalog.zookeeper.security import PLAIN, Security
 from tests.simulation.cluster.disk import HostDisk, HostFiles
 from tests.simulation.cluster.workers import LONGEST_S, ProcessWorkers
 from tests.simulation.cluster.world import Life, ProcessLoop, World
