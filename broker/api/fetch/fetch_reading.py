@@ -53,6 +53,8 @@ STORAGE_ERROR_VERSION = 5
 
 FOLLOWERS_SINCE = 11
 """From this version on consumers can read from followers, and name their rack (KIP-392)."""
+QUIET_RESPONSES = 2
+"""After so many responses in a row without records of a partition it may rest; a busy partition would soon wake."""
 READ_IN_STEPS = 8
 """A worker reads missing pages in so many times; then the read goes ahead even if some are missing again."""
 READ_IN_BYTES = 8 << 20
@@ -363,7 +365,7 @@ class FetchReading:
             size = len(data.records) if data.records is not None else 0
             if session is not None:
                 news = state.changed(data.error_code, data.high_watermark, data.log_start_offset, size)
-                if not size:
+                if state.quiet >= QUIET_RESPONSES:
                     self._let_rest(session, state, data)
                 if context.incremental and not news and data.diverging_epoch.epoch < 0 > data.preferred_read_replica:
                     continue

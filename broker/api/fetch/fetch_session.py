@@ -44,8 +44,8 @@ class FetchPartitionState:
     """One partition of a fetch, and what the session's last response said about it."""
 
     __slots__ = (
-        "fetch_offset", "fetched_epoch", "leader_epoch", "log_start", "max_bytes", "name", "partition", "sent_error",
-        "sent_high_watermark", "sent_log_start", "topic_id",
+        "fetch_offset", "fetched_epoch", "leader_epoch", "log_start", "max_bytes", "name", "partition", "quiet",
+        "sent_error", "sent_high_watermark", "sent_log_start", "topic_id",
     )  # fmt: skip
 
     def __init__(self, name: str, topic_id: uuid.UUID, partition: int) -> None:
@@ -60,6 +60,8 @@ class FetchPartitionState:
         self.sent_high_watermark = -1
         self.sent_log_start = -1
         self.sent_error = False
+        self.quiet = 0
+        """The number of responses in a row, up to the last one, that had no records of it."""
 
     def update(self, wanted: Any) -> None:
         """Take the position of a `FetchPartition` of the request."""
@@ -81,6 +83,7 @@ class FetchPartitionState:
         self.sent_high_watermark = high_watermark
         self.sent_log_start = log_start
         self.sent_error = error != 0
+        self.quiet = 0 if nbytes else self.quiet + 1
         return news
 
 

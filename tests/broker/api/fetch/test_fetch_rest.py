@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.api.fetch import fetch, fetch_rest, fetch_session
+from broker.api.fetch.fetch_reading import QUIET_RESPONSES
 from broker.metadata.model import PartitionState
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode
@@ -87,10 +88,11 @@ class Session:
         self.take(await self.serving.ask(self.request(wait_ms, forget)))
 
     async def rest(self) -> None:
-        """Fetch until the client has everything."""
-        await self.fetch()
-        while self.named:
+        """Fetch until the client has everything, and was told so by as many responses as let a partition rest."""
+        quiet = 0
+        while quiet < QUIET_RESPONSES:
             await self.fetch()
+            quiet = 0 if self.named else quiet + 1
 
 
 def delete_records(serving: Serving, index: int) -> None:
