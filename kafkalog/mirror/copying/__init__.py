@@ -8,6 +8,7 @@ Pure:
 
 - `assignor`     divides the tasks among the processes
 - `batches`      makes batches to send of fetched bytes
+- `joining`      joins small batches
 - `limiter`      limits the bytes a second
 - `translation`  maps offsets of the source to offsets of the target
 """

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkalog.client.admin import Admin
+from kafkalog.client.admin.configs import ConfigResource
 from kafkalog.client.closing import Closing
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
@@ -21,6 +22,7 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.assignor import task_assignor, task_of
 from kafkalog.mirror.copying.batches import batches
+from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.task import MirrorTask
@@ -32,6 +34,7 @@ from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.keeping.topics import adopt, mirrors_of
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
+from kafkalog.protocol.errors import KafkaError
 from kafkalog.records.batch import NO_PRODUCER_ID
 
 logger = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class Worker(Closing, RebalanceListener):
         self._tasks: dict[int, MirrorTask | KeptTask] = {}
         self._stated: dict[str, bool] = {}
         """Whether the target takes the offsets of a topic as they are stated; only of topics that keep them."""
+        self._joined_bytes: dict[str, int] = {}
+        """How large a batch of joined ones may be, by topic; only of topics that do not keep offsets."""
         self._has_begun = False
         self._commit_at = 0.0
         self._limiter = Limiter(settings.max_bytes_per_second, time.monotonic())
@@ -119,7 +124,10 @@ class Worker(Closing, RebalanceListener):
         task = self._tasks[task_of(tp, self._settings.tasks)]
         size = 0
         keep = self._stated.get(tp.topic, False)
-        for batch, next_offset in batches(found.fetched, found.offset, check_crcs=self._check_crcs, keep=keep):
+        made = batches(found.fetched, found.offset, check_crcs=self._check_crcs, keep=keep)
+        if most := self._joined_bytes.get(tp.topic):
+            made = joined(made, most)
+        for batch, next_offset in made:
             if batch is not None:
                 size += len(batch.data)
                 self._progress.count(tp, batch)
@@ -163,6 +171,7 @@ class Worker(Closing, RebalanceListener):
             positions, runs = self._keep(by_task, topics)
         else:
             positions, runs = self._translate(by_task)
+            self._joined_bytes = self._limits(topics)
         self._progress.assigned(partitions, positions, runs)
         self._seek(partitions, positions)
         logger.info("mirroring %d partitions in %d tasks", len(partitions), len(by_task))
@@ -178,6 +187,17 @@ class Worker(Closing, RebalanceListener):
         positions = read_positions(self._settings) if by_task else {}
         syncs = read_syncs(self._settings) if by_task and self._settings.emit_checkpoints else []
         return positions, [(sync.partition, Run(sync.upstream, sync.downstream, 1)) for sync in syncs]
+
+    def _limits(self, topics: Collection[str]) -> dict[str, int]:
+        """Return how large batches of joined ones may be; topics whose configuration may not be read are left out."""
+        named = {ConfigResource.topic(self._settings.naming.remote(topic)): topic for topic in topics}
+        try:
+            configs = self._target.describe_configs(list(named)) if named else {}
+        except KafkaError as error:
+            logger.info("small batches are sent one by one: max.message.bytes of topics is not known: %s", error)
+            return {}
+        limits = {named[resource]: entries["max.message.bytes"].value for resource, entries in configs.items()}
+        return {topic: min(int(limit), JOINED_BYTES) for topic, limit in limits.items() if limit is not None}
 
     def _keep(
         self, by_task: dict[int, list[TopicPartition]], topics: Collection[str]

@@ -1,0 +1,77 @@
+"""Test that small batches become one, and that nothing of their records or their places in the source is lost."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalog.client.producer.batches.encoded_batch import check_encoded
+from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.joining import JOINED_BYTES, SMALL_BYTES, joined
+from kafkalog.records.batch import Record, decode_batch, encode_batch, read_header
+from kafkalog.records.compression import Codec
+
+HEADERS = (("h", b"1"), ("h", None))
+Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+def batch(first: int, count: int, size: int = 3, codec: int = Codec.NONE) -> tuple[MirroredBatch, int]:
+    records = [Record(n, 1000 + first + n, b"k", b"%d" % (first + n) * size, HEADERS) for n in range(count)]
+    return MirroredBatch(encode_batch(records, codec=codec), ((first, count),), False), first + count
+
+
+def placed(found: list[tuple[MirroredBatch | None, int]]) -> dict[int, Content]:
+    """Return the records by their offsets in the source."""
+    there: dict[int, Content] = {}
+    for each, position in found:
+        if each is not None:
+            check_encoded(each.data)
+            _, records = decode_batch(each.data)
+            offsets = [offset for start, count in each.offsets for offset in range(start, start + count)]
+            assert [record.offset for record in records] == list(range(len(offsets)))
+            there |= {at: record[1:] for at, record in zip(offsets, records, strict=True)}
+            assert offsets[-1] < position
+    return there
+
+
+def test_single_records_become_one_batch() -> None:
+    found = list(joined([batch(5, 1), batch(6, 1), (None, 9), batch(9, 2), (None, 12)], JOINED_BYTES))
+    ((one, position),) = found
+    assert one is not None
+    assert (one.offsets, one.decoded, position) == (((5, 2), (9, 2)), True, 12)
+
+
+def test_large_and_lone_batches_pass_as_they_are() -> None:
+    large, lone = batch(0, 1, SMALL_BYTES), batch(1, 1)
+    assert list(joined([(None, 0), large, lone], JOINED_BYTES)) == [(None, 0), large, lone]
+
+
+def test_codecs_are_kept() -> None:
+    parts = [batch(at, 1, codec=Codec.LZ4 if at < 2 else Codec.GZIP) for at in range(4)]
+    found = [each for each, _ in joined(parts, JOINED_BYTES) if each is not None]
+    assert [(read_header(each.data).codec, each.offsets) for each in found] == [
+        (Codec.LZ4, ((0, 2),)),
+        (Codec.GZIP, ((2, 2),)),
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from([1, 40, SMALL_BYTES]), st.sampled_from([0, 3]), st.integers(0, 2))
+    ),
+    st.sampled_from([100, 1000, JOINED_BYTES]),
+)
+def test_nothing_is_lost(parts: list[tuple[int, int, int, int]], most: int) -> None:
+    given: list[tuple[MirroredBatch | None, int]] = []
+    at = 0
+    for count, size, codec, gap in parts:
+        at += gap
+        given.append(batch(at, count, size, codec) if count else (None, at + 1))
+        at = given[-1][1]
+    found = list(joined(given, most))
+    assert placed(found) == placed(given)
+    assert [position for _, position in found] == sorted(position for _, position in found)
+    assert not given or found[-1][1] == given[-1][1]
+    sent = [each for each, _ in found if each is not None]
+    assert all(len(each.data) <= most or not each.decoded for each in sent)
+    assert sum(count for each in sent for _, count in each.offsets) == sum(count for count, *_ in parts)
