@@ -31,7 +31,8 @@ def test_records_keep_what_they_are_and_their_partitions(
 ) -> None:
     topic = f"words-{alias}"
     make(clusters.source, topic, 3)
-    write(clusters.source, topic, range(500), None, compression_type="lz4")
+    # Small batches would be joined.
+    write(clusters.source, topic, range(500), None, compression_type="lz4", linger_ms="1000", batch_size="1000000")
     mirror = start_mirror(topic)
     there = read_all(clusters.source, topic, 500)
     found = read_all(clusters.target, f"{alias}.{topic}", 500)
