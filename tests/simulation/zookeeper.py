@@ -292,9 +292,14 @@ class SimulatedSession:
         self._report(SessionState.CONNECTED)
 
     def silence(self, heard_ago: float = 0.0) -> None:
-        """Let the ensemble hear nothing any more: the session expires a time-out after it was heard last."""
+        """Let the ensemble hear nothing any more: the session expires a time-out after it was heard last.
+
+        Args:
+            heard_ago: how long ago that was, in seconds; the last request that arrived may be a later sign of life.
+        """
         if self._expiry is None and not self._expired:
-            self._expiry = self._ensemble.loop.call_later(max(self._timeout - heard_ago, 0.0), self._expire)
+            quiet = min(heard_ago, self._ensemble.loop.time() - self._heard_at)
+            self._expiry = self._ensemble.loop.call_later(max(self._timeout - quiet, 0.0), self._expire)
 
     def speak(self) -> None:
         """Let the ensemble hear of the client again."""
@@ -383,6 +388,7 @@ class SimulatedSession:
         if self._mute:
             self._held.append(partial(self._arrive, connection, carry_out, waiting))
             return
+        self._heard_at = self._ensemble.loop.time()
         if self._expired:
             # The ensemble has closed the connection.
             expired = SessionExpiredError("the session has expired")

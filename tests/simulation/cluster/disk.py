@@ -85,12 +85,12 @@ class HostDisk:
 
 
 def _end(directory: Path) -> int:
-    end = 0
+    end = -1
     for path in sorted(directory.glob("*.log")):
         base = int(path.stem)
-        if base != end and end:
+        if end not in (base, -1):
             break
-        end = max(end, base)
+        end = base
         data = path.read_bytes()
         size = 0
         try:
@@ -103,7 +103,7 @@ def _end(directory: Path) -> int:
             return end
         if size < len(data):
             break
-    return end
+    return max(end, 0)
 
 
 def close_blank(descriptors: list[int]) -> None:
