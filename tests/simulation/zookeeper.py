@@ -225,6 +225,7 @@ class SimulatedSession:
         self._expiry: asyncio.TimerHandle | None = None
         self._id = ensemble.open(self)
         self._expired = False
+        self._heard_at = ensemble.loop.time()
         self._up, self._down = _Way(ensemble), _Way(ensemble)
         self._mute = self._deaf = False
         self._held: list[Callable[[], object]] = []
