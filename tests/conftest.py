@@ -38,6 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 SLOW_FIRST = (
+    "simulation/cluster/test_schedules",
     "history/test_history",
     "spark_kafkalog/jobs",
     "spark_kafkalog/test_exactly_once",

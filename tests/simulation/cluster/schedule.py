@@ -431,7 +431,9 @@ def _collect() -> None:
     """Collect the processes. Their coroutines end here, without a loop, and what they say about that is no matter."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
     try:
-        gc.collect()
+        # Coroutines that end in the first one leave what they held to the next one.
+        while gc.collect():
+            pass
     finally:
         sys.unraisablehook = hook
 
