@@ -20,6 +20,8 @@ def found(wanted: str) -> bool:
     return any(wanted in fault for seed in SEEDS for fault in run_schedule(seed).faults)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
 def test_followers_that_do_not_truncate_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def keep(self: Partition, epoch: int, end_offset: int) -> Truncation:
         return Truncation(self.log.log_end_offset, True)
@@ -29,7 +31,6 @@ def test_followers_that_do_not_truncate_are_found(monkeypatch: pytest.MonkeyPatc
     assert found("I2")
 
 
-@pytest.mark.exhaustive
 def test_leaders_that_acknowledge_too_early_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(self: Partition) -> bool:
         if self.leading is None:
@@ -42,7 +43,6 @@ def test_leaders_that_acknowledge_too_early_are_found(monkeypatch: pytest.Monkey
     assert found("I6")
 
 
-@pytest.mark.exhaustive
 def test_elections_out_of_the_isr_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def anybody(candidates: Any, isr: Any, online: Any) -> int | None:
         return next((each for each in candidates if each in online and each not in isr), None) or next(
@@ -53,6 +53,8 @@ def test_elections_out_of_the_isr_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert found("elected out of the ISR")
 
 
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
 def test_leaders_that_go_on_after_a_loss_of_power_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restarts, "_settled", lambda context, key, state: None)
     assert found("I1")

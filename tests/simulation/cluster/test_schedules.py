@@ -30,6 +30,7 @@ def check(seed: int) -> None:
     )
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("first", mostly_exhaustive(range(0, 200, IN_A_TEST), 3))
 def test_what_was_promised_is_kept(first: int) -> None:
     for seed in range(first, first + IN_A_TEST):
