@@ -191,8 +191,8 @@ def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, be
     isr = frozenset(state.isr)
     last = before if isinstance(before, Leader) else None
     known = {} if last is None else last.followers
-    # A replica that a reassignment removes may be in sync for a moment longer, and may be elected then: what it lacks is
-    # not committed. Apache Kafka leaves it out of account.
+    # A replica that a reassignment removes may be in sync for a moment longer, and may be elected then: what it lacks
+    # is not committed. Apache Kafka leaves it out of account.
     others = [replica for replica in dict.fromkeys((*state.replicas, *state.isr)) if replica != broker_id]
     followers = {replica: known.get(replica, FollowerState()) for replica in others}
     if last is not None and last.epoch == state.leader_epoch:
