@@ -20,7 +20,7 @@ READ_ALL_AFTER_MS = 60_000
 
 
 class Reader(NamedTuple):
-    """What decides, beside the partitions, how a request is answered."""
+    """The properties of a request that change its answer. A change of them wakes all partitions of a session."""
 
     replica: int
     """The follower's broker id; negative for a consumer."""
@@ -36,7 +36,7 @@ class _Resting(NamedTuple):
 
 
 class SessionRest:
-    """What rests in one session.
+    """Keep the resting partitions of one session.
 
     Args:
         session: the session.
@@ -113,19 +113,19 @@ class SessionRest:
     # -- the end of the rest
 
     def wake(self, key: tuple[str, int], amount: int) -> None:
-        """Read a partition again, because it may have changed; a waiting request of the session is told."""
+        """End the rest of a partition that may have changed, and let the session's waiting request look at it."""
         self.woken.append(self._leave(self._resting[key]))
         self._replicas.fetch_purgatory.notify(self, amount)
 
     def touch(self, state: FetchPartitionState) -> None:
-        """Read a partition again, because the client says something new about it."""
+        """End the rest of a partition about which the client's request says something new."""
         found = self._resting.get((state.name, state.partition))
         if found is not None and found.state is state:
             self._replicas.resting.remove(found.partition.key, self)
             self._leave(found)
 
     def end(self) -> None:
-        """Read all partitions again."""
+        """End the rest of all partitions."""
         for found in list(self._resting.values()):
             self._replicas.resting.remove(found.partition.key, self)
             self.woken.append(self._leave(found))

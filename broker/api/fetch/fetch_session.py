@@ -88,10 +88,10 @@ class FetchPartitionState:
 
 
 class Rest(Hashable, Protocol):
-    """The partitions of a session that need not be read."""
+    """The partitions of a session that requests need not read."""
 
     woken: list[FetchPartitionState]
-    """Those that have to be read again since the last request came."""
+    """The partitions whose rest has ended since the last request came."""
 
     def request_came(self, reader: Any) -> None:
         """Note that the client fetches again, and who it is."""
@@ -100,10 +100,10 @@ class Rest(Hashable, Protocol):
         """Let a partition rest, if the client has all that there is and was told so by `data`."""
 
     def touch(self, state: FetchPartitionState) -> None:
-        """Read a partition again, because the client says something new about it."""
+        """End the rest of a partition about which the client's request says something new."""
 
     def end(self) -> None:
-        """Read all partitions again."""
+        """End the rest of all partitions."""
 
 
 class FetchSession:
@@ -177,7 +177,7 @@ class FetchContext:
 
     error: ErrorCode
     partitions: list[FetchPartitionState]
-    """Those to be read."""
+    """The partitions that the request reads."""
     session: FetchSession | None = None
     incremental: bool = False
     session_id: int = NO_SESSION

@@ -1,4 +1,7 @@
-"""Whether a transaction covers the partitions of a Produce request's batches, and which broker has to be asked that."""
+"""Checks that transactions cover the partitions of a Produce request's batches (KIP-890).
+
+Only the coordinator of a transaction knows its partitions, and it may be another broker.
+"""
 
 from __future__ import annotations
 
