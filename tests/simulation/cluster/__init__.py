@@ -13,7 +13,8 @@
 - `invariants`     what holds at any time, and what was promised
 - `verdict`        what holds once everything works again
 - `unexpected`     errors of the product that nobody has foreseen
-- `schedule`       one run of all of that
+- `schedule`       one run of all of that; `running` gives it a process of its own
+- `planted`        defects that a run must find
 
 A seed gives the same run in every process. `python -m tests.simulation.cluster.schedule SEED` runs it again; `--log`
 prints the brokers' logs. The network and ZooKeeper are those of `tests.simulation`.

@@ -1,0 +1,85 @@
+"""Defects that are planted into the brokers, to test the simulator: `python -m tests.simulation.cluster.planted NAME`.
+
+The exit code is 0 if the simulator finds the defect.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.controller.cluster.machine import restarts
+from broker.controller.cluster.model import leaders
+from broker.replica.partition import Partition
+from broker.replica.roles import Truncation
+from tests.simulation.cluster.schedule import run_schedule
+
+SEEDS = range(24)
+
+
+class Defect(NamedTuple):
+    """A defect, and a part of the message that names it."""
+
+    plant: Callable[[], None]
+    message: str
+
+
+def _never_truncate() -> None:
+    def keep(self: Partition, epoch: int, end_offset: int) -> Truncation:
+        return Truncation(self.log.log_end_offset, True)
+
+    _replace(Partition, "truncation", keep)
+    _replace(Partition, "divergence", lambda self, epoch, offset: None)
+
+
+def _acknowledge_alone() -> None:
+    def alone(self: Partition) -> bool:
+        if self.leading is None:
+            return False
+        before = self.log.high_watermark
+        self.log.high_watermark = self.log.log_end_offset
+        return self.log.high_watermark > before
+
+    _replace(Partition, "advance_high_watermark", alone)
+
+
+def _elect_anybody() -> None:
+    def anybody(candidates: Any, isr: Any, online: Any) -> int | None:
+        return next((each for each in candidates if each in online and each not in isr), None) or next(
+            (each for each in candidates if each in online), None
+        )
+
+    _replace(leaders, "first", anybody)
+
+
+def _ignore_restarts() -> None:
+    _replace(restarts, "_settled", lambda context, key, state: None)
+
+
+def _replace(where: object, name: str, function: Callable[..., object]) -> None:
+    assert hasattr(where, name), f"{where} has no {name} any more"
+    setattr(where, name, function)
+
+
+DEFECTS = {
+    "followers do not truncate": Defect(_never_truncate, "I2"),
+    "leaders acknowledge too early": Defect(_acknowledge_alone, "I6"),
+    "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR"),
+    "leaders go on after a loss of power": Defect(_ignore_restarts, "I1"),
+}
+
+
+def main() -> int:
+    """Plant a defect, and run seeds until one of them finds it."""
+    defect = DEFECTS[sys.argv[1]]
+    defect.plant()
+    for seed in SEEDS:
+        if any(defect.message in fault for fault in run_schedule(seed).faults):
+            print(f"seed {seed} finds it")
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
