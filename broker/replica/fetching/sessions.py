@@ -86,7 +86,8 @@ class FollowerSession:
             now = self.wanted.get(key)
             if now is not None and now != before:
                 changed[key] = now
-            if before is not None and (now is None or now.topic_id != before.topic_id):
+            # A session by names cannot forget a topic's former id: the leader forgets after it has taken the new one.
+            if before is not None and (now is None or (self._by_id and now.topic_id != before.topic_id)):
                 gone[key] = before
         return changed, gone
 

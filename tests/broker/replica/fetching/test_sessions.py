@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +90,20 @@ def test_later_requests_name_only_what_changed() -> None:
     ask(session, both)
     again = session.build(13)
     assert (again.session_id, again.session_epoch, len(again.topics)) == (9, 0, 2)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_topic_that_was_made_anew_stays_in_the_session(version: int) -> None:
+    session, cache = FollowerSession(), FetchSessionCache(10, chance=random.Random(1))
+    former, present, other = (uuid.UUID(int=number) for number in (1, 2, 3))
+    names = {former: "t", present: "t", other: "u"}
+    session.want(("u", 0), Wanted(other, 0, 0, 1000, 0, -1))
+    for topic_id in (former, present):
+        session.want(("t", 0), Wanted(topic_id, 0, 0, 1000, 0, -1))
+        context = cache.context(version, session.build(version), names, 0.0)
+        assert context is not None
+        session.answered(context.session_id)
+        assert sorted(each.name for each in context.partitions) == ["t", "u"]
 
 
 def test_partitions_are_spread_over_the_connections_of_a_leader_as_by_kafka() -> None:
