@@ -107,6 +107,11 @@ class MirrorSettings:
             ConfigError: A regular expression, the policy or an alias cannot be used.
         """
         _ = self.naming, self.topic_filter, self.group_filter, self.sync_group_filter, self.config_filter
+        if self.keeps_offsets and self.start_at == "latest":
+            raise ConfigError(
+                "auto.offset.reset=latest (--from) does not go with replication.offsets=keep: where the target's log "
+                "ends is the position, and an empty log begins at the source's beginning. Use earliest"
+            )
 
     @property
     def naming(self) -> Naming:

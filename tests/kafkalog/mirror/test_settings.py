@@ -108,6 +108,12 @@ def test_a_value_that_cannot_be_is_named(key: str, text: str, words: str) -> Non
         MirrorSettings.of({key: text}, "A", "B", (client, client))
 
 
+def test_kept_offsets_begin_at_the_beginning() -> None:
+    client = {"bootstrap.servers": "a:1"}
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reset=latest .* replication\.offsets=keep"):
+        MirrorSettings.of({"auto.offset.reset": "latest", "replication.offsets": "keep"}, "A", "B", (client, client))
+
+
 def test_an_address_must_be_given() -> None:
     with pytest.raises(ConfigError, match=r"--target, or B\.bootstrap\.servers"):
         MirrorSettings.of({"A.bootstrap.servers": "a:1"}, "A", "B")
