@@ -20,7 +20,7 @@ JOINED_BYTES = 64 << 10
 
 def joined(found: Iterable[tuple[MirroredBatch | None, int]], most: int) -> Iterator[tuple[MirroredBatch | None, int]]:
     """Yield batches and positions as `batches` does, with small neighbours in one batch of at most `most` bytes."""
-    waiting: list[MirroredBatch] = []
+    waiting: list[tuple[MirroredBatch, int]] = []
     size = position = codec = 0
     for batch, next_offset in found:
         if batch is None:
@@ -31,16 +31,31 @@ def joined(found: Iterable[tuple[MirroredBatch | None, int]], most: int) -> Iter
             continue
         header = read_header(batch.data)
         if waiting and (header.codec != codec or size + header.size > most or header.size >= SMALL_BYTES):
-            yield _one_of(waiting, codec), position
+            yield from _at_most(waiting, codec, position, most)
             waiting, size = [], 0
         if header.size >= SMALL_BYTES:
             yield batch, next_offset
             continue
-        waiting.append(batch)
+        waiting.append((batch, next_offset))
         size += header.size
         position, codec = next_offset, header.codec
     if waiting:
-        yield _one_of(waiting, codec), position
+        yield from _at_most(waiting, codec, position, most)
+
+
+def _at_most(
+    waiting: Sequence[tuple[MirroredBatch, int]], codec: int, position: int, most: int
+) -> Iterator[tuple[MirroredBatch, int]]:
+    """Yield one batch, or those that it would join, if it were larger than `most`.
+
+    In one batch, offsets and times are farther from the first ones, and take more bytes.
+    """
+    one = _one_of([batch for batch, _ in waiting], codec)
+    if len(one.data) <= most:
+        yield one, position
+        return
+    yield from waiting[:-1]
+    yield waiting[-1][0], position
 
 
 def _one_of(batches: Sequence[MirroredBatch], codec: int) -> MirroredBatch:

@@ -46,6 +46,16 @@ def test_large_and_lone_batches_pass_as_they_are() -> None:
     assert list(joined([(None, 0), large, lone], JOINED_BYTES)) == [(None, 0), large, lone]
 
 
+def test_what_would_become_too_large_is_not_joined() -> None:
+    """Times that are far apart take more bytes in one batch."""
+    parts = []
+    for at in range(5):
+        records = [Record(n, at * 86_400_000, None, b"", ()) for n in range(400)]
+        parts.append((MirroredBatch(encode_batch(records), ((at * 400, 400),), False), at * 400 + 400))
+    most = sum(len(each.data) for each, _ in parts)
+    assert list(joined(parts, most)) == parts
+
+
 def test_codecs_are_kept() -> None:
     parts = [batch(at, 1, codec=Codec.LZ4 if at < 2 else Codec.GZIP) for at in range(4)]
     found = [each for each, _ in joined(parts, JOINED_BYTES) if each is not None]
