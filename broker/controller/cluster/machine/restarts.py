@@ -6,6 +6,9 @@ registrations of its in-sync replicas, because who registers anew leaves the ISR
 registered after the last change of the state was started anew since. Epochs of brokers and times of changes are
 numbers of transactions of ZooKeeper, so they can be compared.
 
+A change of the state that is decided after such a registration, but before the controller has heard of it, hides it.
+With `inter.broker.protocol.version` before 2.7 leaders make such changes without a controller.
+
 Such a broker may have lost records with its power. If it goes on as the leader in the same epoch, followers cut their
 logs off where its own ends now, and records of two lives have the same offsets and epoch. Apache Kafka is protected by
 its slowness only: there a broker cannot register before its last session has expired.
@@ -57,11 +60,12 @@ def _settled(context: ControllerContext, key: PartitionKey, state: StateNode) ->
     restarted = {each for each in live if context.brokers[each].epoch > state.modified}
     if not restarted:
         return None
-    staying = [each for each in live if each not in restarted]
+    replicas = context.assignment(key).replicas
+    # One that was removed may be in sync without being in the assignment any more. It would refuse to lead.
+    staying = [each for each in live if each not in restarted and each in replicas]
     if staying:
-        leader = state.leader if state.leader in staying else first(context.assignment(key).replicas, staying, staying)
-        # One that is being removed may be in sync without being in the assignment any more.
-        leader = staying[0] if leader is None else leader
+        leader = state.leader if state.leader in staying else first(replicas, staying, staying)
+        assert leader is not None, "all of them are live, in sync and assigned"
         return led(context, state, leader, tuple(each for each in state.isr if each not in restarted))
     if state.leader in restarted:
         return led(context, state, state.leader)

@@ -6,7 +6,7 @@ import pytest
 
 from broker.metadata.znodes import notices, paths
 from broker.metadata.znodes.cluster import FeatureNode, decode_feature, encode_feature
-from broker.metadata.znodes.topics import StateNode
+from broker.metadata.znodes.topics import StateNode, encode_state
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.broker.controller.cluster.world import World
 
@@ -114,6 +114,20 @@ def test_followers_that_were_started_anew_while_nobody_was_in_office_leave_the_i
     next_one.tree = world.tree
     next_one.take_over()
     assert world.state("words") == StateNode(1, 1, (1, 2), 7, 1)
+
+
+def test_one_that_is_not_assigned_any_more_does_not_lead() -> None:
+    world = World()
+    world.make_topic("words", [(1,)])
+    world.take_over()
+    world.make(paths.partition_state("words", 0), encode_state(StateNode(1, 0, (1, 2), 7, 0)))
+    world.register(1)
+    next_one = World((2, 1, 3))
+    next_one.tree = world.tree
+    next_one.take_over()
+    found = world.state("words")
+    assert found is not None
+    assert (found.leader, found.leader_epoch) == (1, 1)
 
 
 def test_a_leader_leads_in_a_new_epoch_if_all_of_the_isr_were_started_anew() -> None:
