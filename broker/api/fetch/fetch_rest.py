@@ -17,6 +17,8 @@ from kafkalog.protocol.messages.fetch import PartitionData
 
 READ_ALL_AFTER_MS = 60_000
 """After this time a session's partitions are all read again, for changes that wake nobody: those of configurations."""
+READ_AT_ONCE = 100
+"""The most of these that one request reads, so that it does not hold the event loop."""
 
 
 class Reader(NamedTuple):
@@ -55,6 +57,8 @@ class SessionRest:
         self._counted: dict[TopicCounters, int] = {}
         """The number of resting partitions of each topic."""
         self._fetched_ms = self._read_all_ms = replicas.runtime.monotonic_ms()
+        self._to_read: list[tuple[str, int]] = []
+        """Partitions that were not read for long."""
         self.woken: list[FetchPartitionState] = []
 
     def __len__(self) -> int:
@@ -65,12 +69,16 @@ class SessionRest:
     def request_came(self, reader: Reader) -> None:
         """Note that the client fetches again, and so still is where it was in all that rests.
 
-        A reader that differs from the one before wakes all. So does one whose partitions were not read for long.
+        A reader that differs from the one before wakes all. Those that were not read for long wake a few at a time.
         """
         now_ms = self._replicas.runtime.monotonic_ms()
-        if reader != self._reader or now_ms >= self._read_all_ms + READ_ALL_AFTER_MS:
+        if reader != self._reader:
             self.end()
-            self._reader, self._read_all_ms = reader, now_ms
+            self._reader = reader
+        if now_ms >= self._read_all_ms + READ_ALL_AFTER_MS:
+            self._read_all_ms, self._to_read = now_ms, list(self._resting)
+        for _ in range(min(len(self._to_read), READ_AT_ONCE)):
+            self._end_rest(self._to_read.pop())
         self.woken = []
         self._fetched_ms = now_ms
         for counters, count in self._counted.items():
@@ -126,10 +134,15 @@ class SessionRest:
 
     def end(self) -> None:
         """End the rest of all partitions."""
-        for found in list(self._resting.values()):
-            self._replicas.resting.remove(found.partition.key, self)
-            self.woken.append(self._leave(found))
+        for key in list(self._resting):
+            self._end_rest(key)
         self._replicas.fetch_purgatory.notify(self, ANY_MINIMUM)
+
+    def _end_rest(self, key: tuple[str, int]) -> None:
+        found = self._resting.get(key)
+        if found is not None:
+            self._replicas.resting.remove(key, self)
+            self.woken.append(self._leave(found))
 
     def settle(self, key: tuple[str, int]) -> None:
         """Note for a resting partition that its follower was there at the last request."""
