@@ -380,6 +380,10 @@ class ReplicaManager:
         try:
             info = partition.append_mirrored(mirrored, expected_end, acks, now_ms)
         except KafkaStorageError as error:
+            # Some of the batches may be there. Where the log ends now is what the mirror asks for next.
+            if partition.advance_high_watermark():
+                self.high_watermark_advanced(partition)
+            self._notify_fetches(partition)
             self._hand_over(partition, error)
             raise
         return self._note_append(partition, info, len(mirrored.records), acks)
