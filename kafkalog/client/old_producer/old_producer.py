@@ -72,6 +72,9 @@ class OldProducer(Closing):
         self._lock = threading.Lock()
         self._producers: dict[bool, Producer] = {}
         """The producers, by whether they compress."""
+        self._senders_changed = threading.Condition()
+        self._senders = 0
+        """How many calls of `send` are under way."""
         self._is_closed = False
         warn_about(config.producer(config.broker_list or "localhost:1", compress=False).unknown)
         if config.instead:
@@ -96,20 +99,29 @@ class OldProducer(Closing):
             QueueFullError: With async: the queue stayed full. The messages before this one were taken.
             TypeError: With sync: the partitioner does not take the key.
         """
-        if self._is_closed:
-            raise ProducerClosedError("the producer is closed")
-        if self._thread is None:
-            self._send_now(messages)
-            return
-        for message in messages:
-            self._enqueue(message)
+        with self._senders_changed:
+            if self._is_closed:
+                raise ProducerClosedError("the producer is closed")
+            self._senders += 1
+        try:
+            if self._thread is None:
+                self._send_now(messages)
+            else:
+                for message in messages:
+                    self._enqueue(message)
+        finally:
+            with self._senders_changed:
+                self._senders -= 1
+                self._senders_changed.notify_all()
 
     def close(self) -> None:
         """Send what waits, and end the producer."""
-        with self._lock:
+        with self._senders_changed:
             if self._is_closed:
                 return
             self._is_closed = True
+            # What a `send` puts into the queue after its end would never be sent.
+            self._senders_changed.wait_for(lambda: not self._senders)
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 import pytest
@@ -98,6 +99,18 @@ def test_a_full_queue_is_told(over_zookeeper: MemberCluster) -> None:
     settings |= {**properties, "producer.type": "async"}
     with OldProducer(settings) as producer, pytest.raises(QueueFullError, match=told):
         producer.send(*(KeyedMessage(topic, b"x") for _ in range(1000)))
+
+
+def test_what_waits_for_the_queue_is_sent_before_the_end() -> None:
+    properties = {"metadata.broker.list": "127.0.0.1:1", "request.timeout.ms": "200", "message.send.max.retries": "0"}
+    queued = {"producer.type": "async", "queue.buffering.max.messages": "1", "batch.num.messages": "1"}
+    producer = OldProducer(properties | queued)
+    sending = threading.Thread(target=producer.send, args=[KeyedMessage("t", b"x") for _ in range(5)])
+    sending.start()
+    wait_until(producer._queue.full, "a call waits for the queue")
+    producer.close()
+    sending.join()
+    assert producer._queue.empty()
 
 
 def test_failures(over_zookeeper: MemberCluster, caplog: pytest.LogCaptureFixture) -> None:
