@@ -25,6 +25,9 @@ from kafkalog.records.validate import check_batch
 LARGEST_OFFSET = (1 << 62) - 1
 """No batch may go beyond this offset, so that a partition cannot be led to where offsets end."""
 
+MOST_BATCHES = 1000
+"""Batches of one request and partition. They are appended at once: a thousand hold the event loop for some 8 ms."""
+
 
 class MirroredRecords(NamedTuple):
     """Whole batches that were checked, in order."""
@@ -48,6 +51,8 @@ def prepare_mirrored(records: memoryview | None, config: LogConfig, label: str) 
             _check_header(header, after, label)
             _check_records(records, position, header)
             found.append((position, header))
+            if len(found) > MOST_BATCHES:
+                raise InvalidRecordError(f"More than {MOST_BATCHES} batches sent to {label} with their offsets at once")
             end, after = position + header.size, header.next_offset
     except RecordsError as error:
         raise as_protocol_error(error, label) from error

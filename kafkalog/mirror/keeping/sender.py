@@ -28,6 +28,8 @@ from kafkalog.records.batch import set_producer
 
 MAX_REQUEST_BYTES = 1 << 20
 """How many bytes of a partition go in one request; at least one batch."""
+MAX_REQUEST_BATCHES = 500
+"""How many batches of a partition go in one request; brokers take a thousand."""
 DELIVERY_S = 120.0
 """How long a batch is tried, as `delivery.timeout.ms` of producers."""
 STATED_SINCE = 9
@@ -75,7 +77,7 @@ class Place:
         size = len(taken[0].data)
         for batch in list(self.pending)[1:] if self.stated else ():
             size += len(batch.data)
-            if size > most:
+            if size > most or len(taken) == MAX_REQUEST_BATCHES:
                 break
             taken.append(batch)
         return taken

@@ -156,6 +156,7 @@ def _counted(count: int, last_delta: int) -> bytearray:
         (_counted(0, 5), ErrorCode.INVALID_RECORD),
         (_counted(2, -1), ErrorCode.INVALID_RECORD),
         (_counted(6, 5), ErrorCode.INVALID_RECORD),
+        (bytearray().join(stated(at) for at in range(1001)), ErrorCode.INVALID_RECORD),
         (stated(1 << 62), ErrorCode.INVALID_RECORD),
         (stated((1 << 63) - 1), ErrorCode.INVALID_RECORD),
         (b"\0" * 16 + b"\1" + b"\0" * 60, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),

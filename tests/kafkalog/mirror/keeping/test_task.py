@@ -11,7 +11,7 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.keeping.errors import KeepingError, TargetLostRecordsError
-from kafkalog.mirror.keeping.sender import KeptBatch, Place
+from kafkalog.mirror.keeping.sender import MAX_REQUEST_BATCHES, KeptBatch, Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.records.batch import Record, encode_batch
@@ -134,6 +134,12 @@ def test_a_foreign_writer_is_noticed(clusters: Clusters, settings: MirrorSetting
             task.commit()
     finally:
         task.close()
+
+
+def test_a_request_has_no_more_batches_than_a_broker_takes() -> None:
+    place = Place(TopicPartition("words", 0), True, 0)
+    place.pending += [KeptBatch(bytearray(10), offset, offset + 1) for offset in range(2 * MAX_REQUEST_BATCHES)]
+    assert len(place.upto(1 << 20)) == MAX_REQUEST_BATCHES
 
 
 def test_what_a_place_has_is_not_sent_again() -> None:
