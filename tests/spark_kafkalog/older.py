@@ -5,6 +5,7 @@ Spark's own Kafka connector fits the oldest.
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ _PACKAGES = (
     "cramjam>=2.9,<3",
     "lz4>=4.3,<5",
     "prometheus-client>=0.21,<1",
+    "kazoo>=2.10,<3",
     "fastavro>=1.9,<2",
     "confluent-kafka>=2.6,<3",
     "pytest>=8.3,<10",
@@ -53,8 +55,9 @@ def python(version: str = PYSPARK) -> Path:
             if done.returncode != 0:
                 raise MissingPeerError(f"missing because PySpark {version} cannot be installed: {done.stderr[-1500:]}")
 
-    tag = f"{sys.version_info.major}{sys.version_info.minor}"
-    return cached(f"venv/pyspark-{version}-with-tests-py{tag}", install) / "bin" / "python"
+    tag = f"py{sys.version_info.major}{sys.version_info.minor}"
+    packages = hashlib.sha256(" ".join(_PACKAGES).encode()).hexdigest()[:8]
+    return cached(f"venv/pyspark-{version}-with-tests-{tag}-{packages}", install) / "bin" / "python"
 
 
 def connector() -> list[Path]:
