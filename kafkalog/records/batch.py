@@ -431,6 +431,15 @@ def decode_batch(
     elif pos + header.size > len(buf):
         raise CorruptRecordError(f"batch of {header.size} bytes of which {len(buf) - pos} are there")
     section, at, end = records_section(buf, pos, header, max_size)
+    return header, decode_records(section, at, end, header)
+
+
+def decode_records(section: Buffer, at: int, end: int, header: BatchHeader) -> list[Record]:
+    """Return the records of a batch with this header, from what `records_section` has returned.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError: The records contradict themselves, or the header.
+    """
     if not 0 <= header.records_count * MIN_RECORD_SIZE <= end - at:
         raise InvalidRecordError(f"{header.records_count} records cannot be in {end - at} bytes")
     records = []
@@ -444,7 +453,7 @@ def decode_batch(
         records.append(record)
     if at != end:
         raise InvalidRecordError(f"{end - at} bytes after the last of {header.records_count} records")
-    return header, records
+    return records
 
 
 def _read_bytes(buf: Buffer, at: int, end: int) -> tuple[bytes | None, int]:

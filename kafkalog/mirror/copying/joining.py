@@ -2,20 +2,27 @@
 
 A Produce request has one batch of each partition. A producer of the source that does not wait for more records writes
 batches of one record, faster than a mirror could send them one by one. So small batches that were fetched together are
-decoded, and encoded as one, with the same codec. Large ones pass as they are.
+decoded, and encoded as one, with the same codec. Large ones pass as they are, and so do those that expand to more than
+a joined batch may hold, and those that cannot be decoded: the target judges them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.records.batch import Record, decode_batch, encode_batch, read_header
+from kafkalog.records.batch import Record, decode_records, encode_batch, read_header, records_section
+from kafkalog.records.errors import RecordsError
 
 SMALL_BYTES = 4 << 10
 """Smaller batches are joined."""
 JOINED_BYTES = 64 << 10
 """How large a joined batch becomes, at most; counted before its records share one header."""
+EXPANDED_BYTES = 1 << 20
+"""The most bytes that the records of a joined batch take uncompressed.
+
+A few KiB of zstd may state that they are 100 MiB, and a record of seven bytes takes hundreds once it is decoded."""
 
 
 def joined(found: Iterable[tuple[MirroredBatch | None, int]], most: int) -> Iterator[tuple[MirroredBatch | None, int]]:
@@ -31,7 +38,7 @@ def joined(found: Iterable[tuple[MirroredBatch | None, int]], most: int) -> Iter
             continue
         header = read_header(batch.data)
         if waiting and (header.codec != codec or size + header.size > most or header.size >= SMALL_BYTES):
-            yield from _at_most(waiting, codec, position, most)
+            yield from _as_few(waiting, codec, position, most)
             waiting, size = [], 0
         if header.size >= SMALL_BYTES:
             yield batch, next_offset
@@ -40,34 +47,80 @@ def joined(found: Iterable[tuple[MirroredBatch | None, int]], most: int) -> Iter
         size += header.size
         position, codec = next_offset, header.codec
     if waiting:
-        yield from _at_most(waiting, codec, position, most)
+        yield from _as_few(waiting, codec, position, most)
 
 
-def _at_most(
+class _Decoded(NamedTuple):
+    """A batch to join, the position after it, and its records."""
+
+    batch: MirroredBatch
+    position: int
+    records: list[Record]
+    size: int
+    """Bytes of its records, uncompressed."""
+
+
+def _as_few(
     waiting: Sequence[tuple[MirroredBatch, int]], codec: int, position: int, most: int
 ) -> Iterator[tuple[MirroredBatch, int]]:
-    """Yield one batch, or those that it would join, if it were larger than `most`.
+    """Yield what waits in as few batches as its records allow; the last one has the position `position`."""
+    made = [each for group in _groups(waiting) for each in _at_most(group, codec, most)]
+    yield from made[:-1]
+    yield made[-1][0], position
+
+
+def _groups(waiting: Sequence[tuple[MirroredBatch, int]]) -> Iterator[list[_Decoded]]:
+    """Decode batches, and yield those together that may become one. A lone one need not be decoded."""
+    group: list[_Decoded] = []
+    room = EXPANDED_BYTES
+    for batch, position in waiting if len(waiting) > 1 else ():
+        each = _decoded(batch, position, room)
+        if each is None and group:
+            yield group
+            group, room = [], EXPANDED_BYTES
+            each = _decoded(batch, position, room)
+        if each is None:
+            yield [_Decoded(batch, position, [], 0)]
+        else:
+            group.append(each)
+            room -= each.size
+    if len(waiting) == 1:
+        yield [_Decoded(*waiting[0], [], 0)]
+    if group:
+        yield group
+
+
+def _decoded(batch: MirroredBatch, position: int, room: int) -> _Decoded | None:
+    """Decode a batch; return None where it takes more than `room` bytes uncompressed, or cannot be decoded."""
+    # Its checksum was verified, or computed, before.
+    try:
+        header = read_header(batch.data)
+        section, start, end = records_section(batch.data, 0, header, room)
+        if end - start > room:
+            return None
+        return _Decoded(batch, position, decode_records(section, start, end, header), end - start)
+    except RecordsError:
+        return None
+
+
+def _at_most(group: Sequence[_Decoded], codec: int, most: int) -> list[tuple[MirroredBatch, int]]:
+    """Return one batch, or those that it would join, if it were larger than `most`.
 
     In one batch, offsets and times are farther from the first ones, and take more bytes.
     """
-    one = _one_of([batch for batch, _ in waiting], codec)
-    if len(one.data) <= most:
-        yield one, position
-        return
-    yield from waiting[:-1]
-    yield waiting[-1][0], position
+    if len(group) > 1:
+        one = _one_of(group, codec)
+        if len(one.data) <= most:
+            return [(one, group[-1].position)]
+    return [(each.batch, each.position) for each in group]
 
 
-def _one_of(batches: Sequence[MirroredBatch], codec: int) -> MirroredBatch:
-    if len(batches) == 1:
-        return batches[0]
+def _one_of(group: Sequence[_Decoded], codec: int) -> MirroredBatch:
     records: list[Record] = []
     stretches: list[tuple[int, int]] = []
-    for batch in batches:
-        # Its checksum was verified, or computed, before.
-        _, found = decode_batch(batch.data, check_crc=False)
-        records += [Record(number, *record[1:]) for number, record in enumerate(found, len(records))]
-        for first, count in batch.offsets:
+    for each in group:
+        records += [Record(number, *record[1:]) for number, record in enumerate(each.records, len(records))]
+        for first, count in each.batch.offsets:
             if stretches and first == sum(stretches[-1]):
                 stretches[-1] = stretches[-1][0], stretches[-1][1] + count
             else:

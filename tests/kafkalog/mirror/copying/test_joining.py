@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.producer.batches.encoded_batch import check_encoded
 from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.joining import JOINED_BYTES, SMALL_BYTES, joined
-from kafkalog.records.batch import Record, decode_batch, encode_batch, read_header
+from kafkalog.mirror.copying.joining import EXPANDED_BYTES, JOINED_BYTES, SMALL_BYTES, joined
+from kafkalog.records.batch import HEADER, BatchHeader, Record, decode_batch, encode_batch, pack_header, read_header
 from kafkalog.records.compression import Codec
 
 HEADERS = (("h", b"1"), ("h", None))
@@ -63,6 +66,62 @@ def test_codecs_are_kept() -> None:
         (Codec.LZ4, ((0, 2),)),
         (Codec.GZIP, ((2, 2),)),
     ]
+
+
+def expanding(first: int, codec: int, size: int) -> tuple[MirroredBatch, int]:
+    """Return a batch of one record that takes `size` bytes, and few of them compressed."""
+    data = encode_batch([Record(0, 1000 + first, b"k", bytes(size))], codec=codec)
+    assert len(data) < SMALL_BYTES
+    return MirroredBatch(data, ((first, 1),), False), first + 1
+
+
+@pytest.mark.parametrize("codec", [Codec.ZSTD, Codec.GZIP, Codec.LZ4])
+def test_what_expands_to_much_is_not_decoded(codec: int) -> None:
+    large = [expanding(2 + at, codec, 900_000 if codec == Codec.LZ4 else 2_000_000) for at in range(2)]
+    small = [batch(at, 1, codec=codec) for at in (0, 1, 4, 5)]
+    tracemalloc.start()
+    try:
+        found = list(joined([*small[:2], *large, *small[2:], (None, 9)], JOINED_BYTES))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    passed = [each for each, _ in found if each is not None]
+    # Two that fit into the bound alone stay alone, too.
+    assert (
+        [each.offsets for each in passed] == [((0, 2),), ((2, 1),), ((3, 1),), ((4, 2),)]
+        if codec != Codec.LZ4
+        else [((0, 3),), ((3, 3),)]
+    )
+    assert [position for _, position in found][-1] == 9
+    assert peak < 8 * EXPANDED_BYTES
+
+
+def test_many_that_expand_take_no_more_together() -> None:
+    """One request may carry a thousand of them; together they would be 200 MB."""
+    parts = [expanding(at, Codec.ZSTD, 200_000) for at in range(1000)]
+    tracemalloc.start()
+    try:
+        sizes = [sum(count for _, count in each.offsets) for each, _ in joined(parts, JOINED_BYTES) if each is not None]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(sizes) == 1000
+    # The last of those that were fetched together have room left.
+    assert max(sizes) == EXPANDED_BYTES // 200_000
+    assert peak < 8 * EXPANDED_BYTES
+
+
+def test_what_cannot_be_decoded_passes_as_it_is() -> None:
+    """Its checksum is right. The target says what it thinks of it."""
+    header = BatchHeader._make(HEADER.unpack_from(batch(2, 1)[0].data))
+    damaged = MirroredBatch(pack_header(header, b"\x7f" * 20), ((2, 1),), False), 3
+    found = list(joined([batch(0, 1), batch(1, 1), damaged, batch(3, 1), batch(4, 1)], JOINED_BYTES))
+    assert [(each.offsets, position) for each, position in found if each is not None] == [
+        (((0, 2),), 2),
+        (((2, 1),), 3),
+        (((3, 2),), 5),
+    ]
+    assert found[1] == damaged
 
 
 @given(
