@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin import AclOperation, AclResourceType, Admin, NewTopic
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
@@ -24,7 +24,7 @@ from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
 from tests.spark_kafkalog.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
-from tests.support.acls import Operation, Resource, allow
+from tests.support.acls import allow
 from tests.support.waiting import wait_until
 from tests.support.ways import WAYS, by_password, listening, properties
 
@@ -218,7 +218,7 @@ def test_no_right_to_write_once(broker: SecuredKafka, spark: SparkSession, topic
     """The transactional mode needs rights to its transactional ids, and to the group that its ledger is kept by."""
     prefix = f"id-{topic}"
     config = by_password(broker, "PLAIN", BOB) | {"transactional.id": prefix}
-    allow(broker, BOB, Operation.ALL, Resource.TOPIC, topic)
+    allow(broker, BOB, AclOperation.ALL, AclResourceType.TOPIC, topic)
 
     def refused() -> str:
         with pytest.raises(PySparkException) as caught:
@@ -230,7 +230,7 @@ def test_no_right_to_write_once(broker: SecuredKafka, spark: SparkSession, topic
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in said
     assert f"{prefix}-driver" in said
     assert "transactional.id" in said
-    allow(broker, BOB, Operation.ALL, Resource.TRANSACTIONAL_ID, f"{prefix}-driver")
+    allow(broker, BOB, AclOperation.ALL, AclResourceType.TRANSACTIONAL_ID, f"{prefix}-driver")
     said = refused()
     assert "GROUP_AUTHORIZATION_FAILED" in said
     assert f"{prefix}-ledger" in said

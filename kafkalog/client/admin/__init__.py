@@ -1,5 +1,6 @@
 """Administration of a cluster: `Admin` and its parts.
 
+- `acls`                 access control lists
 - `admin`                `Admin`, one object with a part for each subject
 - `topics`               create, delete, describe and grow topics; delete records
 - `configs`              configurations of topics, brokers and groups
@@ -17,6 +18,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin.acls import (
+        AclAdmin,
+        AclBinding,
+        AclFilter,
+        AclOperation,
+        AclPatternType,
+        AclPermission,
+        AclResourceType,
+    )
     from kafkalog.client.admin.admin import Admin
     from kafkalog.client.admin.configs import (
         ConfigAdmin,
@@ -38,6 +48,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANY",
+    "AclAdmin",
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
     "Admin",
     "ConfigAdmin",
     "ConfigChange",
@@ -63,6 +80,13 @@ __all__ = [
 
 _MODULES = {
     "ANY": "quotas",
+    "AclAdmin": "acls",
+    "AclBinding": "acls",
+    "AclFilter": "acls",
+    "AclOperation": "acls",
+    "AclPatternType": "acls",
+    "AclPermission": "acls",
+    "AclResourceType": "acls",
     "Admin": "admin",
     "DelegationToken": "delegation_tokens",
     "DelegationTokenAdmin": "delegation_tokens",

@@ -15,6 +15,7 @@ from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.types import TopicPartition
 
 if TYPE_CHECKING:
+    from kafkalog.client.admin.acls import AclAdmin
     from kafkalog.client.admin.delegation_tokens import DelegationTokenAdmin
     from kafkalog.client.admin.groups import GroupAdmin
     from kafkalog.client.admin.quotas import QuotaAdmin
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 class Admin(Closing):
     """Administer a cluster, as the Admin of Java's client and KafkaAdminClient of kafka-python do.
 
-    Each part has the calls of one subject: `topics`, `configs`, `groups`, `quotas`, `replicas`, `transactions` and
-    `delegation_tokens`. All of them use the same connections. The calls about topics and configurations may also be
-    made on this object itself. A call waits up to `default.api.timeout.ms` and then raises ClientTimeoutError.
+    Each part has the calls of one subject: `topics`, `configs`, `groups`, `quotas`, `replicas`, `transactions`,
+    `acls` and `delegation_tokens`. All of them use the same connections. The calls about topics and configurations may
+    also be made on this object itself. A call waits up to `default.api.timeout.ms` and then raises ClientTimeoutError.
 
         with Admin({"bootstrap.servers": "localhost:9092"}) as admin:
             admin.create_topics([NewTopic("words", num_partitions=3)])
@@ -58,6 +59,13 @@ class Admin(Closing):
             self.cluster.close()
 
     # Parts that few programs use are imported when they are named: a command is to start at once.
+
+    @cached_property
+    def acls(self) -> AclAdmin:
+        """Read, create and delete access control lists."""
+        from kafkalog.client.admin.acls import AclAdmin
+
+        return AclAdmin(self._config, cluster=self.cluster)
 
     @cached_property
     def delegation_tokens(self) -> DelegationTokenAdmin:

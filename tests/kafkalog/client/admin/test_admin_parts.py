@@ -11,7 +11,7 @@ from kafkalog.client.config import ClientConfig
 
 def test_the_parts_share_the_connections() -> None:
     with Admin({"bootstrap.servers": "127.0.0.1:1"}) as client:
-        parts = (client.groups, client.quotas, client.replicas, client.transactions)
+        parts = (client.acls, client.groups, client.quotas, client.replicas, client.transactions)
         assert all(part.cluster is client.cluster for part in parts)
         assert client.groups is client.groups
         assert client.cluster.config == ClientConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"})

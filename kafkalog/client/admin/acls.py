@@ -1,0 +1,245 @@
+"""Access control lists: who may do what with topics, groups and the cluster (KIP-11, prefixes: KIP-290).
+
+A binding allows or denies a principal an operation with a resource. Only clusters with an authorizer have them; the
+others answer SecurityDisabledError. Source: `AclBinding`, `AclBindingFilter` and their parts in Apache Kafka's clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkalog.client.closing import Closing
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import KafkaError, about
+from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+MAX_CREATIONS = 1000
+"""How many bindings one request creates; Kafka's controllers take ten thousand."""
+
+
+class _Code(IntEnum):
+    """A number of the protocol. One that is not known here, because the broker is newer, is UNKNOWN."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> _Code | None:
+        return cls(0) if isinstance(value, int) and value else None
+
+
+class AclResourceType(_Code):
+    """What a binding is about; ANY only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPatternType(_Code):
+    """How a resource is named. Filters may say ANY, or MATCH: all bindings that apply to the name."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(_Code):
+    """What is allowed or denied; ANY only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class AclPermission(_Code):
+    """Whether a binding allows or denies; ANY only in filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(NamedTuple):
+    """One entry: `principal`, such as `User:ann`, may or may not do `operation` from `host` (`*`: any) on."""
+
+    resource_type: AclResourceType
+    name: str
+    """The resource's name, or the prefix of names; `*` literally stands for all."""
+    principal: str
+    operation: AclOperation
+    permission: AclPermission = AclPermission.ALLOW
+    host: str = "*"
+    pattern_type: AclPatternType = AclPatternType.LITERAL
+
+
+class AclFilter(NamedTuple):
+    """Selects bindings; what is None or ANY is not looked at."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    name: str | None = None
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+    host: str | None = None
+    pattern_type: AclPatternType = AclPatternType.ANY
+
+
+class AclAdmin(Closing):
+    """The part of `Admin` that administers access control lists; also usable by itself.
+
+    Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
+    """
+
+    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
+        self._own_cluster = cluster is None
+        self.cluster = cluster or Cluster(config)
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._own_cluster:
+            self.cluster.close()
+
+    def describe(self, wanted: AclFilter | None = None) -> list[AclBinding]:
+        """Read the bindings that a filter selects; all of them without one.
+
+        Raises:
+            SecurityDisabledError: The cluster has no authorizer.
+            ClusterAuthorizationFailedError: The principal may not describe the cluster.
+        """
+        wanted = wanted or AclFilter()
+        request = DescribeAclsRequest(
+            resource_type_filter=wanted.resource_type,
+            resource_name_filter=wanted.name,
+            pattern_type_filter=wanted.pattern_type,
+            principal_filter=wanted.principal,
+            host_filter=wanted.host,
+            operation=wanted.operation,
+            permission_type=wanted.permission,
+        )
+        response: DescribeAclsResponse = self.cluster.request_any(request)
+        if response.error_code:
+            raise about(response.error_code, "ACLs", response.error_message)
+        return [
+            AclBinding(
+                AclResourceType(resource.resource_type),
+                resource.resource_name,
+                each.principal,
+                AclOperation(each.operation),
+                AclPermission(each.permission_type),
+                each.host,
+                AclPatternType(resource.pattern_type),
+            )
+            for resource in response.resources
+            for each in resource.acls
+        ]
+
+    def create(self, bindings: Iterable[AclBinding]) -> None:
+        """Create bindings; those that are there already stay as they are.
+
+        Raises:
+            SecurityDisabledError: The cluster has no authorizer.
+            ClusterAuthorizationFailedError: The principal may not alter the cluster.
+            InvalidRequestError: A binding is not valid.
+        """
+        for _, error in self.try_to_create(bindings):
+            if error is not None:
+                raise error
+
+    def try_to_create(self, bindings: Iterable[AclBinding]) -> list[tuple[AclBinding, KafkaError | None]]:
+        """Create bindings as `create` does; return each with the error by which the cluster refuses it, if it does."""
+        wanted = list(bindings)
+        found: list[tuple[AclBinding, KafkaError | None]] = []
+        for first in range(0, len(wanted), MAX_CREATIONS):
+            some = wanted[first : first + MAX_CREATIONS]
+            response: CreateAclsResponse = self.cluster.request_any(
+                CreateAclsRequest(creations=[_creation(binding) for binding in some])
+            )
+            found += [
+                (binding, about(each.error_code, _text(binding), each.error_message) if each.error_code else None)
+                for binding, each in zip(some, response.results, strict=True)
+            ]
+        return found
+
+    def delete(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
+        """Delete the bindings that any of the filters selects; return them.
+
+        Raises:
+            SecurityDisabledError: The cluster has no authorizer.
+            ClusterAuthorizationFailedError: The principal may not alter the cluster.
+            KafkaError: A binding could not be deleted.
+        """
+        request = DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=each.resource_type,
+                    resource_name_filter=each.name,
+                    pattern_type_filter=each.pattern_type,
+                    principal_filter=each.principal,
+                    host_filter=each.host,
+                    operation=each.operation,
+                    permission_type=each.permission,
+                )
+                for each in filters
+            ]
+        )
+        response: DeleteAclsResponse = self.cluster.request_any(request)
+        deleted: dict[AclBinding, None] = {}
+        for result in response.filter_results:
+            if result.error_code:
+                raise about(result.error_code, "ACLs", result.error_message)
+            for each in result.matching_acls:
+                binding = AclBinding(
+                    AclResourceType(each.resource_type),
+                    each.resource_name,
+                    each.principal,
+                    AclOperation(each.operation),
+                    AclPermission(each.permission_type),
+                    each.host,
+                    AclPatternType(each.pattern_type),
+                )
+                if each.error_code:
+                    raise about(each.error_code, _text(binding), each.error_message)
+                deleted[binding] = None
+        return list(deleted)
+
+
+def _creation(binding: AclBinding) -> AclCreation:
+    return AclCreation(
+        resource_type=binding.resource_type,
+        resource_name=binding.name,
+        resource_pattern_type=binding.pattern_type,
+        principal=binding.principal,
+        host=binding.host,
+        operation=binding.operation,
+        permission_type=binding.permission,
+    )
+
+
+def _text(binding: AclBinding) -> str:
+    kind = binding.resource_type.name.lower().replace("_", " ")
+    verb = "may not" if binding.permission is AclPermission.DENY else "may"
+    return f"the ACL of {kind} {binding.name} ({binding.principal} {verb} {binding.operation.name})"
