@@ -47,6 +47,8 @@ class MirrorSettings:
     """How often new topics and partitions are looked for; 600 in MirrorMaker 2."""
     sync_configs: bool = option("sync.topic.configs.enabled", True, boolean)
     sync_configs_interval: int = option("sync.topic.configs.interval.seconds", 600, integer(1))
+    sync_acls: bool = option("sync.topic.acls.enabled", True, boolean)
+    sync_acls_interval: int = option("sync.topic.acls.interval.seconds", 600, integer(1))
     emit_heartbeats: bool = option("emit.heartbeats.enabled", True, boolean)
     heartbeats_interval: int = option("emit.heartbeats.interval.seconds", 1, integer(1))
     replicate_heartbeats: bool = option("heartbeats.replication.enabled", True, boolean)

@@ -23,6 +23,7 @@ from kafkalog.mirror.housekeeping.heartbeats import Heartbeats
 from kafkalog.mirror.housekeeping.jobs import Housekeeping, Job
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.topics.acls import AclFollower
 from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 CALM_S = 60.0
 """A worker that has lasted this long was no failure from its beginning."""
+ACLS_S = 5.0
+"""How often topics are looked for whose ACLs were not copied yet."""
 _HOPELESS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -82,6 +85,10 @@ def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> lis
         follower = TopicFollower(settings, source, target)
         interval = settings.sync_configs_interval
         jobs.append(Job("copying configurations", interval, lambda: follower.sync_configs(progress.first_topics())))
+    if settings.sync_acls:
+        acls = AclFollower(settings.naming.remote, settings.sync_acls_interval, source, target)
+        often = min(ACLS_S, settings.sync_acls_interval)
+        jobs.append(Job("copying ACLs", often, lambda: acls.follow(progress.first_topics())))
     if not (settings.emit_checkpoints or settings.emit_heartbeats):
         return jobs
     producer = stack.enter_context(Producer(_plain(settings.target_client)))

@@ -1,0 +1,113 @@
+"""Test that access control lists follow between clusters of Apache Kafka: one secured broker, mirrored to itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
+from kafkalog.client.admin.acls import AclResourceType as Kind
+from kafkalog.mirror.topics.acls import AclFollower
+from peers.kafka import KAFKA_4
+from peers.secured_kafka import BOB, SecuredKafka
+from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
+from tests.kafkalog.mirror.test_mirror import make, write
+from tests.support.waiting import wait_until
+from tests.support.ways import by_password
+
+ANN, EVE = "User:ann", "User:eve"
+ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY
+ON = {"sync_topic_acls_interval_seconds": "1"}
+
+
+@pytest.fixture
+def server(secured_kafkas: Callable[[str], SecuredKafka]) -> SecuredKafka:
+    return secured_kafkas(KAFKA_4)
+
+
+@pytest.fixture
+def clusters(server: SecuredKafka) -> Clusters:
+    return Clusters(server.bootstrap, server.bootstrap)
+
+
+def of_topic(admin: Admin, topic: str) -> set[AclBinding]:
+    return set(admin.acls.describe(AclFilter(Kind.TOPIC, topic, pattern_type=AclPatternType.LITERAL)))
+
+
+def test_access_control_lists_follow(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic, later = f"words-{alias}", f"words-{alias}-later"
+    remote = f"{alias}.{topic}"
+    reads = AclBinding(Kind.TOPIC, topic, ANN, AclOperation.DESCRIBE)
+    given = [
+        reads,
+        AclBinding(Kind.TOPIC, topic, ANN, AclOperation.ALL, host="10.0.0.1"),
+        AclBinding(Kind.TOPIC, topic, ANN, AclOperation.WRITE),
+        AclBinding(Kind.TOPIC, topic, EVE, AclOperation.WRITE, DENY),
+        AclBinding(Kind.TOPIC, topic, EVE, AclOperation.READ, pattern_type=AclPatternType.PREFIXED),
+        AclBinding(Kind.GROUP, topic, EVE, AclOperation.READ),
+    ]
+    expected = {
+        reads._replace(name=remote),
+        AclBinding(Kind.TOPIC, remote, ANN, AclOperation.READ, host="10.0.0.1"),
+        AclBinding(Kind.TOPIC, remote, EVE, AclOperation.WRITE, DENY),
+    }
+    make(clusters.source, topic)
+    with Admin(clusters.client("source")) as admin:
+        admin.acls.create(given)
+        wait_until(lambda: len(of_topic(admin, topic)) == 4, "the broker knows them")
+        start_mirror(f"{topic}.*", **ON)
+        wait_until(lambda: of_topic(admin, remote) == expected, "they follow")
+        admin.acls.create([reads._replace(operation=AclOperation.DESCRIBE_CONFIGS)])
+        make(clusters.source, later)
+        admin.acls.create([reads._replace(name=later)])
+        write(clusters.source, later, range(3))
+        read_all(clusters.target, f"{alias}.{later}", 3)
+        wait_until(lambda: len(of_topic(admin, remote)) == 4, "a new one follows")
+        wait_until(lambda: len(of_topic(admin, f"{alias}.{later}")) == 1, "those of a new topic follow")
+        # What is taken away in the source stays, as with MirrorMaker 2.
+        deleted = admin.acls.delete([AclFilter(Kind.TOPIC, topic, pattern_type=AclPatternType.LITERAL)])
+        assert set(given[:4]) < set(deleted)
+        assert len(of_topic(admin, remote)) == 4
+        admin.acls.delete([AclFilter(principal=ANN), AclFilter(principal=EVE)])
+
+
+@contextmanager
+def allowed(admin: Admin, operation: AclOperation) -> Iterator[None]:
+    """Let BOB do something with the cluster meanwhile."""
+    binding = AclBinding(Kind.CLUSTER, "kafka-cluster", f"User:{BOB}", operation)
+    admin.acls.create([binding])
+    wait_until(lambda: binding in admin.acls.describe(), "the broker knows it")
+    yield
+    admin.acls.delete([AclFilter(Kind.CLUSTER, principal=f"User:{BOB}")])
+
+
+def test_missing_rights_are_named_once(server: SecuredKafka, alias: str, caplog: pytest.LogCaptureFixture) -> None:
+    topic = f"words-{alias}"
+    remote = f"{alias}.{topic}"
+    reads = AclBinding(Kind.TOPIC, topic, ANN, AclOperation.READ)
+    with (
+        Admin({"bootstrap.servers": server.bootstrap}) as admin,
+        Admin(by_password(server, "PLAIN", BOB)) as other,
+        caplog.at_level(logging.WARNING, "kafkalog.mirror"),
+    ):
+        admin.acls.create([reads])
+        wait_until(lambda: bool(of_topic(admin, topic)), "the broker knows it")
+        follower = AclFollower(lambda name: f"{alias}.{name}", 0.0, other, other)
+        for _ in range(2):
+            follower.follow([topic])
+        with allowed(admin, AclOperation.DESCRIBE):
+            for _ in range(2):
+                follower.follow([topic])
+            assert of_topic(admin, remote) == set()
+            with allowed(admin, AclOperation.ALTER):
+                follower.follow([topic])
+                wait_until(lambda: of_topic(admin, remote) == {reads._replace(name=remote)}, "it is copied")
+        admin.acls.delete([AclFilter(principal=ANN)])
+    assert [each.partition(" for that")[0] for each in caplog.messages] == [
+        "ACLs are not copied: the mirror needs Describe on the source's cluster",
+        "ACLs are not copied: the mirror needs Alter on the target's cluster",
+    ]
