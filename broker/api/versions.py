@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING
 from broker.api.context import Request, encoded
 from broker.net.connection import Connection
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kafkalog.protocol.messages.api_versions import (
+    STATED_OFFSETS,
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 
 if TYPE_CHECKING:
     from broker.api.registry import Api
 
 _SOFTWARE = re.compile("[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """Names and versions of client software (KIP-511): letters and digits of ASCII, with '.' and '-' inside."""
+
+_FEATURES = (SupportedFeatureKey(name=STATED_OFFSETS, min_version=1, max_version=1),)
 
 
 def announced(apis: Mapping[int, Api], *, between: bool) -> list[ApiVersion]:
@@ -45,10 +53,16 @@ def handle_api_versions(request: Request) -> None:
         session = request.connection.session
         session.client_software_name = message.client_software_name
         session.client_software_version = message.client_software_version
-    # The broker has no features that clients could finalize (KIP-584): epoch -1 says so.
     member = request.broker.member
     between = member is not None and request.connection.endpoint.name == member.listener
-    request.reply(ApiVersionsResponse(api_keys=list(_served(between=between)), finalized_features_epoch=-1))
+    request.reply(
+        ApiVersionsResponse(
+            api_keys=list(_served(between=between)),
+            supported_features=list(_FEATURES),
+            # None of them can be finalized (KIP-584).
+            finalized_features_epoch=-1,
+        )
+    )
 
 
 def reply_unsupported(

@@ -279,19 +279,22 @@ class Cluster(Closing):
         timeout: float | None = None,
         max_version: int | None = None,
         min_version: int = 0,
+        feature: str | None = None,
     ) -> Any:
         """Send a request to one broker, once, and return its response.
 
         A connection that broke while it was idle is replaced. `timeout` is in seconds and includes the wait for the
-        connection; it is `request.timeout.ms` unless given.
+        connection; it is `request.timeout.ms` unless given. A broker that has not announced `feature` on the connection
+        is sent nothing.
 
         Raises:
+            UnsupportedVersionError: The broker does not speak these versions, or lacks the feature.
             ConnectionFailedError: The metadata does not name the broker, no connection could be made, or it ended.
             ClientTimeoutError: The broker took too long.
             AuthenticationError: The broker refused the client, or the client the broker.
         """
         deadline = time.monotonic() + (self.config.request_timeout if timeout is None else timeout)
-        return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version)
+        return self._request_at(self._address(node_id, deadline), message, deadline, max_version, min_version, feature)
 
     def request_any(self, message: Request, *, deadline: float | None = None, max_version: int | None = None) -> Any:
         """Send a request to any broker: try all of them, again and again, until one answers.
@@ -410,6 +413,7 @@ class Cluster(Closing):
         deadline: float,
         max_version: int | None = None,
         min_version: int = 0,
+        feature: str | None = None,
     ) -> Any:
         with self._lock:
             if self._closed:
@@ -424,6 +428,8 @@ class Cluster(Closing):
                 if time.monotonic() + left <= connection.serves_at:
                     # The broker will not answer in time, and a new connection does not get around a quota.
                     raise ClientTimeoutError(f"{connection.address} holds this client back, which is above a quota")
+                if feature is not None:
+                    connection.require(feature)
                 return connection.request(message, timeout=left, max_version=max_version, min_version=min_version)
             finally:
                 if connection.closed or self._closed:

@@ -142,6 +142,14 @@ class Connection(Closing):
         """
         return self._wire.version_of(request_class, max_version, min_version)
 
+    def require(self, feature: str) -> None:
+        """Check that the broker has announced a feature (KIP-584).
+
+        Raises:
+            UnsupportedVersionError: It has not.
+        """
+        self._wire.require(feature)
+
     # Requests
 
     def request(

@@ -16,7 +16,8 @@ from kafkalog.client.errors import ClientError, KafkaError, about
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping.errors import KeepingError, MovedError, TargetLostRecordsError
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
+from kafkalog.protocol.messages.api_versions import STATED_OFFSETS
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -148,7 +149,11 @@ class KeptSender:
             request = self._request(sent)
             least = STATED_SINCE if any(place.stated for place in group) else 0
             try:
-                response: ProduceResponse = self._cluster.request_to(node_id, request, min_version=least)
+                response: ProduceResponse = self._cluster.request_to(
+                    node_id, request, min_version=least, feature=STATED_OFFSETS if least else None
+                )
+            except UnsupportedVersionError as error:
+                raise KeepingError(_not_taken(group, node_id, error)) from error
             except (KafkaError, ClientError) as error:
                 failed |= dict.fromkeys(group, error)
                 continue
@@ -188,6 +193,15 @@ class KeptSender:
         ends = list_offsets(self._cluster, {place.target: LATEST for place in places})
         for place in places:
             place.acknowledge(ends[place.target].offset)
+
+
+def _not_taken(group: Sequence[Place], node_id: int, error: UnsupportedVersionError) -> str:
+    names = ", ".join(str(place.target) for place in group)
+    return (
+        f"{names} of the target: the leader, broker {node_id}, takes no records at the offsets that they state "
+        f"({error.message}): it is one of Apache Kafka, or of an older kafkalog. Move these partitions to brokers of "
+        "kafkalog, or use --offsets translate"
+    )
 
 
 def _settle(place: Place, batches: list[KeptBatch], answer: PartitionProduceResponse | None) -> Exception | None:

@@ -16,6 +16,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
+from kafkalog.protocol.errors import InvalidConfigError
 
 
 def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> dict[str, bool]:
@@ -45,7 +46,16 @@ def _take(settings: MirrorSettings, target: Admin, name: str, before: str) -> No
             f"topic {name} of the target has records, and is {now} ({MIRROR_SOURCE}={before!r}). Delete it to mirror "
             f"it anew; or set {MIRROR_SOURCE}={settings.source}, if it has the source's records with their offsets"
         )
-    target.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
+    try:
+        target.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
+    except InvalidConfigError as error:
+        # Brokers that are asked in turn do not agree: some are of Apache Kafka.
+        raise KeepingError(
+            f"topic {name} of the target: {MIRROR_SOURCE} is not known to all brokers ({error.message}), so some are "
+            "of Apache Kafka, or of an older kafkalog. Set it by a kafkalog broker (kafkalog configs alter "
+            f"--bootstrap-server KAFKALOG --topic {name} --add-config {MIRROR_SOURCE}={settings.source}) and let such "
+            "brokers lead all of its partitions, or use --offsets translate"
+        ) from error
 
 
 def mirrors_of(admin: Admin, topics: Collection[str], source: str) -> set[str]:

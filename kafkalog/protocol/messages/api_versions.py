@@ -11,6 +11,11 @@ from __future__ import annotations
 
 from kafkalog.protocol.schema import Request, Response, Struct, array, boolean, int16, int32, int64, string
 
+STATED_OFFSETS = "kafkalog.stated.offsets"
+"""The feature of brokers of kafkalog that take `expected_end_offset` of Produce: others would append the records, too.
+
+It has version 1. Apache Kafka's brokers do not announce it, nor do brokers of kafkalog from before."""
+
 
 class ApiVersion(Struct):
     api_key: int = int16("0+")

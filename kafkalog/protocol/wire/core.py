@@ -157,6 +157,14 @@ class Wire:
         """
         return self._versions.version_of(request_class, max_version, min_version)
 
+    def require(self, feature: str) -> None:
+        """Check that the peer has announced a feature.
+
+        Raises:
+            UnsupportedVersionError: It has not.
+        """
+        self._versions.require(feature)
+
         # Sending
 
     def begin(self) -> list[Chunk]:
@@ -304,7 +312,7 @@ class Wire:
             return self._ask_versions()
         if response.error_code:
             raise NegotiationFailedError(error_for(response.error_code, f"{self.peer} does not say what it speaks"))
-        self._versions = Versions(self.peer, response.api_keys)
+        self._versions = Versions(self.peer, response.api_keys, response.supported_features)
         if self._mechanism is None:
             self.state = State.READY
             return []

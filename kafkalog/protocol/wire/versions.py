@@ -6,16 +6,19 @@ from collections.abc import Iterable
 
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import UnsupportedVersionError
-from kafkalog.protocol.messages.api_versions import ApiVersion
+from kafkalog.protocol.messages.api_versions import ApiVersion, SupportedFeatureKey
 from kafkalog.protocol.schema import Request
 
 
 class Versions:
-    """The versions that the peer announced by ApiVersions, compared with those implemented here."""
+    """The versions and features that the peer announced by ApiVersions, compared with those implemented here."""
 
-    def __init__(self, peer: str, announced: Iterable[ApiVersion] = ()) -> None:
+    def __init__(
+        self, peer: str, announced: Iterable[ApiVersion] = (), features: Iterable[SupportedFeatureKey] = ()
+    ) -> None:
         self._peer = peer
         self._ranges = {each.api_key: (each.min_version, each.max_version) for each in announced}
+        self._features = {each.name for each in features}
         self._newest: dict[type[Request], int] = {}
 
     def version_of(self, request_class: type[Request], max_version: int | None = None, min_version: int = 0) -> int:
@@ -39,3 +42,12 @@ class Versions:
         if max_version is None and not min_version:
             self._newest[request_class] = version
         return version
+
+    def require(self, feature: str) -> None:
+        """Check that the peer has announced a feature (KIP-584).
+
+        Raises:
+            UnsupportedVersionError: It has not.
+        """
+        if feature not in self._features:
+            raise UnsupportedVersionError(f"{self._peer} does not support {feature}")

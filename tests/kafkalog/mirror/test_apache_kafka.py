@@ -9,15 +9,22 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
+from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.formats import SourcePosition
+from kafkalog.mirror.keeping.errors import KeepingError
+from kafkalog.mirror.keeping.sender import Place
+from kafkalog.mirror.keeping.task import KeptTask
+from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
+from kafkalog.records.batch import NO_PRODUCER_ID
 from peers import java, kafka, require
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, contents, read_all
 from tests.kafkalog.mirror.golden import RECORDS
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails, same
+from tests.kafkalog.mirror.keeping.test_task import batch
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.waiting import wait_until
 
@@ -96,6 +103,24 @@ def test_offsets_are_kept(clusters: Clusters, start_mirror: StartMirror, alias: 
         # An aborted transaction is the first one.
         assert "has no record to mirror at offset" in fails(mirror)
         assert len(read_all(clusters.target, remote, 150)) == 2
+
+
+def test_apache_kafka_is_not_sent_offsets_that_it_would_ignore(apache_kafka: str, alias: str) -> None:
+    """It may lead a partition in a cluster whose other brokers are of kafkalog."""
+    tp, remote = TopicPartition("words", 0), TopicPartition(f"{alias}.words", 0)
+    client = {"bootstrap.servers": apache_kafka}
+    settings, _ = MirrorSettings.of({}, alias, "target", (client, client))
+    make(apache_kafka, remote.topic)
+    task = KeptTask(settings, {tp: Place(remote, True, 0)}, NO_PRODUCER_ID)
+    try:
+        task.start()
+        task.send(tp, batch(0, True))
+        with pytest.raises(KeepingError, match=r"it is one of Apache Kafka, or of an older kafkalog\. Move these"):
+            task.commit()
+    finally:
+        task.close()
+    with Admin(client) as admin:
+        assert list_offsets(admin.cluster, {remote: LATEST})[remote].offset == 0
 
 
 def test_a_topic_without_its_beginning(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:

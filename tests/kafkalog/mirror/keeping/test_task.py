@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,9 +15,12 @@ from kafkalog.mirror.keeping.errors import KeepingError, TargetLostRecordsError
 from kafkalog.mirror.keeping.sender import MAX_REQUEST_BATCHES, KeptBatch, Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.records.batch import Record, encode_batch
 from tests.kafkalog.mirror.conftest import Clusters, read_all
 from tests.kafkalog.mirror.test_mirror import make, write
+from tests.support.scripted import ScriptedBroker, metadata, taken
 
 COUNT = 300
 STEP = 5
@@ -116,6 +120,24 @@ def test_a_gap_is_refused_where_offsets_are_not_stated(
     finally:
         task.close()
     assert len(read_all(clusters.target, remote, STEP)[0]) == STEP
+
+
+def test_a_leader_that_does_not_take_stated_offsets_is_sent_nothing(settings: MirrorSettings, alias: str) -> None:
+    """Apache Kafka ignores where the log has to end: it would append a batch after another one, or twice."""
+    tp, remote = TopicPartition("words", 0), TopicPartition(f"{alias}.words", 0)
+    with ScriptedBroker({ProduceRequest: taken}) as broker:
+        broker.handlers[MetadataRequest] = lambda _: metadata({7: broker}, {(remote.topic, remote.partition): 7})
+        target = replace(settings, target_client={"bootstrap.servers": broker.address})
+        task = KeptTask(target, {tp: Place(remote, True, 0)}, -1)
+        try:
+            task.start()
+            task.send(tp, batch(0, True))
+            with pytest.raises(KeepingError, match="the leader, broker 7, takes no records at the offsets") as raised:
+                task.commit()
+        finally:
+            task.close()
+        assert "Move these partitions to brokers of kafkalog, or use --offsets translate" in str(raised.value)
+        assert not broker.seen[ProduceRequest]
 
 
 def test_a_foreign_writer_is_noticed(clusters: Clusters, settings: MirrorSettings, alias: str) -> None:
