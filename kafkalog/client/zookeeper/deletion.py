@@ -50,12 +50,19 @@ def delete_group(group: str) -> Steps[None]:
     for topic in (yield Children(nodes.all_owners(group))) or ():
         yield from _delete_owners(group, topic)
     yield from _delete_empty(nodes.all_owners(group), group)
-    for name in (yield Children(nodes.group(group))) or ():
-        path = f"{nodes.group(group)}/{name}"
+    while (names := (yield Children(nodes.group(group)))) is not None:
+        paths = {f"{nodes.group(group)}/{name}" for name in names}
         # These two are there again if a member has started.
-        if path not in (nodes.members(group), nodes.all_owners(group)):
+        if paths & {nodes.members(group), nodes.all_owners(group)}:
+            raise GroupActiveError(f"group {group} has members")
+        for path in paths:
             yield from delete_tree(path)
-    yield from _delete_empty(nodes.group(group), group)
+        try:
+            yield Write([Delete(nodes.group(group))])
+        except WriteError as error:
+            # Not empty: somebody has reset its offsets meanwhile, or a member has started.
+            if not isinstance(error.reason, NotEmptyError | NoNodeError):
+                raise
 
 
 def delete_topic(group: str, topic: str) -> Steps[None]:

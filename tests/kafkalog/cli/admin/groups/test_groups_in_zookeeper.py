@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkalog.client.connector import ConsumerConnector
+from kafkalog.client.connector.offset_stores import write_offsets
+from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes
-from kafkalog.client.zookeeper.deletion import GroupActiveError, delete_group
+from kafkalog.client.zookeeper.deletion import GroupActiveError, delete_group, delete_topic, delete_topic_of_all
 from kafkalog.client.zookeeper.session import ZooKeeperSession
 from kafkalog.client.zookeeper.steps import Steps, Write
 from tests.support.command import Ended, call
@@ -160,6 +163,36 @@ def test_a_member_that_starts_meanwhile_keeps_its_nodes(over_zookeeper: MemberCl
     assert over_zookeeper.data(owner) == "a-0"
     for path in (member, owner):
         over_zookeeper.nodes.delete(path)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_reset_meanwhile_is_no_member(over_zookeeper: MemberCluster, group: str, number: int) -> None:
+    commit(over_zookeeper, group, "words", {0: 5})
+    with ZooKeeperSession(over_zookeeper.zookeeper) as session:
+        reset_it = partial(session.run, write_offsets(group, {TopicPartition("words", 0): 3}))
+        with ZooKeeperSession(over_zookeeper.zookeeper) as other:
+            other.run(before(delete_group(group), number, reset_it))
+    assert group not in over_zookeeper.names("/consumers")
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("what", ["group", "topic", "topic of all", "reset"])
+def test_what_another_deletes_meanwhile_does_no_harm(
+    over_zookeeper: MemberCluster, group: str, what: str, number: int
+) -> None:
+    commit(over_zookeeper, group, "words", {0: 5, 1: 6})
+    commit(over_zookeeper, group, "pages", {0: 5})
+    work: dict[str, Steps[Any]] = {
+        "group": delete_group(group),
+        "topic": delete_topic(group, "words"),
+        "topic of all": delete_topic_of_all("words"),
+        "reset": write_offsets(group, {TopicPartition("words", 0): 3, TopicPartition("words", 1): 4}),
+    }
+    delete_it = partial(over_zookeeper.nodes.delete, f"/consumers/{group}", recursive=True)
+    with ZooKeeperSession(over_zookeeper.zookeeper) as session:
+        session.run(before(work[what], number, delete_it))
+    # What was written before the deletion is gone, and nothing else.
+    assert over_zookeeper.offsets(group, "words").items() <= {0: 3, 1: 4}.items()
 
 
 @pytest.mark.parametrize(
