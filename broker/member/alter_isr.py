@@ -17,6 +17,7 @@ from broker.member.isr_nodes import read_state
 from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError
+from broker.replica.isr import UNKNOWN_BROKER_EPOCH
 from broker.replica.isr_keeper import Answer, IsrDecision, IsrProposal
 from broker.runtime import Runtime
 from broker.zookeeper.interface import ZooKeeper
@@ -168,8 +169,12 @@ class AlterIsr:
                 reason=each.reason,
             )
             if version >= EPOCHS_SINCE:
-                # A controller in ZooKeeper mode does not look at the epochs.
-                data.new_isr_with_epochs = [BrokerState(broker_id=replica) for replica in each.isr]
+                # Ours compares them, as that of KRaft does. Apache Kafka's in ZooKeeper mode does not look at them.
+                epochs = {**each.epochs, self._broker_id: broker_epoch}
+                data.new_isr_with_epochs = [
+                    BrokerState(broker_id=replica, broker_epoch=epochs.get(replica, UNKNOWN_BROKER_EPOCH))
+                    for replica in each.isr
+                ]
             else:
                 data.new_isr = list(each.isr)
             topic.partitions.append(data)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 UNKNOWN_OFFSET = -1
+UNKNOWN_BROKER_EPOCH = -1
 LONG_AGO_MS = -(1 << 62)
 """Earlier than any time of the clock, which may have started a moment ago."""
 
@@ -28,8 +29,17 @@ class FollowerState:
     """When the last fetch arrived."""
     last_caught_up_ms: int = LONG_AGO_MS
     """The latest time at which the follower had everything that the leader had."""
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    """The epoch of the follower's registration at its last fetch; UNKNOWN_BROKER_EPOCH if it did not tell."""
 
-    def fetched(self, offset: int, log_start_offset: int, leader_end: int, now_ms: int) -> FollowerState:
+    def fetched(
+        self,
+        offset: int,
+        log_start_offset: int,
+        leader_end: int,
+        now_ms: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> FollowerState:
         """Return the state after a fetch from `offset` that arrived when the leader's log ended at `leader_end`.
 
         A follower that always fetches slightly behind the leader's end, because small batches keep arriving, has caught
@@ -41,7 +51,8 @@ class FollowerState:
             caught_up = max(self.last_caught_up_ms, self.last_fetch_ms)
         else:
             caught_up = self.last_caught_up_ms
-        return FollowerState(log_start_offset, offset, max(leader_end, self.last_fetch_leader_end), now_ms, caught_up)
+        end = max(leader_end, self.last_fetch_leader_end)
+        return FollowerState(log_start_offset, offset, end, now_ms, caught_up, broker_epoch)
 
     def stayed(self, at_ms: int) -> FollowerState:
         """Return the state after fetches, the last of them at `at_ms`, that found nothing to fetch."""

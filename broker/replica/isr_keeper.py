@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from broker.replica.isr import described
@@ -49,6 +49,8 @@ class IsrProposal:
     """In the order of the assignment."""
     reason: str = ""
     """Why, with the evidence."""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """The followers' broker epochs at their last fetches, as far as they are known."""
 
     @property
     def key(self) -> PartitionKey:
@@ -157,6 +159,7 @@ class IsrKeeper:
             leading.partition_epoch,
             (*ordered, *sorted(isr.difference(ordered))),
             reason,
+            leading.broker_epochs,
         )
         self._store.submit(proposal, lambda answer: self._answered(partition, proposal, answer))
 

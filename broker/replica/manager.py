@@ -22,6 +22,7 @@ from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState, TopicState
 from broker.quota.measures import Window
 from broker.replica.hosting_retries import HostingRetries
+from broker.replica.isr import UNKNOWN_BROKER_EPOCH
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
 from broker.replica.purgatory import Purgatory
 from broker.replica.resting import RestingPartitions
@@ -435,10 +436,16 @@ class ReplicaManager:
         return Appended(partition, info, NO_LEADER_EPOCH if leading is None else leading.epoch, acks, sync)
 
     def follower_fetched(
-        self, partition: Partition, replica: int, offset: int, log_start_offset: int, log_end: int
+        self,
+        partition: Partition,
+        replica: int,
+        offset: int,
+        log_start_offset: int,
+        log_end: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
     ) -> None:
         """Note a follower's fetch, and wake the operations that wait for the high watermark if it advances."""
-        if partition.follower_fetched(replica, offset, log_start_offset, log_end):
+        if partition.follower_fetched(replica, offset, log_start_offset, log_end, broker_epoch):
             self.high_watermark_advanced(partition)
         self.deletion_purgatory.notify(partition.key)
         self.on_follower_fetched(partition, replica)

@@ -19,6 +19,7 @@ from broker.log.log_config import MAX_LONG
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import PartitionState
 from broker.replica.isolation import FetchIsolation
+from broker.replica.isr import UNKNOWN_BROKER_EPOCH
 from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
 from broker.replica.throttles import Throttled
 from kafkalog.protocol.errors import (
@@ -184,7 +185,14 @@ class Partition:
         if self.leading is None or replica not in self.leading.followers:
             raise NotLeaderOrFollowerError if leader_epoch == NO_LEADER_EPOCH else UnknownLeaderEpochError
 
-    def follower_fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int) -> bool:
+    def follower_fetched(
+        self,
+        replica: int,
+        offset: int,
+        log_start_offset: int,
+        log_end: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> bool:
         """Note the fetch of a follower, whose log has every record before `offset`.
 
         Args:
@@ -192,17 +200,19 @@ class Partition:
             offset: the offset that it fetches from.
             log_start_offset: the log start offset of the follower.
             log_end: the log end offset here before the fetch was served.
+            broker_epoch: the epoch of the follower's registration, if it tells.
 
         Returns:
             Whether the high watermark advanced.
 
         Raises:
-            NotLeaderOrFollowerError: this broker does not lead the partition, or `replica` has no replica of it.
+            NotLeaderOrFollowerError: this broker does not lead the partition, `replica` has no replica of it, or the
+                fetch is of an earlier life of the follower than the last one was.
         """
         leading = self.leading
         if leading is None or replica not in leading.followers:
             raise NotLeaderOrFollowerError
-        leading.fetched(replica, offset, log_start_offset, log_end, self._clock_ms())
+        leading.fetched(replica, offset, log_start_offset, log_end, self._clock_ms(), broker_epoch)
         return self.advance_high_watermark()
 
     def expanded_isr(self, replica: int) -> frozenset[int] | None:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from broker.metadata.model import PartitionState
 from broker.replica import isr as in_sync
-from broker.replica.isr import FollowerState
+from broker.replica.isr import UNKNOWN_BROKER_EPOCH, FollowerState
+from kafkalog.protocol.errors import NotLeaderOrFollowerError
 
 UNDEFINED = -1
 """The value of an unknown epoch or offset."""
@@ -104,13 +105,30 @@ class Leader:
         found = in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms, alive)
         return max(current, found)
 
-    def fetched(self, replica: int, offset: int, log_start_offset: int, log_end: int, now_ms: int) -> None:
+    @property
+    def broker_epochs(self) -> dict[int, int]:
+        """The epochs of the followers' registrations at their last fetches; UNKNOWN_BROKER_EPOCH if not known."""
+        return {replica: follower.broker_epoch for replica, follower in self.followers.items()}
+
+    def fetched(
+        self,
+        replica: int,
+        offset: int,
+        log_start_offset: int,
+        log_end: int,
+        now_ms: int,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
         """Note a fetch of a follower from `offset`, which arrived when the log ended at `log_end`.
 
         Raises:
             KeyError: the broker has no replica of the partition.
+            NotLeaderOrFollowerError: the fetch is of an earlier life of the follower than the last one was.
         """
-        self.followers[replica] = self.followers[replica].fetched(offset, log_start_offset, log_end, now_ms)
+        follower = self.followers[replica]
+        if UNKNOWN_BROKER_EPOCH < broker_epoch < follower.broker_epoch:
+            raise NotLeaderOrFollowerError
+        self.followers[replica] = follower.fetched(offset, log_start_offset, log_end, now_ms, broker_epoch)
 
     def stayed(self, replica: int, offset: int, at_ms: int) -> None:
         """Note that a follower that was at the log's end, `offset`, was still there at a later time."""

@@ -82,11 +82,12 @@ def _wanted(
             if version >= EPOCHS_SINCE
             else tuple(each.new_isr)
         )
+        epochs = {member.broker_id: member.broker_epoch for member in each.new_isr_with_epochs}
         recovering = each.leader_recovery_state == LeaderRecoveryState.RECOVERING
         recovery = LeaderRecoveryState.RECOVERING if recovering else LeaderRecoveryState.RECOVERED
         yield (
             (name, each.partition_index),
-            WantedIsr(each.leader_epoch, isr, each.partition_epoch, recovery, each.reason),
+            WantedIsr(each.leader_epoch, isr, each.partition_epoch, recovery, each.reason, epochs),
         )
 
 

@@ -134,7 +134,8 @@ class FetchReading:
         self.results: list[PartitionData] = []
         self.nbytes = 0
         self.failed = False
-        self._reader = Reader(self._replica, self.isolation, request.version, self._rack)
+        broker_epoch = message.replica_state.replica_epoch if request.version >= REPLICA_STATE_SINCE else -1
+        self._reader = Reader(self._replica, self.isolation, request.version, self._rack, broker_epoch)
         session = context.session
         if session is not None and session.rest is not None:
             session.rest.request_came(self._reader)
@@ -281,7 +282,7 @@ class FetchReading:
             data.aborted_transactions = None
         if self._is_from_follower and self._is_first and diverged is None:
             self.request.broker.replicas.follower_fetched(
-                partition, self._replica, state.fetch_offset, state.log_start, log_end
+                partition, self._replica, state.fetch_offset, state.log_start, log_end, self._reader.broker_epoch
             )
         return result
 

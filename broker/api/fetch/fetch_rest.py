@@ -30,6 +30,8 @@ class Reader(NamedTuple):
     version: int
     rack: str
     """The consumer's rack, if it may be sent to another broker in it; else empty."""
+    broker_epoch: int
+    """The epoch of the follower's registration, if it tells. Its next life has to be noted of each partition."""
 
 
 class _Resting(NamedTuple):

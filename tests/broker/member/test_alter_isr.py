@@ -165,6 +165,16 @@ def test_the_version_is_one_that_the_controller_knows(newest: int, topic_id: uui
     assert controllers.closed == [1]
 
 
+def test_members_have_the_epochs_of_their_last_fetches() -> None:
+    """This broker has that of its registration; -1 stands for one that is not known."""
+    controllers = Controllers(accepted)
+    known = IsrProposal("t", 0, ID, 4, 7, (1, 2, 3), epochs={2: 22})
+    ask(controllers, known)
+    ((_, _, message),) = controllers.asked
+    members = message.topics[0].partitions[0].new_isr_with_epochs
+    assert [(each.broker_id, each.broker_epoch) for each in members] == [(1, 33), (2, 22), (3, -1)]
+
+
 def test_what_waits_goes_in_one_request() -> None:
     controllers = Controllers(accepted)
     assert len(ask(controllers, proposal(0), proposal(1), proposal(2))) == 3

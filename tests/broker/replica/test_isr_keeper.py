@@ -11,6 +11,7 @@ import pytest
 from broker.replica.isr_keeper import Answer, IsrDecision, IsrKeeper, IsrProposal
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.fetch import FetchRequest, ReplicaState
 from tests.broker.replica.in_process import InProcess, with_broker
 from tests.broker.replica.test_follower_fetch import FOLLOWER, fetched, request
 from tests.support.wire import batch, produce_request
@@ -66,6 +67,28 @@ def test_a_follower_that_has_caught_up_joins(tmp_path: Path) -> None:
         assert partition.leading is not None
         assert partition.leading.partition_epoch == 6
         assert (keeper.expansions, keeper.shrinks) == (1, 0)
+
+    with_broker(tmp_path, work)
+
+
+def test_a_proposal_says_in_which_life_its_members_fetched(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        partition, asked, _ = await led(broker, (0,))
+        follower = await broker.connect()
+        await produce(broker)
+
+        def of_life(epoch: int) -> FetchRequest:
+            made = request(1, replica=-1)
+            made.replica_state = ReplicaState(replica_id=FOLLOWER, replica_epoch=epoch)
+            assert partition.log.topic_id is not None
+            made.topics[0].topic_id = partition.log.topic_id
+            return made
+
+        assert (await fetched(follower, of_life(71), 15)).error_code == 0
+        (proposal,) = asked.proposals
+        assert (proposal.isr, proposal.epochs[FOLLOWER]) == ((0, FOLLOWER), 71)
+        stale = await fetched(follower, of_life(70), 15)
+        assert stale.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     with_broker(tmp_path, work)
 

@@ -9,6 +9,7 @@ import pytest
 
 from broker.metadata.model import PartitionState
 from broker.replica.roles import Follower, Leader, Role, role_of, truncation
+from kafkalog.protocol.errors import NotLeaderOrFollowerError
 
 LAG_MS = 100
 BROKERS = (0, 1, 2)
@@ -71,6 +72,22 @@ def test_an_isr_that_changes_within_an_epoch_keeps_what_is_known_of_followers() 
     shrunk = leader((0, 1), log_end=15, before=role)
     assert (shrunk.epoch_start, shrunk.followers[1].log_end_offset) == (10, 12)
     assert shrunk.isr == {0, 1}
+
+
+def test_the_epoch_of_a_follower_is_that_of_its_last_fetch() -> None:
+    role = leader(log_end=10)
+    assert role.broker_epochs == {1: -1, 2: -1}
+    role.fetched(1, 10, 0, 10, 1000, 7)
+    role.stayed(1, 10, 1010)
+    assert role.broker_epochs == {1: 7, 2: -1}
+    role.fetched(1, 10, 0, 10, 1020, 9)
+    with pytest.raises(NotLeaderOrFollowerError):
+        role.fetched(1, 4, 0, 10, 1030, 7)
+    assert (role.broker_epochs[1], role.followers[1].log_end_offset) == (9, 10)
+    assert leader(epoch=4, before=role).broker_epochs[1] == 9
+    # What was known before another broker led says nothing any more.
+    between = role_of(state(1, 4), 0, 10, 1000, role)
+    assert leader(epoch=5, before=between).broker_epochs == {1: -1, 2: -1}
 
 
 def test_the_high_watermark_waits_for_every_member_of_both_isrs() -> None:

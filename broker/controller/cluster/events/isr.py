@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from broker.controller.cluster.machine import deletion, reassignment
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey
@@ -41,6 +41,8 @@ class WantedIsr:
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     reason: str = ""
     """Why the leader proposes it; brokers of Apache Kafka do not say."""
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    """The broker epochs that the members had at their last fetches, -1 where the leader does not know (KIP-903)."""
 
 
 def alter_partition(
@@ -109,6 +111,12 @@ def judge(context: ControllerContext, key: PartitionKey, leader: int, wanted: Wa
     absent = [member for member in wanted.isr if member not in live]
     if absent:
         return IneligibleReplicaError(f"Brokers {absent} are not alive or shut down.")
+    # Kafka: ReplicationControlManager.ineligibleReplicasForIsr. The controller in ZooKeeper mode does not compare.
+    restarted = [
+        member for member in wanted.isr if wanted.epochs.get(member, -1) not in (-1, context.brokers[member].epoch)
+    ]
+    if restarted:
+        return IneligibleReplicaError(f"Brokers {restarted} are registered with other epochs than they fetched with.")
     return state
 
 

@@ -7,7 +7,10 @@ registered after the last change of the state was started anew since. Epochs of 
 numbers of transactions of ZooKeeper, so they can be compared.
 
 A change of the state that is decided after such a registration, but before the controller has heard of it, hides it.
-With `inter.broker.protocol.version` before 2.7 leaders make such changes without a controller.
+Leaders tell by AlterPartition in which lives the members of the ISR have fetched last (KIP-903), so the controller
+refuses a change once the leader has heard of the new life. The registration is hidden if the leader has not heard of it
+either. Followers with `inter.broker.protocol.version` before 3.5 do not tell their epochs, and before 2.7 leaders make
+such changes without a controller.
 
 Such a broker may have lost records with its power. If it goes on as the leader in the same epoch, followers cut their
 logs off where its own ends now, and records of two lives have the same offsets and epoch. Apache Kafka is protected by

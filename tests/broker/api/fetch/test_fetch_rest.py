@@ -17,7 +17,7 @@ from broker.api.fetch.fetch_reading import QUIET_RESPONSES
 from broker.metadata.model import PartitionState
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import HERE, RECORDS, TOPIC_ID, Serving
 
@@ -265,6 +265,30 @@ def test_a_follower_at_the_end_is_caught_up_as_long_as_it_fetches(
     with Stored(tmp_path, {}) as parts:
         serving = Serving(parts, fetch.HANDLERS)
         serving.run(work(serving))
+
+
+def test_the_next_life_of_a_follower_is_noted_of_what_rests(serving: Serving) -> None:
+    """Its registration has another epoch, and the controller would refuse the ISR that the leader asks for else."""
+
+    async def work() -> None:
+        serving.parts.assign("t", 3, PartitionState((0, FOLLOWER), (0, FOLLOWER), 0, 1))
+        session = Session(serving, FOLLOWER, offsets={3: 0})
+
+        async def fetch_in(life: int) -> int:
+            request = session.request()
+            request.replica_id = -1
+            request.replica_state = ReplicaState(replica_id=FOLLOWER, replica_epoch=life)
+            session.take(await serving.ask(request, version=17))
+            partition = serving.parts.replicas.get("t", 3)
+            assert partition is not None
+            assert partition.leading is not None
+            return partition.leading.broker_epochs[FOLLOWER]
+
+        while len(serving.parts.replicas.resting) == 0:
+            assert await fetch_in(7) == 7
+        assert await fetch_in(8) == 8
+
+    serving.run(work())
 
 
 def test_a_follower_is_told_of_another_leader_at_once(serving: Serving) -> None:

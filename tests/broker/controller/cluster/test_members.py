@@ -315,7 +315,14 @@ def test_leaders_ask_the_controller_in_all_versions(tmp_path: Path, version: int
         leader = cluster.hosts[state.leader].server
         topic_id = leader.store.state.topics["words"].topic_id
 
-        async def ask(isr: tuple[int, ...], *, to: int = boss, epoch: int | None = None, unknown: bool = False) -> Any:
+        async def ask(
+            isr: tuple[int, ...],
+            *,
+            to: int = boss,
+            epoch: int | None = None,
+            unknown: bool = False,
+            of_members: int = -1,
+        ) -> Any:
             data = AlterPartitionRequest.TopicData(
                 topic_name=("other" if unknown else "words") if version < 2 else "",
                 topic_id=(uuid.UUID(int=9) if unknown else topic_id) if version >= 2 else uuid.UUID(int=0),
@@ -324,7 +331,9 @@ def test_leaders_ask_the_controller_in_all_versions(tmp_path: Path, version: int
                         leader_epoch=state.leader_epoch,
                         partition_epoch=state.partition_epoch,
                         new_isr=list(isr) if version < 3 else [],
-                        new_isr_with_epochs=[BrokerState(broker_id=each) for each in isr] if version >= 3 else [],
+                        new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=of_members) for each in isr]
+                        if version >= 3
+                        else [],
                     )
                 ],
             )
@@ -342,6 +351,9 @@ def test_leaders_ask_the_controller_in_all_versions(tmp_path: Path, version: int
         assert unknown == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if version < 2 else ErrorCode.UNKNOWN_TOPIC_ID)
         absent = (await ask((1, 9))).topics[0].partitions[0].error_code
         assert absent == (ErrorCode.OPERATION_NOT_ATTEMPTED if version < 2 else ErrorCode.INELIGIBLE_REPLICA)
+        if version >= 3:
+            refused = (await ask(state.isr[:2], of_members=1)).topics[0].partitions[0].error_code
+            assert refused == ErrorCode.INELIGIBLE_REPLICA
         answer = (await ask(state.isr)).topics[0]
         assert (answer.topic_name, answer.topic_id) == (("words", uuid.UUID(int=0)) if version < 2 else ("", topic_id))
         granted = answer.partitions[0]

@@ -82,6 +82,19 @@ def test_refusals(wanted: WantedIsr, error: ErrorCode) -> None:
     assert world.state("words").partition_epoch == 0
 
 
+def test_a_member_that_was_started_anew_since_its_fetch_is_refused() -> None:
+    """As the controller of KRaft (KIP-903): -1 says that the leader does not know the member's epoch."""
+    world = made()
+    epochs = {number: broker.epoch for number, broker in world.context.brokers.items()}
+    for other in (epochs[2] - 1, epochs[2] + 1):
+        result = alter(world, WantedIsr(0, (1, 2), 0, epochs={1: epochs[1], 2: other}))
+        assert isinstance(result, KafkaError)
+        assert result.code is ErrorCode.INELIGIBLE_REPLICA
+        assert world.state("words").isr == (1, 2, 3)
+    assert isinstance(alter(world, WantedIsr(0, (1, 2), 0, epochs={1: epochs[1], 2: -1})), StateNode)
+    assert isinstance(alter(world, WantedIsr(0, (1, 2, 3), 1, epochs=epochs)), StateNode)
+
+
 def test_unknown_partitions_are_refused() -> None:
     world = made()
     results = world.run(
