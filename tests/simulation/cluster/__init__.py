@@ -30,4 +30,5 @@ These invariants are checked. They are named in the messages:
 - I7  elections name the epoch of the controller, which only grows
 - I8  without faults the cluster comes to rest: leaders, full ISRs, no deletions or moves left; each client gets on
 - I9  committed offsets do not go back; transactions are seen whole or not at all, and none stays open
+- I10 a leader commits nothing while its ISR is smaller than `min.insync.replicas`
 """

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from broker.metadata.znodes.topics import StateNode
 from broker.replica.partition import Partition
+from broker.replica.roles import Leader
 from tests.simulation.cluster.logs import Chain, Chains, Committed
 from tests.simulation.cluster.machine import Machine
 from tests.simulation.cluster.states import Change, PartitionKey, States
@@ -38,6 +39,7 @@ class Invariants:
 
     Args:
         unclean: the topics that may elect leaders out of the ISR.
+        min_insync: returns the `min.insync.replicas` of a topic.
 
     Attributes:
         violations: what should never have happened.
@@ -46,11 +48,17 @@ class Invariants:
     """
 
     def __init__(
-        self, ensemble: SimulatedEnsemble, machines: Iterable[Machine], now: Callable[[], float], unclean: set[str]
+        self,
+        ensemble: SimulatedEnsemble,
+        machines: Iterable[Machine],
+        now: Callable[[], float],
+        unclean: set[str],
+        min_insync: Callable[[str], int],
     ) -> None:
         self._machines = list(machines)
         self._now = now
         self._unclean = unclean
+        self._min_insync = min_insync
         self.chains = Chains()
         self.states = States(ensemble, self.report, self._state_changed)
         self.violations: list[str] = []
@@ -58,7 +66,8 @@ class Invariants:
         self.elections = 0
         self._committed: dict[str, Committed] = {}
         self._leaders: dict[tuple[str, int], int] = {}
-        self._high_watermarks: dict[tuple[str, int, Partition], int] = {}
+        self._high_watermarks: dict[tuple[str, int, Partition], tuple[int, int]] = {}
+        """High watermark and partition epoch of each leader when it was last looked at."""
         self._amnesia: dict[tuple[PartitionKey, int], int] = {}
         """The offsets from which on machines lack records since a loss of power, until they have left the ISR."""
 
@@ -179,7 +188,7 @@ class Invariants:
         first = self._leaders.setdefault((identity, leading.epoch), number)
         if first != number:
             self.report(f"{identity}: {first} and {number} lead in epoch {leading.epoch} (I3)")
-        self._check_high_watermark(identity, partition, leading.epoch)
+        self._check_high_watermark(identity, partition, leading)
         if (state.leader, state.leader_epoch) == (number, leading.epoch):
             self.committed(identity).extend(chain, partition.log.high_watermark)
 
@@ -197,11 +206,18 @@ class Invariants:
                 "(I1, I2, I6)"
             )
 
-    def _check_high_watermark(self, identity: str, partition: Partition, epoch: int) -> None:
-        found, log = (identity, epoch, partition), partition.log
-        if log.high_watermark < self._high_watermarks.get(found, 0):
+    def _check_high_watermark(self, identity: str, partition: Partition, leading: Leader) -> None:
+        found, now = (identity, leading.epoch, partition), partition.log.high_watermark
+        before, partition_epoch = self._high_watermarks.get(found, (0, -1))
+        if now < before:
             self.report(
-                f"{identity}: the high watermark of {partition.broker_id} went back in epoch {epoch} from "
-                f"{self._high_watermarks[found]} to {log.high_watermark} (I4)"
+                f"{identity}: the high watermark of {partition.broker_id} went back in epoch {leading.epoch} from "
+                f"{before} to {now} (I4)"
             )
-        self._high_watermarks[found] = log.high_watermark
+        needed = min(self._min_insync(partition.topic), len(leading.replicas))
+        if now > before and partition_epoch == leading.partition_epoch and len(leading.isr) < needed:
+            self.report(
+                f"{identity}: {partition.broker_id} has committed {before} to {now} with the ISR {set(leading.isr)}, "
+                f"and min.insync.replicas is {needed} (I10)"
+            )
+        self._high_watermarks[found] = now, leading.partition_epoch

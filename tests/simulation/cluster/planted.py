@@ -44,6 +44,10 @@ def _acknowledge_alone() -> None:
     _replace(Partition, "advance_high_watermark", alone)
 
 
+def _ignore_min_insync() -> None:
+    _replace(Partition, "effective_min_insync", property(lambda self: 1))
+
+
 def _elect_anybody() -> None:
     def anybody(candidates: Any, isr: Any, online: Any) -> int | None:
         return next((each for each in candidates if each in online and each not in isr), None) or next(
@@ -57,14 +61,15 @@ def _ignore_restarts() -> None:
     _replace(restarts, "_settled", lambda context, key, state: None)
 
 
-def _replace(where: object, name: str, function: Callable[..., object]) -> None:
+def _replace(where: object, name: str, by: object) -> None:
     assert hasattr(where, name), f"{where} has no {name} any more"
-    setattr(where, name, function)
+    setattr(where, name, by)
 
 
 DEFECTS = {
     "followers do not truncate": Defect(_never_truncate, "I2"),
     "leaders acknowledge too early": Defect(_acknowledge_alone, "I6"),
+    "leaders ignore min.insync.replicas": Defect(_ignore_min_insync, "I10"),
     "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR"),
     "leaders go on after a loss of power": Defect(_ignore_restarts, "I1"),
 }

@@ -157,7 +157,13 @@ class Cluster:
         ]
         self.history = History()
         self.ended = asyncio.Event()
-        self.invariants = Invariants(self.ensemble, self.machines, self.kernel.time, {LOOSE})
+        self.invariants = Invariants(
+            self.ensemble,
+            self.machines,
+            self.kernel.time,
+            {LOOSE},
+            lambda topic: 1 if topic == LOOSE else self.plan.min_insync,
+        )
         self.clients: list[Client] = []
         self.trace = hashlib.sha256()
         plant(self)
