@@ -1,11 +1,17 @@
-"""The broker of a history, ours or Apache Kafka's; it is killed and restarted in place."""
+"""The brokers of a history: one of ours or of Apache Kafka's, or a cluster of ours. Faults happen to them in place."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
 from peers.kafka import KAFKA_3, ApacheKafka
+from tests.crash.cluster.drilled import IDS, drilled_cluster
+from tests.history.plan import BROKER, Act
 from tests.support.kafkalog_broker import KafkalogBroker
 
 SETTINGS = {
@@ -20,54 +26,111 @@ SETTINGS = {
 
 
 class HistoryBroker(Protocol):
-    """The operations of a scenario on a broker."""
+    """The operations of a scenario on a broker or a cluster."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of brokers."""
 
     @property
     def bootstrap(self) -> str:
-        """Return host:port."""
+        """Return host:port of each broker, separated by commas."""
 
-    def kill(self) -> None:
-        """Send SIGKILL."""
+    def inflict(self, target: str, act: Act) -> None:
+        """Bring a fault about; return when that is done. A broker that starts again responds by then."""
 
-    def restart(self) -> None:
-        """Start again on the same port and directory; return when the broker responds."""
+    def settle(self, topics: Iterable[str]) -> None:
+        """Wait until all replicas of these topics are in sync, and every broker knows it."""
 
     def close(self) -> None:
-        """Stop the broker permanently."""
+        """Stop the brokers permanently."""
 
 
-class Kafkalog:
-    """Our broker."""
+class _Alone:
+    """A broker that is a cluster of its own: it is killed, and starts again at once."""
 
-    def __init__(self, directory: Path) -> None:
-        self._broker = KafkalogBroker(directory, SETTINGS).start()
-        self.bootstrap = self._broker.bootstrap
-        self.kill = self._broker.kill
-        self.close = self._broker.kill
+    count = 1
 
-    def restart(self) -> None:
-        self._broker.start()
+    def __init__(self, broker: KafkalogBroker | ApacheKafka) -> None:
+        self._broker = broker
+        self.bootstrap = broker.bootstrap
+        self.close = broker.kill
+
+    def inflict(self, target: str, act: Act) -> None:
+        assert (target, act) == (BROKER, Act.KILL), (target, act)
+        self._broker.kill()
+        if isinstance(self._broker, ApacheKafka):
+            self._broker.restart()
+        else:
+            self._broker.start()
+
+    def settle(self, topics: Iterable[str]) -> None: ...
 
 
 _APACHE = {"broker.session.timeout.ms": "1000", "broker.heartbeat.interval.ms": "100"}
 """The session time-out: a killed broker may register again after it."""
 
 
-class Apache:
-    """Apache Kafka."""
+_CLUSTER = {"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "3000"}
+"""As long as a paused broker holds the others up."""
 
-    def __init__(self, directory: Path, version: str = KAFKA_3) -> None:
-        self._broker = ApacheKafka(version, directory=directory, config={**SETTINGS, **_APACHE})
-        self._broker.start()
-        self.bootstrap = self._broker.bootstrap
-        self.kill = self._broker.kill
-        self.restart = self._broker.restart
-        self.close = self._broker.kill
+
+class Cluster:
+    """Three of our brokers over ZooKeeper. Topics have three replicas, and acks=all needs two of them.
+
+    Args:
+        unsafe: whether the settings allow what the checker is there to find: acks=all is answered by a leader that is
+            alone in the ISR, and leaders are elected out of the ISR.
+    """
+
+    count = len(IDS)
+
+    def __init__(self, directory: Path, *, unsafe: bool = False) -> None:
+        settings = {**SETTINGS, **_CLUSTER, **(_UNSAFE if unsafe else {})}
+        directory.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            self.drilled = stack.enter_context(drilled_cluster(directory, settings))
+            self._stack = stack.pop_all()
+        self.bootstrap = self.drilled.bootstrap
+        self.close = self._stack.close
+
+    def inflict(self, target: str, act: Act) -> None:
+        cluster = self.drilled
+        numbers = IDS if target == BROKER else [int(target.removeprefix(BROKER))]
+        for number in numbers:
+            match act:
+                case Act.KILL | Act.END:
+                    cluster.kill(number)
+                case Act.STOP:
+                    cluster.stop(number)
+                case Act.FREEZE:
+                    os.kill(cluster.brokers[number].pid, signal.SIGSTOP)
+                case Act.THAW:
+                    os.kill(cluster.brokers[number].pid, signal.SIGCONT)
+        if act in (Act.KILL, Act.START):
+            for number in numbers:
+                cluster.start(number)
+
+    def settle(self, topics: Iterable[str]) -> None:
+        self.drilled.wait_alive()
+        for topic in topics:
+            self.drilled.wait_whole(topic)
+
+
+_UNSAFE = {
+    "min.insync.replicas": "1",
+    "transaction.state.log.min.isr": "1",
+    "unclean.leader.election.enable": "true",
+}
 
 
 def start(kind: str, directory: Path) -> HistoryBroker:
-    """Run a broker: `kafkalog`, `apache`, or `apache:VERSION`."""
+    """Run brokers: `kafkalog`, `cluster`, `apache`, or `apache:VERSION`."""
     name, _, version = kind.partition(":")
+    if name == "cluster":
+        return Cluster(directory)
     if name == "kafkalog":
-        return Kafkalog(directory)
-    return Apache(directory, version or KAFKA_3)
+        return _Alone(KafkalogBroker(directory, SETTINGS).start())
+    apache = ApacheKafka(version or KAFKA_3, directory=directory, config={**SETTINGS, **_APACHE})
+    apache.start()
+    return _Alone(apache)

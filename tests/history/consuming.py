@@ -15,7 +15,7 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition as OwnPartition
 from tests.history.events import FINAL, Action, Outcome
 from tests.history.plan import ClientSpec
-from tests.history.producing import ANSWER_S, HangingError, Transactions, settings
+from tests.history.producing import ANSWER_S, TIMEOUT_MS, HangingError, Transactions, settings
 from tests.history.recording import Ending, Recorder
 
 SESSION_TIMEOUT_MS = 2_000
@@ -135,6 +135,7 @@ def read_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endin
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 10,
+            "request.timeout.ms": TIMEOUT_MS,
         }
     )
     with SimpleConsumer(config) as consumer:

@@ -16,10 +16,15 @@ from kafkalog.protocol.errors import KafkaError
 from tests.history.consuming import POLL_S, SESSION_TIMEOUT_MS
 from tests.history.events import Action, Outcome
 from tests.history.plan import ClientSpec
-from tests.history.producing import FencedError
+from tests.history.producing import TIMEOUT_MS, FencedError
 from tests.history.recording import Ending, Recorder
 
-QUICK = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 10}
+QUICK = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 10,
+    "request.timeout.ms": TIMEOUT_MS,
+}
 
 
 def transact(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Ending) -> None:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from tests.history.events import Isolation
 
 BROKER = "broker"
+"""The broker, or all of them. One of several is `broker 1` and so on."""
 
 
 class Role(StrEnum):
@@ -68,21 +69,25 @@ class ClientSpec:
 
 
 class Act(StrEnum):
-    """A fault of a client or the broker."""
+    """A fault of a client or a broker."""
 
     KILL = "kill"
     """Send SIGKILL, and start it again at once."""
     END = "end"
-    """Send SIGKILL and do not restart: its open transaction times out."""
+    """Send SIGKILL and do not restart: a client's open transaction times out, and others lead for a broker."""
+    STOP = "stop"
+    """Stop a broker in good order, and do not restart it."""
+    START = "start"
+    """Start a broker that has ended."""
     FREEZE = "freeze"
-    """Send SIGSTOP, and start another in its place."""
+    """Send SIGSTOP, and start another client in its place."""
     THAW = "thaw"
-    """Send SIGCONT: the old client continues beside the new one, which must be harmless."""
+    """Send SIGCONT: the old client continues beside the new one, as does a broker that led. That must be harmless."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of `target` (BROKER or the name of a client) after a number of acknowledged records."""
+    """A fault of `target` after a number of acknowledged records: of BROKER, of one of several, or of a client."""
 
     after: int
     target: str
@@ -103,7 +108,7 @@ class Plan:
     """The number of acknowledged records after which the writers are asked to end."""
 
 
-def plan(seed: int, run: str = "h", copiers: int = 2) -> Plan:
+def plan(seed: int, run: str = "h", copiers: int = 2, brokers: int = 1) -> Plan:
     """Make the plan of a seed, with at most `copiers` copiers; `run` is the prefix of its topics."""
     chance = random.Random(seed)
     source, copy = f"{run}-{seed}-in", f"{run}-{seed}-out"
@@ -140,12 +145,37 @@ def plan(seed: int, run: str = "h", copiers: int = 2) -> Plan:
     if chance.random() < 0.3:
         clients.append(client("abandon", Role.TRANSACT, transaction_timeout_ms=1_000))
     records = chance.randint(200, 400)
-    return Plan(seed, source, copy, partitions, tuple(clients), _faults(chance, clients, records), records)
+    of_brokers = _of_one_broker(chance, records) if brokers == 1 else _of_brokers(chance, records, brokers)
+    faults = (*of_brokers, *_of_clients(chance, clients, records))
+    in_order = tuple(sorted(faults, key=lambda fault: fault.after))
+    return Plan(seed, source, copy, partitions, tuple(clients), in_order, records)
 
 
-def _faults(chance: random.Random, clients: list[ClientSpec], records: int) -> tuple[Fault, ...]:
+def _of_one_broker(chance: random.Random, records: int) -> list[Fault]:
+    return [Fault(chance.randrange(20, records), BROKER) for _ in range(1 if chance.random() < 0.8 else 2)]
+
+
+_AWAY = (*[(Act.END, Act.START)] * 2, *[(Act.FREEZE, Act.THAW)] * 2, (Act.STOP, Act.START))
+"""How a broker goes, and comes back."""
+
+
+def _of_brokers(chance: random.Random, records: int, brokers: int) -> list[Fault]:
+    """Return faults of several brokers. One is away at a time, because two of three are needed for acks=all."""
+    times = sorted(chance.sample(range(20, records), 2 * chance.choice((1, 2, 2))))
+    faults = []
+    for gone, back in zip(times[::2], times[1::2], strict=True):
+        name = f"{BROKER} {chance.randint(1, brokers)}"
+        if chance.random() < 0.2:
+            faults.append(Fault(gone, name if chance.random() < 0.5 else BROKER))
+        else:
+            leave, come = chance.choice(_AWAY)
+            faults += [Fault(gone, name, leave), Fault(back, name, come)]
+    return faults
+
+
+def _of_clients(chance: random.Random, clients: list[ClientSpec], records: int) -> list[Fault]:
     victims = [each.name for each in clients if not each.final and each.name != "abandon"]
-    faults = [Fault(chance.randrange(20, records), BROKER) for _ in range(1 if chance.random() < 0.8 else 2)]
+    faults = []
     if chance.random() < 0.6:
         faults.append(Fault(chance.randrange(20, records), chance.choice(victims)))
     if chance.random() < 0.4:
@@ -154,4 +184,4 @@ def _faults(chance: random.Random, clients: list[ClientSpec], records: int) -> t
         faults += [Fault(first, victim, Act.FREEZE), Fault(second, victim, Act.THAW)]
     if any(each.name == "abandon" for each in clients):
         faults.append(Fault(chance.randrange(20, records), "abandon", Act.END))
-    return tuple(sorted(faults, key=lambda fault: fault.after))
+    return faults

@@ -23,7 +23,9 @@ QUICK = {
     "topic.metadata.refresh.fast.interval.ms": 50,
     "log_level": 4,
 }
-"""A broker of a history is down for less than a second."""
+"""A broker of a history is down for less than a second, or another one leads soon."""
+TIMEOUT_MS = 3_000
+"""The time-out of requests: a broker that is paused answers none."""
 IN_FLIGHT = 40
 ANSWER_S = 10.0
 
@@ -32,6 +34,7 @@ def settings(bootstrap: str, **more: str | int | bool) -> dict[str, Any]:
     """Return properties of librdkafka; an underscore stands for a dot."""
     return {
         "bootstrap.servers": bootstrap,
+        "socket.timeout.ms": TIMEOUT_MS,
         **QUICK,
         **{name.replace("_", "."): value for name, value in more.items()},
     }
@@ -54,7 +57,9 @@ class Sending:
         def delivered(error: KafkaError | None, message: Any) -> None:
             self.in_flight -= 1
             if error is None:
-                self._recorder.tell(Action.SEND, Outcome.OK, **what, offset=message.offset())
+                # Where an earlier attempt was the one that succeeded, librdkafka may not know the offset.
+                offset = message.offset()
+                self._recorder.tell(Action.SEND, Outcome.OK, **what, offset=-1 if offset is None else max(offset, -1))
             else:
                 # Also where it was purged from the queue: it may lie there to be sent once more.
                 self._recorder.tell(Action.SEND, Outcome.UNKNOWN, **what, error=error.str())
@@ -98,6 +103,7 @@ def write_own(spec: ClientSpec, bootstrap: str, recorder: Recorder, ending: Endi
 
     config = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": chance.choice([0, 5])}
     config |= {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 10}
+    config |= {"request.timeout.ms": TIMEOUT_MS}
     with own.Producer(config) as producer:
         while not ending.asked:
             if not room.acquire(timeout=0.1):
@@ -135,6 +141,8 @@ class Transactions:
             bootstrap,
             transactional_id=f"{spec.source} {spec.name}",
             transaction_timeout_ms=spec.transaction_timeout_ms,
+            # librdkafka refuses one that is longer than the transaction's.
+            socket_timeout_ms=min(TIMEOUT_MS, spec.transaction_timeout_ms),
             linger_ms=1,
         )
         self.sending = self._begin()

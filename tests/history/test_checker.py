@@ -311,6 +311,14 @@ def test_a_group_that_reads_again_what_it_had_not_committed_is_sound() -> None:
     assert tape.kinds() == []
 
 
+def test_an_acknowledgement_may_come_without_the_offset() -> None:
+    tape = Tape()
+    tape.send("a", -1)
+    tape.send("b", -1)
+    tape.final((IN, 0, {0: "a"}))
+    assert tape.kinds() == [Kind.LOST]
+
+
 def test_recordings_that_contradict_themselves() -> None:
     tape = sound()
     with pytest.raises(MalformedHistoryError, match="sent twice"):

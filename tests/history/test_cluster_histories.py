@@ -1,0 +1,112 @@
+"""Test histories of concurrent clients while brokers of a cluster are killed, paused, stopped and started again.
+
+A failing one says how to run it again: `python -m tests.history.scenario --seed N --broker cluster`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from peers import java, require
+from tests.history import brokers
+from tests.history.brokers import Cluster, HistoryBroker
+from tests.history.checker import Kind, check
+from tests.history.events import Isolation
+from tests.history.plan import BROKER, Act, ClientSpec, Fault, Library, Plan, Role, plan
+from tests.history.scenario import Scenario
+from tests.history.test_history import SOAK_COUNT, SOAK_FIRST, run_seeds
+from tests.support.amount import mostly_exhaustive
+
+SEEDS = (5, 1, 2)
+"""Brokers are killed, paused and stopped in these, and clients as well."""
+HAPPENS = ("send ok", "commit ok", "copied", "commit offset ok", "read ok")
+"""What must have happened in a seed, for else it proves nothing."""
+
+
+@pytest.fixture(scope="module")
+def cluster(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HistoryBroker]:
+    """One cluster for all seeds. Each has its own topics, and leaves the cluster whole."""
+    require(java.missing())
+    running = brokers.start("cluster", tmp_path_factory.mktemp("cluster-history") / "brokers")
+    yield running
+    running.close()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", mostly_exhaustive(SEEDS, 1))
+def test_no_promise_is_broken(seed: int, cluster: HistoryBroker, tmp_path: Path) -> None:
+    happened = run_seeds(seed, 1, cluster, tmp_path, "cluster")
+    assert [name for name in HAPPENS if not happened[name]] == []
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(12 * 3600)
+def test_thousands_of_histories(cluster: HistoryBroker, tmp_path: Path) -> None:
+    run_seeds(SOAK_FIRST, SOAK_COUNT, cluster, tmp_path, "cluster")
+
+
+class _Forgetful(Cluster):
+    """A cluster with unsafe settings, in which brokers 2 and 3 lead before broker 1 comes back."""
+
+    def __init__(self, directory: Path, topic: str) -> None:
+        super().__init__(directory, unsafe=True)
+        self._topic = topic
+
+    def inflict(self, target: str, act: Act) -> None:
+        if act is Act.START:
+            self.drilled.wait_led_by_others(self._topic, 1)
+        super().inflict(target, act)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("processes")
+@pytest.mark.timeout(300)
+def test_the_checker_finds_what_unsafe_settings_lose(tmp_path: Path) -> None:
+    """acks=all is answered with an ISR of one, and then a leader is elected out of the ISR."""
+    require(java.missing())
+    source, copy = "unsafe-in", "unsafe-out"
+
+    def client(name: str, role: Role, isolation: Isolation, *, final: bool) -> ClientSpec:
+        return ClientSpec(name, role, Library.LIBRDKAFKA, 1, source, copy, 1, isolation, final=final)
+
+    clients = (
+        client("write 1", Role.WRITE, Isolation.UNCOMMITTED, final=False),
+        *(client(f"final {isolation}", Role.READ, isolation, final=True) for isolation in Isolation),
+    )
+    faults = (
+        Fault(40, f"{BROKER} 2", Act.FREEZE),
+        Fault(40, f"{BROKER} 3", Act.FREEZE),
+        Fault(400, f"{BROKER} 1", Act.END),
+        Fault(400, f"{BROKER} 2", Act.THAW),
+        Fault(400, f"{BROKER} 3", Act.THAW),
+        Fault(400, f"{BROKER} 1", Act.START),
+        # They have failed, because they were behind the new end of the log.
+        *(Fault(400, f"final {isolation}") for isolation in Isolation),
+    )
+    running = _Forgetful(tmp_path / "brokers", source)
+    try:
+        events = Scenario(Plan(0, source, copy, 1, clients, faults, 400), running, tmp_path).run()
+    finally:
+        running.close()
+    assert Kind.LOST in {violation.kind for violation in check(events)}
+
+
+def test_plans() -> None:
+    plans = [plan(seed, brokers=3) for seed in range(200)]
+    acts: Counter[Act] = Counter()
+    for each in plans:
+        away: set[str] = set()
+        for fault in each.faults:
+            if fault.target.startswith(BROKER):
+                acts[fault.act] += 1
+                if fault.act in (Act.END, Act.FREEZE, Act.STOP):
+                    assert not away, "two of three brokers are there"
+                    away.add(fault.target)
+                elif fault.act in (Act.START, Act.THAW):
+                    away.remove(fault.target)
+        assert not away, "all of them come back"
+    assert set(acts) == set(Act)
