@@ -46,8 +46,9 @@ def run_suite(suite: Suite, kind: str, work: Path, tries: int = 1) -> SuiteRepor
 
 def _run_once(suite: Suite, kind: str, work: Path) -> tuple[TestResult, ...]:
     work.mkdir(parents=True)
-    with broker(kind, work / "broker", suite.broker_settings) as target:
-        return tuple(suite.run(target, work, suite.left_out))
+    with broker(kind, work / "broker", suite) as target:
+        rules = [rule for rule in suite.left_out if not rule.alone or len(target.brokers) == 1]
+        return tuple(suite.run(target, work, rules))
 
 
 def main() -> int:
@@ -58,14 +59,19 @@ def main() -> int:
     parser.add_argument(
         "--suites", help=f"comma-separated names; default: all of {', '.join(suite.name for suite in SUITES)}"
     )
-    parser.add_argument("--broker", default="kafkalog", help="kafkalog, or apache:VERSION such as apache:3.9.2")
+    parser.add_argument(
+        "--broker",
+        default="kafkalog",
+        help="kafkalog, kafkalog:N for a cluster of N brokers, or apache:VERSION such as apache:3.9.2",
+    )
     parser.add_argument(
         "--tries", type=int, default=1, help="run a suite again while tests fail; those that then pass are flaky"
     )
     parser.add_argument(
         "--again", action="store_true", help="merge this run with the kept results, to find flaky tests"
     )
-    parser.add_argument("--report", type=Path, help="write all kept results to this page")
+    parser.add_argument("--report", type=Path, help="write all kept results with one broker to this page")
+    parser.add_argument("--cluster-report", type=Path, help="write all kept results with clusters to this page")
     parser.add_argument("--results", type=Path, default=cache_root() / "conformance" / "results")
     parser.add_argument("--work", type=Path, help="keep the suites' files and logs here")
     args = parser.parse_args()
@@ -91,10 +97,11 @@ def main() -> int:
         print(f"{suite.name} {suite.version} @ {args.broker}: {summary} ({report.seconds:.0f} s)", flush=True)
         for result in report.failures:
             print(f"  {result.outcome} {result.name}: {result.why}", flush=True)
-    if args.report is not None:
-        kept_reports = [SuiteReport.load(path) for path in sorted(args.results.glob("*.json"))]
-        kept_reports.sort(key=lambda report: (report.broker != "kafkalog", report.broker))
-        args.report.write_text(render(SUITES, kept_reports))
+    kept_reports = [SuiteReport.load(path) for path in sorted(args.results.glob("*.json"))]
+    kept_reports.sort(key=lambda report: (report.broker != "kafkalog", report.broker))
+    for page, clusters in ((args.report, False), (args.cluster_report, True)):
+        if page is not None:
+            page.write_text(render(SUITES, kept_reports, clusters=clusters))
     if args.work is None:
         shutil.rmtree(root, ignore_errors=True)
     return exit_code(reports)

@@ -1,12 +1,13 @@
-"""Start a new broker for each suite."""
+"""Start a new broker, or a new cluster of ours, for each suite."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conformance.model import Target
+from conformance.cluster import Cluster, Keeper
+from conformance.model import Suite, Target
 from peers import kafka
 from peers.cache import MissingPeerError
 from peers.process import free_port
@@ -30,13 +31,25 @@ out: tests of a setting's source would otherwise find another source than with o
 
 
 @contextmanager
-def broker(kind: str, directory: Path, settings: Mapping[str, str]) -> Iterator[Target]:
-    """Run a broker of the kind `kafkalog` or `apache:VERSION` for the time of the block.
+def broker(kind: str, directory: Path, suite: Suite) -> Iterator[Target]:
+    """Run what a suite judges for the time of the block.
+
+    Args:
+        kind: `kafkalog`, `kafkalog:N` for a cluster of N brokers, or `apache:VERSION`.
+        directory: for the brokers' files.
 
     Raises:
         MissingPeerError: It cannot run here.
     """
     name, _, version = kind.partition(":")
+    settings = dict(suite.broker_settings)
+    if name == "kafkalog" and version:
+        cluster = Cluster(directory, int(version), {**QUICK, **settings, **suite.cluster_settings}, suite.advertised)
+        with cluster.running(), Keeper(cluster) as keeper:
+            yield Target(kind, cluster.bootstrap, keeper.environment)
+        return
+    if suite.advertised:
+        settings["advertised.listeners"] = f"PLAINTEXT://{suite.advertised[0]}"
     if name == "kafkalog":
         ours = KafkalogBroker(directory, {**QUICK, **settings})
         # The advertised address may be another: a suite may advertise a proxy.

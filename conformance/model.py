@@ -33,10 +33,14 @@ class TestResult:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A rule: tests whose names match the regular expression `pattern` are not run; `why` is the reason."""
+    """A rule: tests whose names match the regular expression `pattern` are not run; `why` is the reason.
+
+    A rule that is `alone` holds with one broker, and not with a cluster.
+    """
 
     pattern: str
     why: str
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,18 +53,35 @@ class Explained:
 
 @dataclass(frozen=True)
 class Target:
-    """The broker under test."""
+    """The broker under test, or a cluster of them.
+
+    `bootstrap` has host:port of each broker, separated by commas. `environment` has variables for the suite's program,
+    with which it can stop and start brokers.
+    """
 
     kind: str
     bootstrap: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def brokers(self) -> Sequence[str]:
+        """Return host:port of each broker."""
+        return self.bootstrap.split(",")
+
+    @property
+    def replicas(self) -> int:
+        """Return how many replicas a topic of a suite has: three, or as many as there are brokers."""
+        return min(len(self.brokers), 3)
 
     @property
     def host(self) -> str:
-        return self.bootstrap.rpartition(":")[0]
+        """Return the host of the first broker."""
+        return self.brokers[0].rpartition(":")[0]
 
     @property
     def port(self) -> int:
-        return int(self.bootstrap.rpartition(":")[2])
+        """Return the port of the first broker."""
+        return int(self.brokers[0].rpartition(":")[2])
 
 
 Run = Callable[[Target, Path, Sequence[LeftOut]], Sequence[TestResult]]
@@ -69,7 +90,11 @@ Run = Callable[[Target, Path, Sequence[LeftOut]], Sequence[TestResult]]
 
 @dataclass(frozen=True)
 class Suite:
-    """The tests of one client. `broker_settings` are settings that its authors' broker has, too."""
+    """The tests of one client.
+
+    `broker_settings` are settings that its authors' broker has, too; a cluster has those of `cluster_settings` as well.
+    `advertised` are the addresses that brokers advertise, in their order, if these are not their own.
+    """
 
     name: str
     version: str
@@ -78,6 +103,8 @@ class Suite:
     run: Run
     left_out: Sequence[LeftOut] = ()
     broker_settings: Mapping[str, str] = field(default_factory=dict)
+    cluster_settings: Mapping[str, str] = field(default_factory=dict)
+    advertised: Sequence[str] = ()
     explained: Sequence[Explained] = ()
 
 

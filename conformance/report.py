@@ -10,8 +10,9 @@ from conformance.model import Outcome, Suite, SuiteReport, TestResult, left_out
 _HEAD = """# Conformance
 
 This page has the results of the test suites of Kafka's clients. Each suite runs against one kafkalog broker and, in
-the same way, against one broker of Apache Kafka. `conformance/suites` says where each suite's tests come from, how they
-are run and which are left out. The command that runs the suites also writes this page.
+the same way, against one broker of Apache Kafka. [Another page](conformance-cluster.md) has the results against three
+brokers. `conformance/suites` says where each suite's tests come from, how they are run and which are left out. The
+command that runs the suites also writes this page.
 
     python -m conformance                                     # every suite against kafkalog, each with a new broker
     python -m conformance --suites sarama --broker apache:3.9.2
@@ -26,11 +27,35 @@ failed in any run, so a flaky test counts as a failure.
 
 """
 
+_CLUSTER_HEAD = """# Conformance of a cluster
+
+This page has the results of test suites of Kafka's clients against three brokers of kafkalog, which are members of a
+cluster over ZooKeeper. Topics of the tests and the internal topics have three replicas. [Conformance](conformance.md)
+tells of the suites, of flaky tests, and of the results with one broker.
+
+    python -m conformance --suites franz-go,sarama,kafka-python --broker kafkalog:3
+    python -m conformance --suites '' --cluster-report docs/reference/conformance-cluster.md
+
+Some of sarama's tests stop and start a broker by `docker compose`. Here a command of that name stops and starts the
+process of the broker. The connections of sarama's tests go through Toxiproxy.
+
+"""
+
 _BAD = (Outcome.FAILED, Outcome.FLAKY)
 
 
-def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
-    """Return the page: suites in their order, brokers in the order of their first report."""
+def is_of_cluster(report: SuiteReport) -> bool:
+    """Return whether a report is of a cluster, `kafkalog:N`."""
+    return report.broker.startswith("kafkalog:")
+
+
+def render(suites: Sequence[Suite], reports: Sequence[SuiteReport], *, clusters: bool = False) -> str:
+    """Return the page: suites in their order, brokers in the order of their first report.
+
+    Args:
+        clusters: whether it is the page of clusters. Each page has the reports that belong to it.
+    """
+    reports = [report for report in reports if is_of_cluster(report) is clusters]
     brokers = list(dict.fromkeys(report.broker for report in reports))
     by_key = {(report.suite, report.broker): report for report in reports}
     lines = [f"| suite | version | broker | {' | '.join(Outcome)} |", "|--|--|--|" + "--:|" * len(Outcome)]
@@ -43,7 +68,7 @@ def render(suites: Sequence[Suite], reports: Sequence[SuiteReport]) -> str:
             if report.missing:
                 counts = ["could not run", "", "", ""]
             lines.append(f"| {suite.name} | {report.version} | {broker} | {' | '.join(counts)} |")
-    parts = [_HEAD + "\n".join(lines) + "\n"]
+    parts = [(_CLUSTER_HEAD if clusters else _HEAD) + "\n".join(lines) + "\n"]
     for suite in suites:
         mine = [report for broker in brokers if (report := by_key.get((suite.name, broker)))]
         if mine:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 
 from conformance import sources
@@ -16,11 +17,12 @@ START_DEADLINE_S = 60.0
 
 
 @contextmanager
-def toxiproxy(listeners: Mapping[str, str], upstream: str, work: Path) -> Iterator[str]:
-    """Run a proxy for each of `listeners` (name → address), all to `upstream`; yield the address of the API."""
+def toxiproxy(listeners: Mapping[str, str], upstreams: Sequence[str], work: Path) -> Iterator[str]:
+    """Run a proxy for each of `listeners` (name → address), to the `upstreams` in turn; yield the API's address."""
     server = sources.go_program(f"{MODULE}/cmd/server", VERSION)
     proxies = [
-        {"name": name, "listen": listen, "upstream": upstream, "enabled": True} for name, listen in listeners.items()
+        {"name": name, "listen": listen, "upstream": upstream, "enabled": True}
+        for (name, listen), upstream in zip(listeners.items(), cycle(upstreams), strict=False)
     ]
     config = work / "toxiproxy.json"
     config.write_text(json.dumps(proxies))

@@ -13,12 +13,17 @@ MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 
 
 def run(target: Target, work: Path, rules: Sequence[LeftOut]) -> list[TestResult]:
-    """Run the tests. KGO_SEEDS names the broker, and the replication factor is 1.
+    """Run the tests. KGO_SEEDS names the brokers, and KGO_TEST_RF the replication factor.
 
     The tests write fewer records than in franz-go's CI, which has several brokers.
     """
     files = sources.go_module(MODULE, VERSION)
-    env = {"KGO_SEEDS": target.bootstrap, "KGO_TEST_RF": "1", "KGO_TEST_RECORDS": "50000", "GOFLAGS": "-mod=mod"}
+    env = {
+        "KGO_SEEDS": target.bootstrap,
+        "KGO_TEST_RF": str(target.replicas),
+        "KGO_TEST_RECORDS": "50000",
+        "GOFLAGS": "-mod=mod",
+    }
     return run_go_test(files, "pkg/kgo", "^Test", work, rules, env=env)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from conformance import go_test, java_program, jest, junit, sources
 from conformance.__main__ import exit_code
 from conformance.checks import run_checks
+from conformance.cluster import Cluster, Keeper
 from conformance.model import (
     Explained,
     LeftOut,
@@ -176,6 +179,44 @@ def test_a_flaky_test_fails_the_command() -> None:
     assert exit_code([report(passed, Outcome.FAILED), report(passed)]) == 1
 
 
+def test_the_brokers_of_a_cluster() -> None:
+    one, four = Target("kafkalog", "a:1"), Target("kafkalog:4", "a:1,b:2,c:3,d:4")
+    assert (one.brokers, one.replicas) == (["a:1"], 1)
+    assert (four.brokers, four.replicas, four.host, four.port) == (["a:1", "b:2", "c:3", "d:4"], 3, "a", 1)
+
+
+class _Told:
+    """A cluster that is told to stop and start brokers."""
+
+    def __init__(self) -> None:
+        self.acts: list[str] = []
+
+    def stop(self, number: int) -> None:
+        self.acts.append(f"stop {number}")
+
+    def start(self, number: int) -> None:
+        if number == 9:
+            raise OSError
+        self.acts.append(f"start {number}")
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_suite_stops_brokers_as_if_they_were_containers(capfd: pytest.CaptureFixture[str]) -> None:
+    told = _Told()
+    with Keeper(cast(Cluster, told)) as keeper:
+
+        def run(*words: str) -> int:
+            env = {**os.environ, **keeper.environment}
+            return subprocess.run(["docker", *words], env=env, check=False, timeout=60).returncode
+
+        assert run("compose", "stop", "kafka-2") == 0
+        assert run("compose", "start", "kafka-2") == 0
+        assert told.acts == ["stop 2", "start 2"]
+        assert run("compose", "logs", "kafka-2") != 0
+        assert run("compose", "start", "kafka-9") != 0
+    assert "no such command of docker" in capfd.readouterr().err
+
+
 def good(target: Target) -> None:
     assert target.port == 9092
 
@@ -225,6 +266,18 @@ def test_reports_are_kept_and_rendered(tmp_path: Path) -> None:
     assert "| left out: needs TLS | 1 |" in page
     missing = SuiteReport("one", "1.0", "kafkalog", missing="missing because go is not installed")
     assert "could not run, missing because go is not installed" in render([suite], [missing])
+
+
+def test_clusters_have_a_page_of_their_own() -> None:
+    suite = Suite("one", "1.0", "All of them.", lambda target, work, rules: [])
+    alone = SuiteReport("one", "1.0", "kafkalog", (TestResult("a", Outcome.PASSED),))
+    three = SuiteReport("one", "1.0", "kafkalog:3", (TestResult("a", Outcome.FAILED, "x"),))
+    page = render([suite], [alone, three])
+    assert "| one | 1.0 | kafkalog | 1 | 0 | 0 | 0 |" in page
+    assert "kafkalog:3 | 0" not in page
+    page = render([suite], [alone, three], clusters=True)
+    assert "| one | 1.0 | kafkalog:3 | 0 | 1 | 0 | 0 |" in page
+    assert "| kafkalog |" not in page
 
 
 def test_suites_have_names_of_their_own() -> None:
