@@ -21,22 +21,28 @@ KILLS = 4
 class Writer:
     """Writes transactions, some of which it aborts, until it is stopped."""
 
-    def __init__(self, address: str, topic: str) -> None:
+    def __init__(self, address: str, topic: str, seed: int = 7) -> None:
         self.committed = 0
-        self._address, self._topic = address, topic
+        self._address, self._topic, self._seed = address, topic, seed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self) -> None:
-        random, number = Random(7), 0
-        with Producer({"bootstrap.servers": self._address, "transactional.id": self._topic}) as producer:
+        random, number, identity = Random(self._seed), 0, f"{self._topic}-{self._seed}"
+        with Producer({"bootstrap.servers": self._address, "transactional.id": identity}) as producer:
             producer.init_transactions()
             while not self._stop.is_set():
                 producer.begin_transaction()
                 size = random.randrange(1, 20)
                 for _ in range(size):
-                    producer.send(self._topic, b"v%d" % number, b"k", timestamp=number, partition=random.randrange(3))
+                    producer.send(
+                        self._topic,
+                        b"v%d" % number,
+                        b"%d" % self._seed,
+                        timestamp=number,
+                        partition=random.randrange(3),
+                    )
                     number += 1
                 if random.random() < 0.25:
                     producer.flush()
