@@ -20,6 +20,7 @@ from spark_kafkalog import catalog_table
 from spark_kafkalog.brief import brief
 from spark_kafkalog.columns import has_metadata, source_schema
 from spark_kafkalog.delegation.clusters import PREFIX
+from spark_kafkalog.executor import jvm_socket
 from spark_kafkalog.offline.offline_options import OfflineOptions, is_offline, refuse_stream
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
@@ -61,6 +62,11 @@ class KafkalogDataSource(DataSource):
         if self._is_planned:
             state["options"] = {name: text for name, text in self.options.items() if not name.startswith(PREFIX)}
         return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the state over. In a task this is the moment to acknowledge what the JVM has sent."""
+        self.__dict__.update(state)
+        jvm_socket.hurry()
 
     @property
     def _source_options(self) -> SourceOptions:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_kafkalog.brief import brief
+from spark_kafkalog.executor import jvm_socket
 from spark_kafkalog.sink.message import TaskWrote, tell, written_together
 from spark_kafkalog.sink.sink_columns import SinkColumns
 from spark_kafkalog.sink.sink_options import SinkOptions
@@ -43,6 +44,10 @@ class QueryWriter:
             self._claim = self._driver().claim()
         # Tasks log in by the delegation token that the driver has, if there is one.
         return self.__dict__ | {"_options": self._options.logged_in()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        jvm_socket.hurry()
 
     @brief
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWrote:
