@@ -10,13 +10,13 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkalog.records.any_format import header_is_there, read_any_header
-from kafkalog.records.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
+from kafkalog.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, read_header
 from kafkalog.records.errors import RecordsError
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE, iter_entries
 
-_START = Struct(">qi")
-_INT32 = Struct(">i")
-_RECORDS_COUNT_AT = 57
+_HEADER = Struct(">qi4xB6xi30xi")
+"""Base offset, length, magic, last offset delta and number of records of a batch of v2, in one call: chunks have
+hundreds of batches."""
 
 
 class Stretch(NamedTuple):
@@ -51,17 +51,18 @@ def cut(chunk: memoryview, *, max_records: int, max_bytes: int, max_old_bytes: i
                 break
             at, count, behind = begin, 0, 0
             continue
-        if end - at < HEADER_SIZE or chunk[at + MAGIC_AT] != MAGIC:
+        if end - at < HEADER_SIZE:
             break
-        base_offset, length = _START.unpack_from(chunk, at)
+        base_offset, length, magic, last_delta, records = _HEADER.unpack_from(chunk, at)
         size = LOG_OVERHEAD + length
-        if not HEADER_SIZE <= size <= end - at:
+        if magic != MAGIC or not HEADER_SIZE <= size <= end - at:
             break
-        records = _INT32.unpack_from(chunk, at + _RECORDS_COUNT_AT)[0]
         if at > begin and (count + records > max_records or at + size - begin > max_bytes):
             stretches.append(Stretch(begin, at, behind))
             begin, count, behind = at, 0, 0
-        behind = max(behind, base_offset + _INT32.unpack_from(chunk, at + LAST_OFFSET_DELTA_AT)[0] + 1)
+        next_offset = base_offset + last_delta + 1
+        if next_offset > behind:
+            behind = next_offset
         count += records
         at += size
     if at > begin:
