@@ -154,7 +154,15 @@ def of_spark_read() -> list[Finding]:
         spark_read.Load(partitions, octets, codec, 150_000_000 // octets)
         for partitions, octets, codec in product((1, 8, 64), (100, 1000), ("none", "lz4", "zstd"))
     ]
-    return found + spark_read.findings({(load, "batch"): made for load in small})
+    found += spark_read.findings({(load, "batch"): made for load in small})
+    # Small topics, few partitions of large records, and compressed ones.
+    topics = [
+        spark_read.Load(1, 100, "none", 40_000, 40),
+        *(spark_read.Load(n, 1000, "none", 1_000_000) for n in (1, 2)),
+    ]
+    found += spark_read.findings({(load, job): made for load in topics for job in ("batch", "AvailableNow")})
+    compressed = spark_read.Load(12, 200, "lz4", 10_000_000)
+    return found + spark_read.findings({(compressed, job): made for job in ("batch", "count", "aggregate")})
 
 
 def of_spark_write() -> list[Finding]:
