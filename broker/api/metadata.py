@@ -11,6 +11,7 @@ from typing import Any
 from broker.api.context import Broker, Request
 from broker.api.errors import error_code
 from broker.api.explanations import explanation
+from broker.api.unknown_cluster import knows_cluster
 from broker.controller.decisions.planning import MAX_PARTITIONS_PER_REQUEST, NewTopic, check_topic_name
 from broker.metadata.model import NO_LEADER, NO_TOPIC_ID, TopicState
 from kafkalog.protocol.errors import (
@@ -56,6 +57,8 @@ NAMED_BY_NAME_ALONE = (10, 11)
 async def handle_metadata(request: Request) -> None:
     message: MetadataRequest = request.message
     broker = request.broker
+    if not await knows_cluster(request):
+        return
     response = MetadataResponse(
         brokers=_brokers(request, MetadataResponseBroker),
         cluster_id=broker.metadata.cluster_id,
@@ -191,9 +194,11 @@ def _partitions(broker: Broker, state: TopicState) -> list[MetadataResponseParti
     return result
 
 
-def handle_describe_cluster(request: Request) -> None:
+async def handle_describe_cluster(request: Request) -> None:
     message: DescribeClusterRequest = request.message
     broker = request.broker
+    if not await knows_cluster(request):
+        return
     if request.version >= 1 and message.endpoint_type != 1:
         unsupported = message.endpoint_type != 2
         request.reply(
@@ -222,6 +227,8 @@ async def handle_describe_topic_partitions(request: Request) -> None:
     """
     message: DescribeTopicPartitionsRequest = request.message
     broker = request.broker
+    if not await knows_cluster(request):
+        return
     asked = {topic.name: frozenset(topic.explained) async for topic in request.each(message.topics)}
     # A few at a time, because sorting a million names takes a second.
     runs = [sorted(some) async for some in request.each(_pieces(asked))] or [broker.metadata.topic_names()]

@@ -7,6 +7,7 @@ the event loop's thread only.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 
@@ -42,6 +43,9 @@ class MetadataCache:
         self.doubts: Callable[[int], bool] = lambda broker_id: False
         self._names: dict[uuid.UUID, str] | None = None
         self._alive: list[BrokerRegistration] | None = None
+        self._has_brokers = asyncio.Event()
+        if image.brokers:
+            self._has_brokers.set()
 
     def update(self, image: ClusterState, operations: Sequence[Operation] = ()) -> None:
         """Replace the state after a change; `operations` led to it."""
@@ -50,6 +54,17 @@ class MetadataCache:
         if image.brokers is not self._image.brokers:
             self._alive = None
         self._image = image
+        if image.brokers:
+            self._has_brokers.set()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the controller has told this broker of its cluster. On a lone broker that is always so."""
+        return self._has_brokers.is_set()
+
+    async def become_known(self) -> None:
+        """Return when `is_known` is true."""
+        await self._has_brokers.wait()
 
     @property
     def image(self) -> ClusterState:

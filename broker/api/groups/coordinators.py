@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.large import Turn
+from broker.api.unknown_cluster import knows_cluster
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, InvalidRequestError, KafkaError
 from kafkalog.protocol.messages.find_coordinator import (
     Coordinator,
@@ -28,6 +29,8 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 async def handle_find_coordinator(request: Request) -> None:
     message: FindCoordinatorRequest = request.message
+    if not await knows_cluster(request):
+        return
     if request.version < MANY_SINCE:
         only = (await _find(request, [message.key], request.take_turns()))[0]
         request.reply(
