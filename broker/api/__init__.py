@@ -7,6 +7,7 @@ A module of handlers serves one family of APIs and lists them in `HANDLERS`. The
 - `context`       arguments of handlers: the broker's parts, and the request to answer
 - `errors`        errors become Kafka's error codes
 - `large`         large requests are served in turns, so that others need not wait
+- `unknown_cluster`  requests about the cluster wait until the controller has told this broker of it
 - `loop_time`     how long requests keep the event loop busy, for quotas
 
 Handlers:
