@@ -41,6 +41,11 @@ class Load:
                 "enable.idempotence": "true",
                 "log_level": 0,
                 "linger.ms": "1",
+                # With more, librdkafka may write records twice: where one request is refused (NOT_ENOUGH_REPLICAS)
+                # and the next one comes when it could be accepted, that gets OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka
+                # takes a new epoch then for all partitions, and sends again under it what waits for a second try
+                # elsewhere, although it may be in the log (rd_kafka_handle_idempotent_Produce_error).
+                "max.in.flight.requests.per.connection": "1",
                 "message.timeout.ms": "600000",
                 "request.timeout.ms": "3000",
                 "socket.timeout.ms": "3000",
@@ -98,11 +103,15 @@ class Load:
             DEADLINE_S,
         )
 
-    def end(self) -> None:
-        """Stop the load; return when everything is acknowledged."""
+    def stop(self) -> None:
+        """Stop the load, whatever becomes of the records that are not acknowledged."""
         self._end.set()
         for thread in self._threads:
             thread.join()
+
+    def end(self) -> None:
+        """Stop the load; return when everything is acknowledged."""
+        self.stop()
         left = self._producer.flush(DEADLINE_S)
         assert not left, f"{left} records are neither acknowledged nor refused"
 
@@ -126,7 +135,8 @@ def under_load(cluster: DrilledCluster, topic: str, partitions: int) -> Iterator
         yield load
         load.wait_acknowledged()
     finally:
-        load.end()
+        load.stop()
+    load.end()
     cluster.wait_whole(topic)
     for index, state in cluster.partitions(topic, 1).items():
         cluster.wait_equal(topic, index, state.replica_nodes)
