@@ -32,6 +32,7 @@ from broker.log.directories.deletions import Deletions
 from broker.log.directories.log_checkpoints import LogCheckpoints
 from broker.log.directories.log_dir import LogDir
 from broker.log.directories.log_dirs import check_any_online, lock_all, unlock_all
+from broker.log.directories.strays import Strays
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.open_files import OpenFiles
 from broker.log.files.out_of_descriptors import RoomMakingOps
@@ -42,6 +43,7 @@ from broker.log.resources import LogResources
 from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy
 from kafkalog.protocol.errors import KafkaError, KafkaStorageError
 from kafkalog.storage import names
+from kafkalog.storage.properties import Stray
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class LogManager:
     Attributes:
         resources: what all the logs share.
         checkpoints: writes the offset checkpoints of all the logs.
+        strays: the directories of replicas that are not in use any more.
         futures: the copies that moves to other log directories are making.
         log_dirs: all log directories, offline ones included.
 
@@ -107,6 +110,7 @@ class LogManager:
         self.log_dirs = lock_all([Path(path).absolute() for path in log_dirs], ops)
         self.checkpoints = LogCheckpoints(self.log_dirs, self._logs, self.fail_directory)
         self._deletions = Deletions(ops, self.fail_directory)
+        self.strays = Strays(ops, self._deletions)
         self.futures = Futures(ops, self._deletions, clock)
 
     @property
@@ -170,6 +174,7 @@ class LogManager:
             self.default_config,
             self.checkpoints.writer,
             self._deletions,
+            self.strays,
             clock=self._clock,
             make_executor=self._make_executor,
             resources=self.resources,
@@ -363,18 +368,30 @@ class LogManager:
 
     # -- removing --------------------------------------------------------------------------------------------
 
-    def set_aside(self, topic: str, partition: int) -> None:
-        """Take a log of an unknown topic out of service and keep it; its directory is renamed to `…-stray`.
+    def set_aside(
+        self, topic: str, partition: int, why: str = "it belongs to no known topic", stray: Stray | None = None
+    ) -> None:
+        """Take a log out of service and keep it; its directory is renamed to `…-stray`.
+
+        Args:
+            why: the reason, for the broker's log.
+            stray: what `mark_stray` has written into the directory before. Then the new name is safe after
+                `sync_directories`, else at once.
 
         Raises:
             KafkaStorageError: the disk failed; the log stays.
         """
-        log = self._logs.pop((topic, partition), None)
-        if log is not None:
-            self.futures.cancel((topic, partition))
-            self._counts[log.log_dir] -= 1
-            path = log.rename_for_delete(names.STRAY_DIR)
-            logger.warning("%s-%d belongs to no known topic; its log is kept as %s", topic, partition, path)
+        log = self._logs.get((topic, partition))
+        if log is None:
+            return
+        self.futures.cancel((topic, partition))
+        path = log.rename_for_delete(names.STRAY_DIR, sync=stray is None)
+        if stray is not None:
+            self._deletions.renamed((topic, partition), path)
+        del self._logs[topic, partition]
+        self._counts[log.log_dir] -= 1
+        self.strays.add(path, stray)
+        logger.warning("%s-%d is not in use: %s. Its log is kept as %s", topic, partition, why, path)
 
     def run_deletions(self, now_ms: int) -> int:
         """Remove the files of deleted segments and partitions whose time has come; return how many. May be slow."""

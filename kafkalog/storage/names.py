@@ -16,8 +16,8 @@ them at its next start (`kafkalog.storage.listing`).
 
 A directory is `topic-partition`. `topic-partition.<32 hex>-delete` waits to be removed,
 `topic-partition.<32 hex>-future` is the copy that a move between log directories makes, and
-`topic-partition.<32 hex>-stray` is a replica that belongs to no known topic. Partitions are numbered from 0 to
-2^31 - 1, without leading zeros.
+`topic-partition.<32 hex>-stray` is a replica that is not in use; a file `kafkalog.stray` in it may say since when and
+why. Partitions are numbered from 0 to 2^31 - 1, without leading zeros.
 
 At the top of a log directory, beside the partitions' directories, lie the four offset checkpoints, `meta.properties`,
 the lock, and the marker of a clean stop (`kafkalog.storage.checkpoints`, `kafkalog.storage.properties`).
@@ -59,6 +59,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 MOVED_FROM = "kafkalog.moved-from"
+STRAY = "kafkalog.stray"
 
 OFFSET_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,

@@ -25,6 +25,9 @@ at a start, so it does not exist after a crash.
 directory that it is moved from. Two lines, `version: 0` and `log_dir: <absolute path>`. It is synced before the
 copy may replace the original, and removed once the renaming of the old directory is synced too. Apache Kafka ignores
 it.
+
+`kafkalog.stray`, in the directory of a replica that is not in use (`…-stray`): three lines, `version: 0`,
+`since_ms: <milliseconds since the epoch>` and `reason: <text>`. It is synced before the directory gets that name.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ import base64
 import json
 import uuid
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from kafkalog.storage.checkpoints import CorruptCheckpointError
 
@@ -118,3 +122,27 @@ def parse_moved_from(data: bytes) -> str | None:
 def format_moved_from(log_dir: str) -> bytes:
     """Return the bytes of `kafkalog.moved-from`."""
     return f"version: {VERSION}\nlog_dir: {log_dir}\n".encode(errors="surrogateescape")
+
+
+class Stray(NamedTuple):
+    """What `kafkalog.stray` says of a replica that was taken out of use."""
+
+    since_ms: int
+    """When it was taken out of use, in milliseconds since the epoch."""
+    reason: str
+
+
+def parse_stray(data: bytes) -> Stray | None:
+    """Return what the file says; None if it cannot be read."""
+    lines = data.decode(errors="replace").splitlines()
+    values = dict(line.split(": ", 1) for line in lines if ": " in line)
+    since = values.get("since_ms", "")
+    if values.get("version") != str(VERSION) or not since.isascii() or not since.isdigit():
+        return None
+    return Stray(int(since), values.get("reason", ""))
+
+
+def format_stray(stray: Stray) -> bytes:
+    """Return the bytes of `kafkalog.stray`."""
+    reason = " ".join(stray.reason.splitlines())
+    return f"version: {VERSION}\nsince_ms: {stray.since_ms}\nreason: {reason}\n".encode()

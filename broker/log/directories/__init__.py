@@ -8,4 +8,5 @@
 - `partition_directory`  the directory of one partition: its name, and the topic id in it
 - `directory_move`       renames a log's directory, or switches the log to another one
 - `deletions`            removes the directories of deleted partitions
+- `strays`               keeps the directories of replicas that are not in use, and removes them later
 """

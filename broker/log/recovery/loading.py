@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from broker.log.directories.checkpoint_writer import CheckpointWriter
 from broker.log.directories.deletions import Deletions
 from broker.log.directories.log_dir import LogDir
+from broker.log.directories.strays import Strays, read_stray
 from broker.log.files.file_ops import NO_SPACE
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS, with_room
 from broker.log.log import Log
@@ -77,6 +78,7 @@ class LogLoader:
         default_config: settings of the other topics.
         checkpoints: learns which rows the checkpoint files have.
         deletions: gets the directories that were marked for removal.
+        strays: gets the directories of replicas that are not in use.
         clock: milliseconds since the epoch.
         make_executor: makes the threads that recover the logs of one directory.
         fail: called with the path of a log directory that fails, and the reason; on any thread.
@@ -92,6 +94,7 @@ class LogLoader:
         default_config: LogConfig,
         checkpoints: CheckpointWriter,
         deletions: Deletions,
+        strays: Strays,
         *,
         clock: Callable[[], int],
         make_executor: Callable[[], Executor],
@@ -104,6 +107,7 @@ class LogLoader:
         self._default_config = default_config
         self._checkpoints = checkpoints
         self._deletions = deletions
+        self._strays = strays
         self._clock = clock
         self._make_executor = make_executor
         self._resources = resources
@@ -223,6 +227,9 @@ class LogLoader:
             elif name.endswith(names.DELETE_DIR):
                 self._deletions.add(Path(path), now_ms)
             elif name.endswith(names.STRAY_DIR):
-                logger.warning("Ignoring %s, a replica that is not in use", path)
+                stray = read_stray(Path(path))
+                self._strays.add(Path(path), stray)
+                reason = "" if stray is None else f": {stray.reason}"
+                logger.warning("Ignoring %s, a replica that is not in use%s", path, reason)
             elif not name.endswith(names.FUTURE_DIR):
                 yield path, key
