@@ -16,6 +16,8 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 CLUSTER_KEYS = [
     *ZOOKEEPER_KEYS,
     ConfigKey("kafkalog.leader.lease.enable", Type.BOOLEAN, True, "Whether a broker that ZooKeeper has not answered for zookeeper.session.timeout.ms gives up its roles until it is registered anew: others may have been elected meanwhile. So nobody leads while ZooKeeper is away for longer. If false, the broker goes on as a leader, as Apache Kafka's do, and records that it acknowledges with acks=1 may be lost. ZooKeeper must grant the time-out: see its maxSessionTimeout.", member=True),
+    ConfigKey("kafkalog.role.check.interval.ms", Type.LONG, 300_000, "How often a broker compares its replicas, and their roles, with ZooKeeper. It has the controller tell it its roles again where a request was lost, and finds replicas that the cluster does not know (strays). The first look is half a minute after the controller has told it its roles, at most. -1: never.", at_least(-1), member=True),
+    ConfigKey("kafkalog.log.stray.retention.ms", Type.LONG, 604_800_000, "How long a replica that the cluster does not assign to this broker any more is kept, as a directory that ends with -stray, before it is removed. -1: until somebody removes it.", at_least(-1), member=True),
     ConfigKey("broker.id.generation.enable", Type.BOOLEAN, True, "Whether a broker without broker.id takes a number from ZooKeeper.", member=True),
     ConfigKey("reserved.broker.max.id", Type.INT, 1000, "The largest broker.id that may be configured while broker.id.generation.enable is set. Generated numbers are larger.", at_least(0), member=True),
     # Traffic between brokers

@@ -7,6 +7,8 @@
 - `update`        what an UpdateMetadata request changes in the state of the cluster; pure
 - `orders`        LeaderAndIsr and StopReplica requests as values, and their answers; pure
 - `control`       carries out what the controller sends
+- `role_check`     what differs between the role of a replica and ZooKeeper; pure
+- `reconciliation` looks for that now and then, and mends it; sets strays aside
 - `alter_isr`     has the controller change an ISR (AlterPartition)
 - `isr_nodes`     changes an ISR in ZooKeeper, as before 2.7
 - `group_offsets` offsets of groups in ZooKeeper, for clients of Kafka 0.8

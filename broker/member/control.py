@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 ANY_EPOCH = -1
 """The broker epoch of a request that is for whatever life of this broker."""
+NOT_YET = -2
+"""No epoch of a broker."""
 Merge = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
 
 
@@ -69,6 +71,18 @@ class Control:
         self._applier = applier
         self._broker_epoch = broker_epoch
         self._on_brokers = on_brokers
+        self._roles_in = self._metadata_in = NOT_YET
+        """The lives of this broker, by their epochs, in which the controller told it roles and partitions last."""
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether the controller has told this broker of partitions since it was registered."""
+        return self._metadata_in == self._broker_epoch()
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether the controller has told this broker its roles since it was registered."""
+        return self._roles_in == self._broker_epoch()
 
     async def leader_and_isr(self, message: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
         """Take the roles of a request.
@@ -83,6 +97,7 @@ class Control:
         if new:
             await self._read_configs(new)
         results = await self._applier.apply_leader_and_isr(message.controller_epoch, wanted, check)
+        self._roles_in = self._broker_epoch()
         return roles_answered(wanted, results, version)
 
     async def stop_replica(self, message: StopReplicaRequest, version: int) -> StopReplicaResponse:
@@ -97,6 +112,8 @@ class Control:
         self._applier.note_controller(message.controller_epoch)
         before = self._store.state.brokers
         self._store.publish(lambda state: merged(state, message, version))
+        if message.topic_states or message.ungrouped_partition_states:
+            self._metadata_in = self._broker_epoch()
         if self._store.state.brokers != before:
             self._on_brokers()
 

@@ -20,6 +20,7 @@ from broker.member.control import Control, PublishedStore
 from broker.member.group_offsets import GroupOffsetNodes
 from broker.member.isr_nodes import IsrNodes
 from broker.member.leaving import leave
+from broker.member.reconciliation import Reconciliation
 from broker.member.registration import Registration
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.znodes import brokers, notices, paths
@@ -55,6 +56,7 @@ class ClusterMember:
         control: carries out the controller's requests.
         fetchers: fetch what other brokers lead.
         isr: keeps the ISRs of what this broker leads.
+        roles: compares the roles of this broker with ZooKeeper.
         on_gone: called when the cluster may have taken this broker for dead, after it has given up its roles.
         on_registered: called when the broker is registered, the first time and again.
     """
@@ -80,6 +82,16 @@ class ClusterMember:
         self.fetchers = FollowerFetchers(replicas, self.links.connect, lambda: store.state.brokers, self._epoch)
         self._isr_store = self._make_isr_store()
         self.isr = IsrKeeper(replicas, self._isr_store)
+        self.roles = Reconciliation(
+            broker_id,
+            self._epoch,
+            zookeeper,
+            self.control,
+            replicas,
+            self.isr,
+            interval_s=config["kafkalog.role.check.interval.ms"] / 1000,
+            retention_ms=config["kafkalog.log.stray.retention.ms"],
+        )
         self.group_offsets = GroupOffsetNodes(zookeeper, runtime.loop, config["zookeeper.session.timeout.ms"] / 1000)
         self.on_gone: list[Callable[[], None]] = []
         self.on_registered: list[Callable[[], None]] = []
@@ -151,6 +163,7 @@ class ClusterMember:
         self._replicas.may_append = lambda: not registration.is_lapsed
         await registration.start()
         self._checking = runtime.loop.create_task(self._check_isrs())
+        self.roles.start()
 
     def directory_failed(self) -> None:
         """Tell the controller that a log directory has failed: it asks for all roles then, and learns which cannot be.
@@ -174,6 +187,7 @@ class ClusterMember:
 
     async def leave(self) -> None:
         """Have the controller move this broker's leaderships, if it is configured so."""
+        await self.roles.stop()
         self.fetchers.begin_leaving()
         if self._config["controlled.shutdown.enable"] and self._registration is not None and self._epoch() >= 0:
             await leave(self._config, self.broker, self.controller, self.links.connect)
@@ -183,6 +197,7 @@ class ClusterMember:
 
     async def stop(self) -> None:
         """Stop following, and keeping the ISRs; the registration stays until the session ends."""
+        await self.roles.stop()
         if self._checking is not None:
             self._checking.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -365,6 +365,12 @@ CATALOG = (
     Metric("kafka_server_replicamanager_produceridcount", _G, (), "Producer ids with state in partitions.",
            "kafka.server:type=ReplicaManager,name=ProducerIdCount",
            _one(lambda sources: sum(len(log.producers.producers) for log in sources.logs))),
+    Metric("kafkalog_replicas_differing_total", _C, (),
+           "Replicas whose role differed from what ZooKeeper says, or that the cluster does not know.",
+           "", _member(lambda member: member.roles.differences)),
+    Metric("kafkalog_log_strays", _G, (),
+           "Directories of replicas that are not in use (-stray). They are kept for kafkalog.log.stray.retention.ms.",
+           "", _one(lambda sources: len(sources.logs.strays))),
     # The controller of a cluster
     Metric("kafka_controller_kafkacontroller_activecontrollercount", _G, (),
            "1 if this broker is the controller of its cluster. The sum over all brokers is 1.",

@@ -135,6 +135,15 @@ class IsrKeeper:
         if partition.advance_high_watermark():
             self._replicas.high_watermark_advanced(partition)
 
+    def adopt(self, partition: Partition, found: IsrDecision) -> None:
+        """Take over the state in force, if this broker leads in it and waits for nothing else."""
+        leading = partition.leading
+        if leading is None or leading.proposed is not None or found.partition_epoch <= leading.partition_epoch:
+            return
+        if (found.leader, found.leader_epoch) == (partition.broker_id, leading.epoch):
+            partition.confirm_isr(leading.epoch, frozenset(found.isr), found.partition_epoch)
+            self._replicas.high_watermark_advanced(partition)
+
     def _reason(self, partition: Partition, gone: frozenset[int]) -> str:
         """Return why followers leave the ISR: since when they lack records, and how many."""
         leading = partition.leading

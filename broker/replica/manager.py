@@ -229,6 +229,11 @@ class ReplicaManager:
         logger.info("partition %s-%d is hosted now", *key)
         return True
 
+    def retry(self, topic: str, index: int) -> None:
+        """Try again to host a partition that is offline, because what stood in its way is gone."""
+        if (topic, index) in self._offline:
+            self._host_again((topic, index))
+
     def stop_retries(self) -> None:
         """Stop retrying offline partitions, because the broker stops."""
         self._retries.close()

@@ -18,6 +18,7 @@ TopicPartition = tuple[str, int]
 VERSION = 1
 CHANGE_VERSION = 2
 _MARK = "kafkalog_write"
+_REASON = "kafkalog_reason"
 LOG_DIR_FAILED = 1
 
 
@@ -76,9 +77,23 @@ def decode_isr_change(path: str, data: bytes) -> frozenset[TopicPartition]:
     return frozenset(_decode_partitions(path, data))
 
 
-def encode_log_dir_event(broker_id: int) -> bytes:
-    """Return the data of a notice that a log directory of this broker failed."""
-    return write({"version": VERSION, "broker": broker_id, "event": LOG_DIR_FAILED})
+def encode_log_dir_event(broker_id: int, reason: str | None = None) -> bytes:
+    """Return the data of a notice that has the controller tell a broker all its roles again.
+
+    Args:
+        broker_id: the broker.
+        reason: why; None where a log directory has failed. Kafka ignores it.
+    """
+    content = {"version": VERSION, "broker": broker_id, "event": LOG_DIR_FAILED}
+    return write(content if reason is None else {**content, _REASON: reason})
+
+
+def log_dir_event_reason(data: bytes) -> str | None:
+    """Return the reason of such a notice; None where a log directory has failed."""
+    try:
+        return read("", data, lambda found: text(found[_REASON]))
+    except ZnodeError:
+        return None
 
 
 def decode_log_dir_event(path: str, data: bytes) -> int:

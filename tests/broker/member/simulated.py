@@ -51,6 +51,8 @@ SETTINGS = {
     "replica.fetch.backoff.ms": "200",
     "controlled.shutdown.enable": "false",
     "offsets.topic.replication.factor": "1",
+    # The controller that a test plays does not write down all that it tells.
+    "kafkalog.role.check.interval.ms": "-1",
 }
 TOPIC_ID = uuid.UUID(int=77)
 KEY = tuple[str, int]

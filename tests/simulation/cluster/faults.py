@@ -31,6 +31,7 @@ class Faults:
         kernel: the loop of what is outside of all processes.
         loses_power: whether hosts may lose their power.
         disks_fail: whether log directories may fail.
+        loses_roles: whether brokers may lose roles that the controller believes they have.
 
     Attributes:
         counts: how often each kind happened.
@@ -48,6 +49,7 @@ class Faults:
         *,
         loses_power: bool,
         disks_fail: bool,
+        loses_roles: bool,
     ) -> None:
         self._kernel = kernel
         self._network = network
@@ -78,6 +80,8 @@ class Faults:
             self._kinds += [(self._lose_power, 4), (self._lose_all_power, 1)]
         if disks_fail:
             self._kinds += [(self._fail_directory, 2)]
+        if loses_roles:
+            self._kinds += [(self._lose_role, 3)]
 
     async def run(self, seconds: float) -> None:
         """Let things go wrong for so long."""
@@ -180,6 +184,10 @@ class Faults:
         machine.disk.repair()
         await self._while(2.0)
         machine.start()
+
+    async def _lose_role(self) -> None:
+        """Have a broker stop a replica of which nobody else knows that it is stopped."""
+        self._chance.choice(self._machines).lose_role(self._chance)
 
     # Ways
 

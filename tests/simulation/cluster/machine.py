@@ -191,6 +191,14 @@ class Machine:
         if self.loop is loop:
             self.kill()
 
+    def lose_role(self, chance: random.Random) -> None:
+        """Have the broker stop one of its replicas, if it serves any."""
+        loop, server = self.loop, self.server
+        if not self.is_serving or loop is None or server is None or not len(server.replicas):
+            return
+        key = chance.choice(sorted(partition.key for partition in server.replicas))
+        loop.call_soon(server.replicas.stop_partition, *key)
+
     def freeze(self) -> None:
         """Stop the process without ending it; ZooKeeper hears nothing of it."""
         if self.loop is not None:

@@ -40,6 +40,8 @@ DATA, MONEY, LOOSE = "data", "money", "loose"
 """The topics: of plain producers, of transactions, and one that allows unclean elections."""
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 PARTITIONS = 2
+EACH_LOSES_ROLES = 4
+"""In one of so many seeds brokers lose roles, and look for that."""
 LOOK_S = 0.1
 """How often all machines are looked at, beside each change in ZooKeeper."""
 REST_S = 150.0
@@ -59,6 +61,8 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "7000",
     "log.segment.bytes": "4096",
+    # Where nothing is lost that it mends, it would hide what is wrong.
+    "kafkalog.role.check.interval.ms": "-1",
     # Compaction would make logs differ that hold the same.
     "log.cleaner.enable": "false",
 }
@@ -76,10 +80,11 @@ class Plan:
     disks_fail: bool
     has_loose_topic: bool
     flushes_each: bool
+    loses_roles: bool
     seconds: float
 
     @classmethod
-    def of(cls, chance: random.Random) -> Plan:
+    def of(cls, seed: int, chance: random.Random) -> Plan:
         brokers = chance.choice((3, 3, 4))
         return cls(
             brokers,
@@ -90,6 +95,7 @@ class Plan:
             disks_fail=chance.random() < 0.2,
             has_loose_topic=chance.random() < 0.25,
             flushes_each=chance.random() < 0.2,
+            loses_roles=seed % EACH_LOSES_ROLES == EACH_LOSES_ROLES - 1,
             seconds=chance.uniform(10, 25),
         )
 
@@ -103,6 +109,8 @@ class Plan:
         }
         if self.flushes_each:
             settings["log.flush.interval.messages"] = "1"
+        if self.loses_roles:
+            settings["kafkalog.role.check.interval.ms"] = "5000"
         return settings
 
 
@@ -137,7 +145,7 @@ class Cluster:
     def __init__(self, seed: int, directory: Path, plant: Plant = lambda cluster: None) -> None:
         self.seed = seed
         chance = self.chance = random.Random(seed)
-        self.plan = Plan.of(chance)
+        self.plan = Plan.of(seed, chance)
         self.world = World()
         self.kernel = self.world.loop("kernel")
         self.network = SimulatedNetwork(self.kernel, random.Random(chance.getrandbits(64)))
@@ -251,6 +259,7 @@ class Cluster:
             self.invariants,
             random.Random(self.chance.getrandbits(64)),
             loses_power=plan.loses_power,
+            loses_roles=plan.loses_roles,
             disks_fail=plan.disks_fail,
         )
         for machine in self.machines:

@@ -111,7 +111,7 @@ def registration_changed(context: ControllerContext, broker_ids: Collection[int]
 
 
 def log_dirs_failed(context: ControllerContext) -> Steps[None]:
-    """Ask brokers that lost a log directory which replicas they lost, by telling them all their roles."""
+    """Tell brokers all their roles that have lost a log directory, or roles: they answer which replicas they lost."""
     (names,) = yield from children([paths.LOG_DIR_EVENTS], watch=True)
     nodes = [f"{paths.LOG_DIR_EVENTS}/{name}" for name in names]
     found = yield from read(nodes)
@@ -119,11 +119,12 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
     for path, node in zip(nodes, found, strict=True):
         try:
             if node is not None:
-                asked.add(notices.decode_log_dir_event(path, node.data))
+                broker_id = notices.decode_log_dir_event(path, node.data)
+                asked.add(broker_id)
+                reason = notices.log_dir_event_reason(node.data) or "it lost a log directory"
+                logger.info("broker %d asks for its roles: %s", broker_id, reason)
         except ZnodeError as error:
             logger.error("%s", error)
-    if asked:
-        logger.info("brokers %s lost log directories", sorted(asked))
     serving = [each for each in context.replicas_on(asked) if each.broker_id in context.brokers]
     yield from replicas.change(context, serving, ReplicaPhase.ONLINE)
     yield from deletion.delete_nodes(nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,15 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "200",
     "leader.imbalance.check.interval.seconds": "5",
     "offsets.topic.replication.factor": "1",
+    # `tests.broker.member.test_reconciliation` has the tests of that.
+    "kafkalog.role.check.interval.ms": "-1",
 }
 
 
 class Cluster:
     """Three brokers on simulated time."""
 
-    def __init__(self, loop: VirtualLoop, directory: Path, protocol: str) -> None:
+    def __init__(self, loop: VirtualLoop, directory: Path, protocol: str, settings: Mapping[str, str]) -> None:
         chance = random.Random(1)
         self.loop = loop
         self.ensemble = SimulatedEnsemble(loop, chance)
@@ -66,7 +68,7 @@ class Cluster:
                 network,
                 f"host{number}",
                 directory / str(number),
-                {"broker.id": str(number), "inter.broker.protocol.version": protocol, **SETTINGS},
+                {"broker.id": str(number), "inter.broker.protocol.version": protocol, **SETTINGS, **settings},
                 random.Random(number),
                 self.ensemble,
             )
@@ -121,9 +123,14 @@ class Cluster:
             await asyncio.sleep(0.1)
 
 
-def play(directory: Path, scenario: Callable[[Cluster], Awaitable[None]], protocol: str = "3.9") -> None:
+def play(
+    directory: Path,
+    scenario: Callable[[Cluster], Awaitable[None]],
+    protocol: str = "3.9",
+    settings: Mapping[str, str] | None = None,
+) -> None:
     async def main(loop: VirtualLoop) -> None:
-        cluster = Cluster(loop, directory, protocol)
+        cluster = Cluster(loop, directory, protocol, settings or {})
         for host in cluster.hosts.values():
             await host.start()
         await cluster.until(lambda: cluster.boss() is not None)
