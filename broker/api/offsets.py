@@ -48,6 +48,8 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4,
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The first version in which each negative timestamp has its meaning."""
 UNKNOWN = -1
+DEBUGGING_REPLICA = -2
+"""The replica id of tools, and of a controller, that ask any replica: not only the leader answers."""
 READ_IN_STEPS = 8
 """A worker reads missing pages in so many times; then the search goes ahead even if some are missing again."""
 FIRST_WITH_LEADER_EPOCH = 4
@@ -69,21 +71,34 @@ async def handle_list_offsets(request: Request) -> None:
             result = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
             with Answering(result), _mapped_for(request.version):
                 _check(request.version, wanted.timestamp, counts[topic.name, wanted.partition_index])
-                partition = request.broker.replicas.require(topic.name, wanted.partition_index)
-                partition.check_leader_epoch(wanted.current_leader_epoch)
-                if request.version == 0:
-                    result.old_style_offsets = _offsets_before(request, partition, wanted)
+                if message.replica_id == DEBUGGING_REPLICA and wanted.timestamp == LATEST and request.version > 0:
+                    _tell_log_end(request, topic.name, wanted.partition_index, result)
                 else:
-                    if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-                        await _read_in(request, partition.log, wanted.timestamp)
-                        # The search may decompress a batch.
-                        await asyncio.sleep(0)
-                    _look_up(partition, wanted.timestamp, isolation, result)
-                    if request.version < FIRST_WITH_LEADER_EPOCH:
-                        result.leader_epoch = UNKNOWN
+                    partition = request.broker.replicas.require(topic.name, wanted.partition_index)
+                    await _answer(request, partition, wanted, isolation, result)
+                if request.version < FIRST_WITH_LEADER_EPOCH:
+                    result.leader_epoch = UNKNOWN
             results.append(result)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=results))
     await request.answer(ListOffsetsResponse(topics=topics), counts)
+
+
+async def _answer(
+    request: Request,
+    partition: Partition,
+    wanted: ListOffsetsPartition,
+    isolation: FetchIsolation,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    partition.check_leader_epoch(wanted.current_leader_epoch)
+    if request.version == 0:
+        result.old_style_offsets = _offsets_before(request, partition, wanted)
+        return
+    if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+        await _read_in(request, partition.log, wanted.timestamp)
+        # The search may decompress a batch.
+        await asyncio.sleep(0)
+    _look_up(partition, wanted.timestamp, isolation, result)
 
 
 async def _read_in(request: Request, log: Log, timestamp: int) -> None:
@@ -145,6 +160,23 @@ def _look_up(
             )
         else:
             partition.check_end_known(isolation)
+
+
+def _tell_log_end(request: Request, topic: str, index: int, result: ListOffsetsPartitionResponse) -> None:
+    """Tell where the log of a replica ends, be it in use or not yet, and the leader epoch of its last record.
+
+    Apache Kafka tells the epoch of the replica's role instead.
+
+    Raises:
+        KafkaStorageError, UnknownTopicOrPartitionError: there is no such log, or it cannot be used.
+    """
+    replicas = request.broker.replicas
+    log = replicas.logs.get(topic, index)
+    if log is None or log.offline is not None or replicas.get(topic, index) is not None:
+        log = replicas.require(topic, index).log
+    result.offset = log.log_end_offset
+    is_empty = log.log_end_offset <= log.log_start_offset
+    result.leader_epoch = log.latest_epoch if is_empty else log.epochs.epoch_for_offset(log.log_end_offset - 1)
 
 
 def _offsets_before(request: Request, partition: Partition, wanted: ListOffsetsPartition) -> list[int]:

@@ -38,6 +38,7 @@ CLUSTER_KEYS = [
     ConfigKey("leader.imbalance.per.broker.percentage", Type.INT, 10, "How many percent of the partitions that prefer a broker may be led by others before the controller elects it.", member=True),
     ConfigKey("leader.imbalance.check.interval.seconds", Type.LONG, 300, "How often the controller looks at that.", at_least(1), member=True),
     ConfigKey("controller.socket.timeout.ms", Type.INT, 30_000, "How long the controller waits for the answer of a broker before it sends a request again.", at_least(1), member=True),
+    ConfigKey("kafkalog.unclean.recovery.timeout.ms", Type.LONG, 2000, "How long the controller waits for live replicas to say where their logs end, before an unclean election: the longest log leads. 0: the first live replica in the order of the assignment leads, as with Apache Kafka.", at_least(0), member=True),
     ConfigKey("replica.selector.class", Type.STRING, None, f"Which replica consumers read from: unset, the leader; {RACK_AWARE}, one in the rack that the consumer names in client.rack.", one_of(RACK_AWARE), member=True),
     # Leaving
     ConfigKey("controlled.shutdown.enable", Type.BOOLEAN, True, "Whether a broker that stops has the controller move its leaderships first.", member=True),

@@ -178,6 +178,7 @@ class ClusterMode:
             inter_broker_listener=config.inter_broker_listener,
             delete_topics=config["delete.topic.enable"],
             unclean_election=effective_config(config, store.state, self.broker_id)[UNCLEAN_KEY],
+            log_ends_timeout_s=config["kafkalog.unclean.recovery.timeout.ms"] / 1000,
             imbalance_percentage=config["leader.imbalance.per.broker.percentage"],
         )
         balancing = Balancing(config["auto.leader.rebalance.enable"], config["leader.imbalance.check.interval.seconds"])

@@ -20,4 +20,5 @@ Around them:
 - `session`     reads and writes of ZooKeeper while in office
 - `watching`    watches become events
 - `channels`    connections to the brokers
+- `log_ends`    asks brokers where their logs end
 """

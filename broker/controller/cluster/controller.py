@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from broker.controller.cluster import log_ends
 from broker.controller.cluster.candidacy import elect, resign
 from broker.controller.cluster.channels import REQUEST_TIMEOUT_S, Channels, Connect
 from broker.controller.cluster.events import (
@@ -371,6 +372,8 @@ class ClusterController:
                 channels.drop(effect.broker_ids)
             case effects.Send():
                 channels.send(effect.requests)
+            case effects.Ask() if self._context is not None:
+                return await log_ends.ask(self._connect, self._context.brokers, effect.wanted, effect.timeout_s)
         return None
 
     def _watch_of(self, kind: Kind, is_watched: bool) -> Callable[[str], Callable[[WatchEvent], None] | None]:

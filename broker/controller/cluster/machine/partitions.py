@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
+from broker.controller.cluster.machine import log_ends
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, PartitionPhase
 from broker.controller.cluster.model.effects import Steps, read, send, write
 from broker.controller.cluster.model.leaders import Strategy, elect
@@ -206,10 +207,12 @@ def _decide(
         else:
             results[key] = found
     unclean = yield from _unclean(context, states, strategy)
+    lost = [key for key, state in states.items() if key[0] in unclean and not context.online(key, state.isr)]
+    longest = yield from log_ends.longest(context, lost)
     elected: dict[PartitionKey, StateNode] = {}
     recipients: dict[PartitionKey, tuple[int, ...]] = {}
     for key, state in states.items():
-        outcome = elect(context, key, state, strategy, is_unclean=key[0] in unclean)
+        outcome = elect(context, key, state, strategy, is_unclean=key[0] in unclean, longest=longest.get(key))
         if outcome.state is None:
             results[key] = StateChangeError(
                 f"Failed to elect leader for partition {key[0]}-{key[1]} under strategy {strategy.name}"

@@ -78,6 +78,8 @@ class Settings:
     """`delete.topic.enable`."""
     unclean_election: bool = False
     """`unclean.leader.election.enable` of the broker, for topics that set nothing else."""
+    log_ends_timeout_s: float = 2.0
+    """`kafkalog.unclean.recovery.timeout.ms` in seconds; 0 if logs are not compared."""
     imbalance_percentage: int = 10
     """`leader.imbalance.per.broker.percentage`."""
 

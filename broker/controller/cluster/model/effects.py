@@ -10,11 +10,11 @@ or if the session with ZooKeeper ends, the decision is abandoned: the generator 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from broker.controller.cluster.model.context import ControllerContext
+from broker.controller.cluster.model.context import ControllerContext, PartitionKey
 from broker.controller.cluster.model.requests import ControlRequest
 from broker.metadata.model import BrokerRegistration
 from broker.zookeeper.interface import Node, Operation, Result, ZooKeeperError
@@ -82,7 +82,27 @@ class Send:
     requests: Sequence[ControlRequest]
 
 
-Effect = Read | Children | Write | Unwatch | Connect | Disconnect | Send
+class LogEnd(NamedTuple):
+    """Where a replica's log ends. Of two, the greater one has more of what its leaders have written."""
+
+    epoch: int
+    """The leader epoch of the last record; -1 if that is not known."""
+    offset: int
+    """The log end offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask brokers where their logs of partitions end; brings the ends by broker and partition.
+
+    Those are left out that do not answer in time, or have no such log.
+    """
+
+    wanted: Mapping[int, Sequence[PartitionKey]]
+    timeout_s: float
+
+
+Effect = Read | Children | Write | Unwatch | Connect | Disconnect | Send | Ask
 Outcome = Sequence[Result] | ZooKeeperError
 """The results of a group of operations, or the error for which none of them was carried out."""
 Steps = Generator[Effect, Any, T]

@@ -42,17 +42,24 @@ class Elected(NamedTuple):
 
 
 def elect(
-    context: ControllerContext, key: PartitionKey, state: StateNode, strategy: Strategy, *, is_unclean: bool = False
+    context: ControllerContext,
+    key: PartitionKey,
+    state: StateNode,
+    strategy: Strategy,
+    *,
+    is_unclean: bool = False,
+    longest: int | None = None,
 ) -> Elected:
     """Elect the leader of a partition.
 
     Args:
         is_unclean: whether any replica may lead if no in-sync one is available. Only for OFFLINE and UNCLEAN.
+        longest: who leads then; None for the first one in the order of the assignment.
     """
     replicas = context.assignment(key).replicas
     match strategy:
         case Strategy.OFFLINE | Strategy.UNCLEAN:
-            return _offline(context, key, state, is_unclean)
+            return _offline(context, key, state, is_unclean, longest)
         case Strategy.REASSIGN:
             wanted = target(context.assignment(key))
             leader = first(wanted, state.isr, context.online(key, wanted))
@@ -84,7 +91,9 @@ def led(context: ControllerContext, state: StateNode, leader: int, isr: tuple[in
     )
 
 
-def _offline(context: ControllerContext, key: PartitionKey, state: StateNode, is_unclean: bool) -> Elected:
+def _offline(
+    context: ControllerContext, key: PartitionKey, state: StateNode, is_unclean: bool, longest: int | None
+) -> Elected:
     replicas = context.assignment(key).replicas
     online = context.online(key, replicas)
     leader = first(replicas, state.isr, online)
@@ -92,7 +101,8 @@ def _offline(context: ControllerContext, key: PartitionKey, state: StateNode, is
         return Elected(led(context, state, leader, context.online(key, state.isr)), online)
     if not is_unclean or not online:
         return Elected(None, online)
-    elected = led(context, state, online[0], (online[0],))
+    leader = longest if longest in online else online[0]
+    elected = led(context, state, leader, (leader,))
     if context.settings.protocol.has(Feature.LEADER_RECOVERY):
         elected = replace(elected, recovery=LeaderRecoveryState.RECOVERING)
     return Elected(elected, online)

@@ -44,6 +44,8 @@ class World:
         sent: the requests that were sent, each decoded from the bytes of its version.
         watched: the paths that were read with a watch.
         connected: the brokers that have a channel, with their epochs.
+        asked: whose logs' ends were asked for.
+        ends: what brokers answer to that.
         on_write: called before each write, to change nodes first, as other brokers do.
     """
 
@@ -58,6 +60,8 @@ class World:
         self.watched: set[str] = set()
         self.connected: dict[int, int] = {}
         self.on_write: Callable[[], None] = lambda: None
+        self.asked: list[dict[int, list[PartitionKey]]] = []
+        self.ends: dict[int, dict[PartitionKey, effects.LogEnd]] = {}
         for path in paths.PERSISTENT:
             self.make(path)
         for broker_id in ids:
@@ -152,6 +156,9 @@ class World:
             case effects.Disconnect(broker_ids):
                 for broker_id in broker_ids:
                     self.connected.pop(broker_id, None)
+            case effects.Ask(wanted):
+                self.asked.append({each: list(keys) for each, keys in wanted.items()})
+                return self.ends
             case effects.Send(requests):
                 self.sent += [as_received(request) for request in requests]
         return None
