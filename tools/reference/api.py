@@ -42,9 +42,15 @@ PAGES = {
         "The consumer of Kafka 0.8. How to use it: [consumers of Kafka 0.8](../../how-to/zookeeper-consumers.md).",
         ("kafkalog.client.connector",),
     ),
+    "old-producer.md": Page(
+        "Old producer",
+        "The producer of Kafka 0.7 and 0.8. How to use it: "
+        "[producers of Kafka 0.7 and 0.8](../../how-to/zookeeper-consumers.md#producers-of-kafka-07-and-08).",
+        ("kafkalog.client.old_producer",),
+    ),
     "admin.md": Page(
         "Administration",
-        "Topics, configurations, groups, quotas, replicas, transactions. How to: [tools](../../how-to/tools.md).",
+        "Topics, configurations, groups, quotas, replicas, transactions, ACLs. How to: [tools](../../how-to/tools.md).",
         ("kafkalog.client.admin",),
     ),
     "client.md": Page(

@@ -6,6 +6,7 @@ the sending here, too.
 - `config`        the properties, under the names of Kafka 0.8.2 and 0.7
 - `partitioning`  the partition of a key, by Java's hash codes. Pure.
 - `discovery`     the brokers in ZooKeeper, and watches of brokers and topics
+- `metrics`       what it counts, under the names of Kafka 0.8.2
 - `old_producer`  `OldProducer`: sends at once and waits (sync), or puts messages into a queue (async)
 """
 

@@ -1,14 +1,16 @@
 """Finds the brokers in ZooKeeper, and tells when brokers, topics or partitions have changed.
 
 One thread looks at ZooKeeper after each change that a watch tells of, and after each new connection, because watches
-end with the one before.
+end with the one before. ZooKeeper knows of new partitions before the brokers do; so it looks again until the producers
+know them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkalog.client.closing import Closing
@@ -22,8 +24,10 @@ logger = logging.getLogger(__name__)
 
 _BROKERS, _TOPIC = "brokers", "topic"
 _AGAIN_S = 1.0
-"""The pause after a look that failed."""
+"""The pause after a look that failed, or that was ahead of the brokers."""
 _END_S = 10.0
+
+Changed = Callable[[str, Mapping[str, int]], bool]
 
 
 class Discovery(Closing):
@@ -32,7 +36,8 @@ class Discovery(Closing):
     Args:
         open_session: Opens a session with these arguments of `ZooKeeperSession`.
         protocol: The security protocol of the brokers' listeners.
-        changed: Called with the live brokers' addresses, on a thread of this object, after each change.
+        changed: Called on a thread of this object after each change, with the live brokers' addresses and the number
+            of partitions of each topic. It returns whether it is to be called again soon, without another change.
 
     Attributes:
         bootstrap_servers: The brokers' addresses at the last look.
@@ -42,9 +47,7 @@ class Discovery(Closing):
         ZooKeeperError: No broker is registered.
     """
 
-    def __init__(
-        self, open_session: Callable[..., ZooKeeperSession], protocol: str, changed: Callable[[str], None]
-    ) -> None:
+    def __init__(self, open_session: Callable[..., ZooKeeperSession], protocol: str, changed: Changed) -> None:
         self._protocol = protocol
         self._told = changed
         self._lock = threading.Lock()
@@ -53,7 +56,7 @@ class Discovery(Closing):
         self._ended = threading.Event()
         self._session = open_session(on_watch=self._watched, on_state=self._state_changed)
         try:
-            self.bootstrap_servers = self._look()
+            self.bootstrap_servers, _ = self._look()
         except ZooKeeperError:
             self._session.close()
             raise
@@ -82,15 +85,21 @@ class Discovery(Closing):
         if state is SessionState.CONNECTED:
             self._stirred.set()
 
-    def _look(self) -> str:
-        """Read the brokers, and set all watches."""
+    def _look(self) -> tuple[str, dict[str, int]]:
+        """Read the brokers and the numbers of partitions, and set all watches."""
         # The watch first, so that no change between it and the reading is lost.
         self._session.perform(Children(nodes.BROKER_IDS, _BROKERS))
         with self._lock:
             topics = sorted(self._topics)
+        counts: dict[str, int] = {}
         for topic in topics:
-            self._session.perform(Read(nodes.topic(topic), (_TOPIC, topic)))
-        return in_session(self._session, self._protocol)
+            path = nodes.topic(topic)
+            node = self._session.perform(Read(path, (_TOPIC, topic)))
+            if node is not None:
+                # What cannot be read is the brokers' concern.
+                with contextlib.suppress(nodes.MalformedNodeError):
+                    counts[topic] = len(nodes.parse_partitions(path, node.data))
+        return in_session(self._session, self._protocol), counts
 
     def _follow(self) -> None:
         while not self._ended.is_set():
@@ -99,11 +108,12 @@ class Discovery(Closing):
             if self._ended.is_set():
                 return
             try:
-                self.bootstrap_servers = self._look()
+                self.bootstrap_servers, counts = self._look()
             except ZooKeeperError as error:
                 # Known brokers stay in use meanwhile.
                 logger.warning("looking for brokers in ZooKeeper: %s", error)
-                if not self._ended.wait(_AGAIN_S):
-                    self._stirred.set()
+                again = True
             else:
-                self._told(self.bootstrap_servers)
+                again = self._told(self.bootstrap_servers, counts)
+            if again and not self._ended.wait(_AGAIN_S):
+                self._stirred.set()

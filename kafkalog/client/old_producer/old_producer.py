@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,8 +21,10 @@ from kafkalog.client.errors import ClientError
 from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.old_producer.config import ASYNC, OldProducerConfig
 from kafkalog.client.old_producer.discovery import Discovery
+from kafkalog.client.old_producer.metrics import OldProducerCounters
 from kafkalog.client.old_producer.partitioning import chooser
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
+from kafkalog.client.producer.serialization import SerializationError
 from kafkalog.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class OldProducer(Closing):
     def __init__(self, config: OldProducerConfig | Mapping[str, Any]) -> None:
         self.config = config = config if isinstance(config, OldProducerConfig) else OldProducerConfig.from_dict(config)
         self._choose = chooser(config.partitioner)
+        self._began = time.monotonic()
+        self._counters = OldProducerCounters()
         self._lock = threading.Lock()
         self._producers: dict[bool, Producer] = {}
         """The producers, by whether they compress."""
@@ -83,7 +88,7 @@ class OldProducer(Closing):
         self._discovery: Discovery | None = None
         if config.zookeeper_connect:
             protocol = ClientConfig.from_dict(config.rest).security_protocol
-            self._discovery = Discovery(config.open_session, protocol, self._brokers_changed)
+            self._discovery = Discovery(config.open_session, protocol, self._cluster_changed)
         self._queue: queue.Queue[KeyedMessage | None] = queue.Queue(config.buffering_max_messages)
         self._thread: threading.Thread | None = None
         if config.producer_type == ASYNC:
@@ -104,6 +109,8 @@ class OldProducer(Closing):
                 raise ProducerClosedError("the producer is closed")
             self._senders += 1
         try:
+            for message in messages:
+                self._counters.given(message.topic)
             if self._thread is None:
                 self._send_now(messages)
             else:
@@ -113,6 +120,18 @@ class OldProducer(Closing):
             with self._senders_changed:
                 self._senders -= 1
                 self._senders_changed.notify_all()
+
+    def metrics(self) -> dict[str, float]:
+        """Return totals since the producer was made, and present values, under the names of Kafka 0.8.2's metrics.
+
+        Tags stand at the end of a name: `MessagesPerSec.Count,topic=visits`.
+        """
+        with self._lock:
+            producers = list(self._producers.values())
+        totals: Counter[str] = Counter()
+        for producer in producers:
+            totals.update(producer.metrics())
+        return self._counters.named(time.monotonic() - self._began, self._queue.qsize(), totals)
 
     def close(self) -> None:
         """Send what waits, and end the producer."""
@@ -143,6 +162,7 @@ class OldProducer(Closing):
         errors = [each for future in futures if (each := future.exception()) is not None]
         failure = errors[0] if errors else failure
         if failure is not None:
+            self._counters.has_failed()
             raise FailedToSendMessageError(
                 f"Failed to send messages after {self.config.send_max_retries} tries: {failure}"
             ) from failure
@@ -154,7 +174,11 @@ class OldProducer(Closing):
         key, partition = message.partition_key, None
         if key is not None:
             partition = self._choose(key, producer.layout(message.topic).partitions)
-        return producer.send(message.topic, message.message, message.key, partition=partition)
+        try:
+            return producer.send(message.topic, message.message, message.key, partition=partition)
+        except SerializationError:
+            self._counters.not_serialized()
+            raise
 
     def _producer(self, topic: str) -> Producer:
         compress = self.config.is_compressed(topic)
@@ -164,12 +188,18 @@ class OldProducer(Closing):
                 self._producers[compress] = Producer(self.config.producer(brokers, compress=compress))
             return self._producers[compress]
 
-    def _brokers_changed(self, bootstrap_servers: str) -> None:
-        # On the thread of the discovery.
+    def _cluster_changed(self, bootstrap_servers: str, partitions: Mapping[str, int]) -> bool:
+        """Let the producers look again; return whether they do not know all partitions yet.
+
+        It runs on the thread of the discovery.
+        """
         with self._lock:
             producers = list(self._producers.values())
+        behind = False
         for producer in producers:
             producer.look_again(addresses(bootstrap_servers))
+            behind |= any(count < partitions.get(topic, 0) for topic, count in producer.known_partitions().items())
+        return behind
 
     # The queue
 
@@ -178,6 +208,7 @@ class OldProducer(Closing):
         try:
             self._queue.put(message, block=timeout != 0, timeout=timeout / 1000 if timeout > 0 else None)
         except queue.Full:
+            self._counters.was_dropped(message.topic)
             raise QueueFullError(
                 f"Event queue is full of unsent messages, could not send a message to topic {message.topic}"
             ) from None
@@ -212,6 +243,7 @@ class OldProducer(Closing):
                 failed.append((message, error))
         failed += [(message, each) for message, future in futures if (each := future.exception()) is not None]
         if failed:
+            self._counters.has_failed()
             first, reason = failed[0]
             logger.error("%d messages were not sent; the first one, to topic %s: %s", len(failed), first.topic, reason)
         batch.clear()

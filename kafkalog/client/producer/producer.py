@@ -328,6 +328,10 @@ class Producer:
         """
         return list(range(len(self._topics.wait_for(topic).queues)))
 
+    def known_partitions(self) -> dict[str, int]:
+        """Return how many partitions are known of each topic that was sent to; never wait."""
+        return {topic: len(state.queues) for topic, state in list(self._states.items()) if state.queues}
+
     def look_again(self, bootstrap_servers: Iterable[Address]) -> None:
         """Fetch the metadata of all topics that were sent to anew, soon.
 

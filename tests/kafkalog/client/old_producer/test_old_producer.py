@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer
-from kafkalog.client.old_producer import FailedToSendMessageError, KeyedMessage, OldProducer, QueueFullError
+from kafkalog.client.old_producer import (
+    FailedToSendMessageError,
+    KeyedMessage,
+    OldProducer,
+    OldProducerConfig,
+    QueueFullError,
+)
+from kafkalog.client.old_producer.discovery import Discovery
 from kafkalog.client.old_producer.partitioning import partition_of
 from kafkalog.client.producer import ProducerClosedError
 from kafkalog.client.types import ConsumerRecord, TopicPartition
@@ -77,6 +85,22 @@ def test_new_partitions_are_seen_by_a_watch(over_zookeeper: MemberCluster) -> No
         wait_until(is_seen, "the second partition gets messages")
 
 
+def test_partitions_that_brokers_do_not_know_yet_are_looked_for_again(over_zookeeper: MemberCluster) -> None:
+    topic = over_zookeeper.new_topic(3)
+    told: list[int] = []
+
+    def changed(bootstrap_servers: str, partitions: Mapping[str, int]) -> bool:
+        assert bootstrap_servers == over_zookeeper.bootstrap
+        told.extend(partitions.values())
+        return len(told) < 3
+
+    open_session = OldProducerConfig.from_dict(over(over_zookeeper)).open_session
+    with Discovery(open_session, "PLAINTEXT", changed) as discovery:
+        discovery.watch(topic)
+        wait_until(lambda: len(told) == 3, "it looks until it is told that all are known")
+    assert told == [3, 3, 3]
+
+
 def test_an_async_producer_sends_by_count_by_time_and_at_its_end(over_zookeeper: MemberCluster) -> None:
     topic = over_zookeeper.new_topic(1)
     by_count = over(over_zookeeper, producer_type="async", batch_num_messages="3", queue_buffering_max_ms="3600000")
@@ -97,8 +121,10 @@ def test_a_full_queue_is_told(over_zookeeper: MemberCluster) -> None:
     properties = {"metadata.broker.list": "127.0.0.1:1", "request.timeout.ms": "200", "message.send.max.retries": "0"}
     told = f"could not send a message to topic {topic}"
     settings |= {**properties, "producer.type": "async"}
-    with OldProducer(settings) as producer, pytest.raises(QueueFullError, match=told):
-        producer.send(*(KeyedMessage(topic, b"x") for _ in range(1000)))
+    with OldProducer(settings) as producer:
+        with pytest.raises(QueueFullError, match=told):
+            producer.send(*(KeyedMessage(topic, b"x") for _ in range(1000)))
+        assert producer.metrics()[f"DroppedMessagesPerSec.Count,topic={topic}"] == 1
 
 
 def test_what_waits_for_the_queue_is_sent_before_the_end() -> None:
@@ -123,6 +149,29 @@ def test_failures(over_zookeeper: MemberCluster, caplog: pytest.LogCaptureFixtur
     assert "2 messages were not sent; the first one, to topic t: " in caplog.text
     with pytest.raises(ConnectionLossError, match="no ZooKeeper answers"):
         OldProducer({"zk.connect": "127.0.0.1:1", "zk.connectiontimeout.ms": "100"})
+
+
+def test_what_an_old_producer_counts(over_zookeeper: MemberCluster) -> None:
+    topic, other = over_zookeeper.new_topic(1), over_zookeeper.new_topic(1)
+    with OldProducer(over(over_zookeeper, message_send_max_retries="0")) as producer:
+        producer.send(KeyedMessage(topic, b"1"), KeyedMessage(topic, b"2"), KeyedMessage(other, b"3"))
+        with pytest.raises(FailedToSendMessageError):
+            producer.send(KeyedMessage(other, "no bytes"))
+        found = producer.metrics()
+    counts = {name.replace(".Count", ""): value for name, value in found.items() if ".Count" in name}
+    # Two batches at least, each with its header.
+    assert counts.pop("BytesPerSec") > 2 * 61
+    assert counts.pop("ProducerRequestRateAndTimeMs") >= 1
+    assert counts == {
+        "MessagesPerSec": 4,
+        f"MessagesPerSec,topic={topic}": 2,
+        f"MessagesPerSec,topic={other}": 2,
+        "DroppedMessagesPerSec": 0,
+        "FailedSendsPerSec": 1,
+        "SerializationErrorsPerSec": 1,
+        "ResendsPerSec": 0,
+    }
+    assert found["ProducerQueueSize"] == 0
 
 
 def test_topics_that_are_compressed(over_zookeeper: MemberCluster) -> None:
