@@ -41,6 +41,11 @@ def load() -> None:
         _fast = (reading.scan_batches, log_checking.check_batches, log_checking.check_records)
 
 
+def _read_only(buf: Buffer) -> Any:
+    """Return a read-only array of the bytes: the kernels are not compiled for writable ones."""
+    return np.frombuffer(memoryview(buf).toreadonly(), np.uint8)
+
+
 class Counts:
     """Counts and sizes of the records that were checked. Sizes are in bytes."""
 
@@ -92,7 +97,7 @@ def scan(buf: Buffer, pos: int, next_offset: int) -> Scan:
     if _fast is None or (len(buf) - pos > MAGIC_AT and buf[pos + MAGIC_AT] != MAGIC):
         return _scan_plain(buf, pos, next_offset)
     table = np.empty((TABLE_ROWS, t.WIDTH), np.int64)
-    data = np.frombuffer(buf, np.uint8)
+    data = _read_only(buf)
     status, rows, after, offset = _fast[0](data, pos, next_offset, (1 << 63) - 1, table)
     table = table[:rows]
     if status == OK:
@@ -152,7 +157,7 @@ def check(
     """
     if not len(table):
         return []
-    data = np.frombuffer(buf, np.uint8)
+    data = _read_only(buf)
     new = data[table[:, t.POSITION] + MAGIC_AT] == MAGIC
     wrong: dict[int, RecordsError] = {}
     slow = np.ones(len(table), bool)
@@ -223,6 +228,6 @@ def check_records(
     """
     if _fast is None or start == end:
         return plain.check_records(section, start, end, count, last_offset_delta, counts.words)
-    data = np.frombuffer(section, np.uint8)
+    data = _read_only(section)
     status, index = _fast[2](data, start, end, count, last_offset_delta, counts.words)
     return int(status), int(index)

@@ -115,7 +115,8 @@ class _Decode:
         self._kernels: Any = reading
         self._unpack: Any = unpacking.unpack_batches
         self._view = memoryview(buf)
-        self._data = np.frombuffer(buf, np.uint8)
+        # The kernels are not compiled for writable arrays.
+        self._data = np.frombuffer(self._view.toreadonly(), np.uint8)
         self._start, self._end = start, end
         self._partition = f"{topic}-{partition}"
         self._topic_size = len(topic.encode()) if "topic" in columns else 0

@@ -64,10 +64,14 @@ def _load(group: str) -> None:
         found = finding.obtain(group, places.places(), processors.usable())
         for name, kernel, signature in groups.kernels(names):
             results.adopt(kernel, signature, found.parts[name])
+            # Arrays that can be written to are taken as well then, and other types are an error. Numba would compile
+            # the kernel for them in this process, and hold up its other threads for seconds.
+            kernel.disable_compile()
     except (compiling.CompileError, results.AdoptError):
         logger.warning("kernels are compiled in this process, and are not kept", exc_info=True)
         for _, kernel, signature in groups.kernels(names):
-            kernel.compile(signature.args)
+            if signature.args not in kernel.overloads:
+                kernel.compile(signature.args)
 
 
 def _serve_validation() -> None:

@@ -81,7 +81,9 @@ def _upgrade_compiled(data: Buffer, magic: int, max_size: int, body: bytearray) 
     if not len(data):
         return True, words
     target = np.empty(len(data), np.uint8)
-    sound = bool(_fast(np.frombuffer(data, np.uint8), magic, max_size, target, words))
+    # The kernel is not compiled for writable arrays.
+    source = np.frombuffer(memoryview(data).toreadonly(), np.uint8)
+    sound = bool(_fast(source, magic, max_size, target, words))
     if sound:
         body += target[: words[u.SIZE]].data
     return sound, words

@@ -163,3 +163,22 @@ def test_tables_agree() -> None:
     slow = checking._scan_plain(data, 0, 0).table
     assert np.array_equal(fast, slow)
     assert fast.shape == (5, t.WIDTH)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_no_kernel_is_compiled_for_buffers_of_other_kinds(kind: type) -> None:
+    """Numba would compile it in the process, which takes seconds, if its arrays could be written to."""
+    from kafkalog.records.kernels.compiled import log_checking, reading
+
+    checking.load()
+    kernels = (reading.scan_batches, log_checking.check_batches, log_checking.check_records)
+    before = [len(kernel.overloads) for kernel in kernels]
+    scan, wrong, counts = whole(kind(sample(gaps=True)))
+    assert (scan.error, wrong, counts[c.RECORDS]) == (None, [], 5)
+    _, wrong, _ = whole(kind(sample(codec=Codec.LZ4)))
+    assert not wrong
+    # Where an array can be written to all the same, what is compiled for the others serves it.
+    reading.scan_batches(np.zeros(100, np.uint8), 0, 0, 0, np.zeros((1, t.WIDTH), np.int64))
+    assert [len(kernel.overloads) for kernel in kernels] == before
+    with pytest.raises(TypeError, match="No matching definition"):
+        reading.scan_batches(np.zeros(100, np.float32), 0, 0, 0, np.zeros((1, t.WIDTH), np.int64))
