@@ -58,9 +58,13 @@ class MixedCluster:
             )
             for number in THEIRS
         }
-        self.ours = KafkalogBroker(
-            directory / str(OURS), {**settings, "broker.id": str(OURS), "zookeeper.connect": zookeeper}
-        )
+        own = {
+            "broker.id": str(OURS),
+            "zookeeper.connect": zookeeper,
+            # Sooner than anybody needs outside of tests.
+            "kafkalog.role.check.interval.ms": "3000",
+        }
+        self.ours = KafkalogBroker(directory / str(OURS), {**settings, **own})
         self._admins: dict[int, AdminClient] = {}
         self.ours.address = f"127.0.0.1:{free_port()}"
 

@@ -12,11 +12,19 @@ from threading import Event, Thread
 
 import pytest
 
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
 from peers import kafka, require
 from peers.kafka_tools import KafkaTools
 from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, Writer, mixed_cluster
 from tests.support.command import call
 from tests.support.waiting import wait_until
+from tests.support.wire import exchange
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -109,6 +117,36 @@ def test_kafkas_controller_does_not_tell_why_a_partition_changed(cluster: MixedC
     cluster.create("why", [OURS_FIRST])
     told = call("isr", "why", "why-0", "--bootstrap-server", cluster.address(OURS), check=1).err
     assert "the controller, does not tell why partitions change: it is not a broker of kafkalog" in told
+
+
+def test_a_role_that_was_lost_is_asked_for_at_kafkas_controller(cluster: MixedCluster) -> None:
+    cluster.create("lost", [OURS_FIRST])
+    writer = cluster.writer()
+    writer.send("lost", [b"before"])
+    writer.flush()
+    # The broker gives up a role that the controller believes it has.
+    lose_role(cluster, "lost")
+    cluster.ours.wait_logged("The controller is asked for the roles of this broker. lost-0: it is assigned here")
+    writer.send("lost", [b"after"])
+    writer.flush()
+    cluster.wait_isr("lost", ALL)
+    cluster.wait_equal("lost")
+    assert cluster.read("lost") == [b"before", b"after"]
+
+
+def lose_role(cluster: MixedCluster, topic: str) -> None:
+    """Send our broker a StopReplica of the present controller's epoch, which is found by trying."""
+    stops = StopReplicaTopicState(
+        topic_name=topic, partition_states=[StopReplicaPartitionState(partition_index=0, leader_epoch=-1)]
+    )
+    with cluster.ours.connect() as connection:
+        for epoch in range(1, 20):
+            request = StopReplicaRequest(controller_id=1, controller_epoch=epoch, topic_states=[stops])
+            answer: StopReplicaResponse = exchange(connection, request, 3)
+            if answer.error_code != ErrorCode.STALE_CONTROLLER_EPOCH:
+                assert answer.error_code == answer.partition_errors[0].error_code == 0
+                return
+    raise AssertionError("no epoch is that of the controller")
 
 
 def test_ours_stops_in_order_and_comes_back(cluster: MixedCluster) -> None:
