@@ -28,6 +28,12 @@ MARKERS_AT_ONCE = 64
 """The number of markers of a transaction that are appended before other requests get their turn."""
 
 
+def _look_at(write: asyncio.Future[int]) -> None:
+    """Take note of the error of a write. It may fail when nobody waits for it any more, because the broker stops."""
+    if not write.cancelled():
+        write.exception()
+
+
 class Completion:
     """Carries out the decisions of a coordinator. Used on the event loop's thread only.
 
@@ -106,7 +112,9 @@ class Completion:
             writes: list[tuple[TopicPartition, asyncio.Future[int]]] = []
             for partition in wanted[first : first + MARKERS_AT_ONCE]:
                 if self._exists(*partition):
-                    writes.append((partition, self._write_marker(*partition, marker)))
+                    write = self._write_marker(*partition, marker)
+                    write.add_done_callback(_look_at)
+                    writes.append((partition, write))
                 else:
                     logger.info(
                         "transactional id %s: %s-%d was deleted, and needs no marker",

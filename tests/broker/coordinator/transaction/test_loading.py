@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
 
 import pytest
 
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateBatch, StateRecord
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Transaction, TransactionState
+from broker.coordinator.transaction.markers import Marker
 from broker.coordinator.transaction.records import encode_key, encode_value
 from broker.coordinator.transaction.settings import TransactionSettings
-from kafkalog.protocol.errors import CoordinatorLoadInProgressError, KafkaStorageError, NotCoordinatorError
+from kafkalog.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    KafkaStorageError,
+    NotCoordinatorError,
+    NotLeaderOrFollowerError,
+)
 from tests.broker.coordinator.transaction.simulated import SimulatedLog
 
 PARTITIONS = 10
@@ -57,16 +65,21 @@ class World:
         self.log = Log()
         self.now = 1_700_000_000_000
         self.reserved: list[int] = []
+        self.writes: list[asyncio.Future[int]] = []
         self.unreservable: Exception | None = None
         self.coordinator = TransactionCoordinator(
             log=self.log,
-            write_marker=lambda topic, index, marker: asyncio.get_running_loop().create_future(),
+            write_marker=self.write_marker,
             exists=lambda topic, index: True,
             allocate_producer_id=self.allocate,
             reserve_producer_ids=self.reserve,
             settings=lambda: TransactionSettings(expiration_ms=EXPIRATION_MS),
             now_ms=lambda: self.now,
         )
+
+    def write_marker(self, topic: str, index: int, marker: Marker) -> asyncio.Future[int]:
+        self.writes.append(asyncio.get_running_loop().create_future())
+        return self.writes[-1]
 
     async def allocate(self) -> int:
         return LARGEST + 1
@@ -161,5 +174,26 @@ def test_a_new_leader_loads_before_it_is_asked_and_once_more_if_the_epoch_change
         assert world.coordinator.loads == PARTITIONS + 1
         assert world.coordinator.describe("id").current.producer_id == LARGEST
         await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
+def test_a_marker_that_fails_after_the_stop_is_no_error_of_the_loop() -> None:
+    async def work() -> None:
+        world, errors = World(), list[dict[str, Any]]()
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+        decided = Transaction(LARGEST, 0, 60_000, TransactionState.PREPARE_COMMIT, 0, frozenset({("t", 0)}))
+        world.log.records = [StateRecord(encode_key("id"), encode_value(decided))]
+        world.coordinator.start()
+        await world.settled()
+        assert world.writes
+        await world.coordinator.stop()
+        for write in world.writes:
+            write.set_exception(NotLeaderOrFollowerError())
+        del write
+        world.writes.clear()
+        await world.settled()
+        gc.collect()
+        assert errors == []
 
     asyncio.run(work())
