@@ -6,7 +6,8 @@ that:
 
 - *stated*: a kafkalog target takes batches that state their offsets, in topics with `kafkalog.mirror.source`, if its
   log ends where the mirror says (`expected_end_offset` of Produce). Offsets that the source lacks are lacking in the
-  target, too.
+  target, too. Other brokers would ignore the field and append: so a leader that does not announce the feature
+  `kafkalog.stated.offsets` on the connection is sent nothing.
 - *numbered*: any other Kafka gives each record the next offset. The sequence numbers of one producer id, which all
   processes of the mirror share, are the offsets of the source. The broker refuses a batch that does not follow the last
   one, and appends none twice. So only topics without gaps can be kept, from offset 0 on.

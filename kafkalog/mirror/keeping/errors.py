@@ -15,5 +15,9 @@ class MovedError(ClientError):
     retriable = True
 
 
+class OffsetsIgnoredError(ClientError):
+    """The leader of a partition would ignore the offsets of records. Another one may lead when a new worker begins."""
+
+
 class TargetLostRecordsError(ClientError):
     """The target's log ends before what it has acknowledged; a new worker begins from its present end."""

@@ -6,6 +6,7 @@ on behind that. So it does where another process has written meanwhile: what tha
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, about
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.keeping.errors import KeepingError, MovedError, TargetLostRecordsError
+from kafkalog.mirror.keeping.errors import KeepingError, MovedError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS
 from kafkalog.protocol.messages.produce import (
@@ -26,6 +27,8 @@ from kafkalog.protocol.messages.produce import (
     TopicProduceData,
 )
 from kafkalog.records.batch import set_producer
+
+logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 1 << 20
 """How many bytes of a partition go in one request; at least one batch."""
@@ -120,6 +123,7 @@ class KeptSender:
 
         Raises:
             KeepingError: The offsets cannot be kept.
+            OffsetsIgnoredError: The leader of a partition would append the records at other offsets.
             KafkaError, ClientError: The target does not take the records, or does not answer for `DELIVERY_S`.
         """
         left = [place for place in places if place.pending]
@@ -131,6 +135,8 @@ class KeptSender:
         while left:
             failed = self._send(left)
             if failed:
+                for place, error in failed.items():
+                    logger.info("%s is tried again: %s", place.target, error)
                 retry.after(next(iter(failed.values())))
                 self._look_again(list(failed))
             left = [place for place in left if place.pending]
@@ -138,6 +144,7 @@ class KeptSender:
     def _send(self, places: Sequence[Place]) -> dict[Place, Exception]:
         """Send one request to each leader; return the places for which it failed."""
         failed: dict[Place, Exception] = {}
+        ignored: str | None = None
         by_leader: dict[int, list[Place]] = defaultdict(list)
         for place in places:
             try:
@@ -153,7 +160,8 @@ class KeptSender:
                     node_id, request, min_version=least, feature=STATED_OFFSETS if least else None
                 )
             except UnsupportedVersionError as error:
-                raise KeepingError(_not_taken(group, node_id, error)) from error
+                ignored = _not_taken(group, node_id, error)
+                continue
             except (KafkaError, ClientError) as error:
                 failed |= dict.fromkeys(group, error)
                 continue
@@ -166,6 +174,9 @@ class KeptSender:
                 problem = _settle(place, batches, answers.get(place.target))
                 if problem is not None:
                     failed[place] = problem
+        if ignored is not None:
+            # Other leaders have got theirs before.
+            raise OffsetsIgnoredError(ignored)
         return failed
 
     def _request(self, sent: dict[Place, list[KeptBatch]]) -> ProduceRequest:

@@ -10,8 +10,9 @@ INVALID_REQUIRED_ACKS, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, OU
 DUPLICATE_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID, INVALID_TXN_STATE,
 KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED.
 
-A mirror that keeps offsets sets `expected_end_offset`, in a topic with `kafkalog.mirror.source`. Then records are one
-or more batches, which state their offsets. OFFSET_OUT_OF_RANGE: the log ends elsewhere, and nothing was appended.
+A mirror that keeps offsets sets `expected_end_offset`, in a topic with `kafkalog.mirror.source`, if ApiVersions names
+the feature `kafkalog.stated.offsets`. Then records are one or more batches, which state their offsets.
+OFFSET_OUT_OF_RANGE: the log ends elsewhere, and nothing was appended.
 POLICY_VIOLATION: the topic is not such a mirror; or it is one, and the records come from a producer.
 """
 

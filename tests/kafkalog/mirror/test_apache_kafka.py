@@ -13,7 +13,7 @@ from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.formats import SourcePosition
-from kafkalog.mirror.keeping.errors import KeepingError
+from kafkalog.mirror.keeping.errors import OffsetsIgnoredError
 from kafkalog.mirror.keeping.sender import Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
@@ -115,7 +115,9 @@ def test_apache_kafka_is_not_sent_offsets_that_it_would_ignore(apache_kafka: str
     try:
         task.start()
         task.send(tp, batch(0, True))
-        with pytest.raises(KeepingError, match=r"it is one of Apache Kafka, or of an older kafkalog\. Move these"):
+        with pytest.raises(
+            OffsetsIgnoredError, match=r"it is one of Apache Kafka, or of an older kafkalog\. Move these"
+        ):
             task.commit()
     finally:
         task.close()

@@ -11,7 +11,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.keeping.errors import KeepingError, TargetLostRecordsError
+from kafkalog.mirror.keeping.errors import KeepingError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.mirror.keeping.sender import MAX_REQUEST_BATCHES, KeptBatch, Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
@@ -132,7 +132,9 @@ def test_a_leader_that_does_not_take_stated_offsets_is_sent_nothing(settings: Mi
         try:
             task.start()
             task.send(tp, batch(0, True))
-            with pytest.raises(KeepingError, match="the leader, broker 7, takes no records at the offsets") as raised:
+            with pytest.raises(
+                OffsetsIgnoredError, match="the leader, broker 7, takes no records at the offsets"
+            ) as raised:
                 task.commit()
         finally:
             task.close()
