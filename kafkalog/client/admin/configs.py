@@ -103,11 +103,19 @@ class ConfigChange(NamedTuple):
 
 
 class ConfigAdmin:
-    """The part of `Admin` that administers configurations, over the connections of `cluster`."""
+    """The part of `Admin` that administers configurations, over the connections of `cluster`.
 
-    def __init__(self, cluster: Cluster, config: ClientConfig | None = None) -> None:
+    Args:
+        cluster: the connections.
+        config: the client's configuration; that of `cluster` unless given.
+        node_id: the broker that is asked about topics and groups; any broker unless given. The brokers of a mixed
+            cluster do not know the same keys.
+    """
+
+    def __init__(self, cluster: Cluster, config: ClientConfig | None = None, node_id: int | None = None) -> None:
         self._cluster = cluster
         self._config = config or cluster.config
+        self._node_id = node_id
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], names: Sequence[str] | None = None, *, synonyms: bool = False
@@ -200,6 +208,8 @@ class ConfigAdmin:
                 there = ", ".join(map(str, sorted(known)))
                 logger.warning("there is no broker %s at present, but %s; trying again", resource.name, there)
             return retry.run(lambda: self._cluster.request_to(int(resource.name), request))
+        if (node_id := self._node_id) is not None:
+            return Retry(self._config).run(lambda: self._cluster.request_to(node_id, request))
         return self._cluster.request_any(request)
 
 

@@ -3,6 +3,8 @@
 A kafkalog target knows the topic's configuration `kafkalog.mirror.source`: the alias of the cluster whose offsets the
 topic keeps. The mirror sets it where it creates a topic, and in an empty one that is there already. A topic without it
 that has records is another one's: it has been written by producers, perhaps since it took the place of the source.
+
+In a mixed cluster only brokers of kafkalog know that configuration, so one of those is asked.
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.configs import ConfigChange, ConfigResource
+from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigResource
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
-from kafkalog.protocol.errors import InvalidConfigError
+from kafkalog.protocol.errors import UnsupportedVersionError
+from kafkalog.protocol.messages.api_versions import STATED_OFFSETS, ApiVersionsRequest
 
 
 def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> dict[str, bool]:
@@ -27,17 +32,42 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> d
         KafkaError, ClientError: The target cannot be asked.
     """
     remote = {topic: settings.naming.remote(topic) for topic in topics}
-    configs = target.describe_configs([ConfigResource.topic(name) for name in remote.values()])
+    node_id = _node_that_takes_offsets(target.cluster)
+    if node_id is None:
+        return dict.fromkeys(remote, False)
+    admin = ConfigAdmin(target.cluster, node_id=node_id)
+    configs = admin.describe_configs([ConfigResource.topic(name) for name in remote.values()])
     found: dict[str, bool] = {}
     for topic, name in remote.items():
         entry = configs[ConfigResource.topic(name)].get(MIRROR_SOURCE)
         found[topic] = entry is not None
         if entry is not None and entry.value != settings.source:
-            _take(settings, target, name, entry.value or "")
+            _take(settings, target, admin, name, entry.value or "")
     return found
 
 
-def _take(settings: MirrorSettings, target: Admin, name: str, before: str) -> None:
+def _node_that_takes_offsets(cluster: Cluster) -> int | None:
+    """Return a broker that takes records at the offsets that they state; None if no broker does.
+
+    Raises:
+        KafkaError, ClientError: No broker is known to do so, and this one cannot be asked.
+    """
+    failed: Exception | None = None
+    for node_id in sorted(cluster.metadata([]).brokers):
+        try:
+            cluster.request_to(node_id, ApiVersionsRequest(), max_version=2, feature=STATED_OFFSETS)
+        except UnsupportedVersionError:
+            continue
+        except (KafkaError, ClientError) as error:
+            failed = error
+            continue
+        return node_id
+    if failed is not None:
+        raise failed
+    return None
+
+
+def _take(settings: MirrorSettings, target: Admin, admin: ConfigAdmin, name: str, before: str) -> None:
     partitions = [TopicPartition(name, number) for number in target.describe_topics([name])[name].partitions]
     ends = list_offsets(target.cluster, dict.fromkeys(partitions, LATEST))
     if any(end.offset for end in ends.values()):
@@ -46,16 +76,7 @@ def _take(settings: MirrorSettings, target: Admin, name: str, before: str) -> No
             f"topic {name} of the target has records, and is {now} ({MIRROR_SOURCE}={before!r}). Delete it to mirror "
             f"it anew; or set {MIRROR_SOURCE}={settings.source}, if it has the source's records with their offsets"
         )
-    try:
-        target.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
-    except InvalidConfigError as error:
-        # Brokers that are asked in turn do not agree: some are of Apache Kafka.
-        raise KeepingError(
-            f"topic {name} of the target: {MIRROR_SOURCE} is not known to all brokers ({error.message}), so some are "
-            "of Apache Kafka, or of an older kafkalog. Set it by a kafkalog broker (kafkalog configs alter "
-            f"--bootstrap-server KAFKALOG --topic {name} --add-config {MIRROR_SOURCE}={settings.source}) and let such "
-            "brokers lead all of its partitions, or use --offsets translate"
-        ) from error
+    admin.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
 
 
 def mirrors_of(admin: Admin, topics: Collection[str], source: str) -> set[str]:
