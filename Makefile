@@ -65,6 +65,8 @@ $(BIN)/.installed: pyproject.toml $(LOCK)
 	@# Built only where the headers of Kerberos are, for it has no wheels for Linux.
 	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet $(if $(LOCK),-c $(LOCK)) -e '.[gssapi]' \
 	  || echo "The package gssapi could not be built; tests with Kerberos will say so."
+	@# Tests start hundreds of Spark's Python workers, each of which would compile PySpark anew.
+	@$(BIN)/kafkalog spark precompile > /dev/null
 	@touch $@
 
 install: $(BIN)/.installed
