@@ -57,8 +57,16 @@ class History:
         while set(await self._cluster.alive()) != {1, 2, 3}:
             await asyncio.sleep(0.5)
         await self._control()
+        controlling = asyncio.ensure_future(self._go_on_controlling())
         await self._cluster.until_isr("t", (1, 2, 3))
         await self._cluster.until_equal("t", 1, 2, 3)
+        controlling.cancel()
+
+    async def _go_on_controlling(self) -> None:
+        """Notice what comes late: a broker whose session has just expired registers again."""
+        while True:
+            await asyncio.sleep(0.5)
+            await self._control()
 
     # -- what happens
 
