@@ -76,17 +76,12 @@ _CLUSTER = {"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "
 
 
 class Cluster:
-    """Three of our brokers over ZooKeeper. Topics have three replicas, and acks=all needs two of them.
-
-    Args:
-        unsafe: whether the settings allow what the checker is there to find: acks=all is answered by a leader that is
-            alone in the ISR, and leaders are elected out of the ISR.
-    """
+    """Three of our brokers over ZooKeeper. Topics have three replicas, and acks=all needs two of them."""
 
     count = len(IDS)
 
-    def __init__(self, directory: Path, *, unsafe: bool = False) -> None:
-        settings = {**SETTINGS, **_CLUSTER, **(_UNSAFE if unsafe else {})}
+    def __init__(self, directory: Path) -> None:
+        settings = {**SETTINGS, **_CLUSTER}
         directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             self.drilled = stack.enter_context(drilled_cluster(directory, settings))
@@ -115,13 +110,6 @@ class Cluster:
         self.drilled.wait_alive()
         for topic in topics:
             self.drilled.wait_whole(topic)
-
-
-_UNSAFE = {
-    "min.insync.replicas": "1",
-    "transaction.state.log.min.isr": "1",
-    "unclean.leader.election.enable": "true",
-}
 
 
 def start(kind: str, directory: Path) -> HistoryBroker:

@@ -13,11 +13,8 @@ import pytest
 
 from peers import java, require
 from tests.history import brokers
-from tests.history.brokers import Cluster, HistoryBroker
-from tests.history.checker import Kind, check
-from tests.history.events import Isolation
-from tests.history.plan import BROKER, Act, ClientSpec, Fault, Library, Plan, Role, plan
-from tests.history.scenario import Scenario
+from tests.history.brokers import HistoryBroker
+from tests.history.plan import BROKER, Act, plan
 from tests.history.test_history import SOAK_COUNT, SOAK_FIRST, run_seeds
 from tests.support.amount import mostly_exhaustive
 
@@ -47,52 +44,6 @@ def test_no_promise_is_broken(seed: int, cluster: HistoryBroker, tmp_path: Path)
 @pytest.mark.timeout(12 * 3600)
 def test_thousands_of_histories(cluster: HistoryBroker, tmp_path: Path) -> None:
     run_seeds(SOAK_FIRST, SOAK_COUNT, cluster, tmp_path, "cluster")
-
-
-class _Forgetful(Cluster):
-    """A cluster with unsafe settings, in which brokers 2 and 3 lead before broker 1 comes back."""
-
-    def __init__(self, directory: Path, topic: str) -> None:
-        super().__init__(directory, unsafe=True)
-        self._topic = topic
-
-    def inflict(self, target: str, act: Act) -> None:
-        if act is Act.START:
-            self.drilled.wait_led_by_others(self._topic, 1)
-        super().inflict(target, act)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("processes")
-@pytest.mark.timeout(300)
-def test_the_checker_finds_what_unsafe_settings_lose(tmp_path: Path) -> None:
-    """acks=all is answered with an ISR of one, and then a leader is elected out of the ISR."""
-    require(java.missing())
-    source, copy = "unsafe-in", "unsafe-out"
-
-    def client(name: str, role: Role, isolation: Isolation, *, final: bool) -> ClientSpec:
-        return ClientSpec(name, role, Library.LIBRDKAFKA, 1, source, copy, 1, isolation, final=final)
-
-    clients = (
-        client("write 1", Role.WRITE, Isolation.UNCOMMITTED, final=False),
-        *(client(f"final {isolation}", Role.READ, isolation, final=True) for isolation in Isolation),
-    )
-    faults = (
-        Fault(40, f"{BROKER} 2", Act.FREEZE),
-        Fault(40, f"{BROKER} 3", Act.FREEZE),
-        Fault(400, f"{BROKER} 1", Act.END),
-        Fault(400, f"{BROKER} 2", Act.THAW),
-        Fault(400, f"{BROKER} 3", Act.THAW),
-        Fault(400, f"{BROKER} 1", Act.START),
-        # They have failed, because they were behind the new end of the log.
-        *(Fault(400, f"final {isolation}") for isolation in Isolation),
-    )
-    running = _Forgetful(tmp_path / "brokers", source)
-    try:
-        events = Scenario(Plan(0, source, copy, 1, clients, faults, 400), running, tmp_path).run()
-    finally:
-        running.close()
-    assert Kind.LOST in {violation.kind for violation in check(events)}
 
 
 def test_plans() -> None:
