@@ -56,7 +56,7 @@ async def _read_in_and_serve(reading: FetchReading, missing: list[Callable[[], N
         missing = reading.missing(reading.context.partitions)
         if not missing:
             break
-    # What has woken meanwhile is read, too: nobody is told of it again.
+    # Partitions that have woken meanwhile are read as well, because this request is not woken for them again.
     reading.begin_again()
     _serve(reading)
 
