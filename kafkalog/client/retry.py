@@ -56,21 +56,22 @@ class Retry:
         """
         if not is_retriable(error):
             raise error
-        if isinstance(error, ClientTimeoutError) and (error.gave_up_at or 0.0) >= self.deadline:
-            # A call inside of this one has tried for as long as this one may.
-            raise error
+        # The last try may have had no time left. Then only the error before it says what is wrong.
+        before = f"; before that: {self._before}" if self._before not in ("", str(error)) else ""
         if isinstance(error, UnknownTopicOrPartitionError | UnknownTopicIdError):
             self._unknown_topic += 1
             if self._unknown_topic >= UNKNOWN_TOPIC_TRIES:
                 raise error
         seconds = min(self._backoff * 2 ** min(self._tries, 16), self._backoff_max) * random.uniform(0.8, 1.2)
         self._tries += 1
-        if self.left <= seconds:
-            if isinstance(error, ClientTimeoutError):
+        is_timeout = isinstance(error, ClientTimeoutError)
+        # A call inside of this one may have tried for as long as this one may.
+        gave_up_at = error.gave_up_at if isinstance(error, ClientTimeoutError) else None
+        if self.left <= seconds or (gave_up_at or 0.0) >= self.deadline:
+            if is_timeout and not before:
                 raise error
-            # The last try may have had no time left. Then only the error before it says what is wrong.
-            before = f"; before that: {self._before}" if self._before not in ("", str(error)) else ""
-            gave_up = ClientTimeoutError(f"gave up after {self._tries} tries: {error}{before}")
+            what = str(error) if is_timeout else f"gave up after {self._tries} tries: {error}"
+            gave_up = ClientTimeoutError(what + before)
             gave_up.gave_up_at = self.deadline
             raise gave_up from error
         self._before = str(error)

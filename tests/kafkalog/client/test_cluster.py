@@ -31,6 +31,7 @@ from kafkalog.protocol.errors import (
     InvalidTopicError,
     LeaderNotAvailableError,
     NotControllerError,
+    NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
 from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
@@ -424,3 +425,11 @@ def test_a_last_try_without_time_does_not_hide_what_is_wrong() -> None:
         retry.pause(ConnectionFailedError("it took too long"))
     with pytest.raises(ClientTimeoutError, match=r"3 tries: it closed the connection$"):
         retry.pause(ConnectionFailedError("it closed the connection"))
+
+
+def test_a_last_try_that_ran_out_of_time_does_not_hide_it_either() -> None:
+    retry = Retry(ClientConfig())
+    retry.pause(NotLeaderOrFollowerError("NOT_LEADER_OR_FOLLOWER"))
+    retry.deadline = time.monotonic()
+    with pytest.raises(ClientTimeoutError, match=r"^not sent in time; before that: .*NOT_LEADER_OR_FOLLOWER"):
+        retry.pause(ClientTimeoutError("not sent in time"))
