@@ -60,7 +60,7 @@ class Invariants:
         self._unclean = unclean
         self._min_insync = min_insync
         self.chains = Chains()
-        self.states = States(ensemble, self.report, self._state_changed)
+        self.states = States(ensemble, now, self.report, self._state_changed)
         self.violations: list[str] = []
         self.forgotten: list[Forgotten] = []
         self.elections = 0

@@ -17,6 +17,9 @@ _TOPIC = re.compile(rf"{paths.TOPICS}/([^/]+)")
 
 PartitionKey = tuple[str, int]
 
+UNDELIVERED_S = 15.0
+"""A controller that loses its office may still have an order for a broker that could not be reached for so long."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -41,14 +44,22 @@ class Change:
 class States:
     """What ZooKeeper says of topics and partitions, and whether it may.
 
+    Args:
+        now: returns the time in seconds.
+
     Attributes:
         topics, partitions: the present contents of the nodes.
         deleting: the topics that are being deleted. Their replicas go one by one, so they promise nothing any more.
     """
 
     def __init__(
-        self, ensemble: SimulatedEnsemble, report: Callable[[str], None], changed: Callable[[Change], None]
+        self,
+        ensemble: SimulatedEnsemble,
+        now: Callable[[], float],
+        report: Callable[[str], None],
+        changed: Callable[[Change], None],
     ) -> None:
+        self._now = now
         self._ensemble = ensemble
         self._report = report
         self._changed = changed
@@ -57,6 +68,9 @@ class States:
         self.deleting: set[str] = set()
         self._created: dict[str, int] = {}
         self._controller_epoch = -1
+        self._unassigned: dict[tuple[PartitionKey, int], float] = {}
+        """When brokers lost their replicas of partitions."""
+        self._untold: set[tuple[PartitionKey, int]] = set()
         ensemble.on_commit = self._committed
 
     def identity(self, key: PartitionKey) -> str:
@@ -67,6 +81,31 @@ class States:
     def created(self, topic: str) -> int:
         """Return the transaction that created a topic's node; 0 for no topic."""
         return self._created.get(topic, 0)
+
+    def may_be_stray(self, key: PartitionKey, number: int) -> bool:
+        """Return whether a broker may never have been told that it has no replica of the partition any more.
+
+        The new assignment is all that a controller writes. If it loses its office before it has reached the broker, the
+        next controller does not know that there is something to tell. Apache Kafka has the same gap; here the broker
+        finds it when it compares its roles with ZooKeeper.
+        """
+        return (key, number) in self._untold
+
+    def _assigned(self, topic: str, after: TopicNode) -> None:
+        before = self.topics.get(topic)
+        if before is not None:
+            for index, assignment in before.partitions.items():
+                now_there = after.partitions[index].replicas if index in after.partitions else ()
+                for number in set(assignment.replicas) - set(now_there):
+                    self._unassigned[(topic, index), number] = self._now()
+        self.topics[topic] = after
+
+    def _controller_changed(self, epoch: int) -> None:
+        if epoch <= self._controller_epoch:
+            self._report(f"the controller's epoch goes from {self._controller_epoch} to {epoch} (I7)")
+        self._controller_epoch = epoch
+        least = self._now() - UNDELIVERED_S
+        self._untold.update(found for found, at in self._unassigned.items() if at >= least)
 
     def _committed(self, operations: Sequence[Operation], session_id: int) -> None:
         names_epoch = any(isinstance(each, Check) and each.path == paths.CONTROLLER_EPOCH for each in operations)
@@ -87,15 +126,12 @@ class States:
                     self.deleting.discard(topic[1])
                     self._created.pop(topic[1], None)
                 else:
-                    self.topics[topic[1]] = decode_topic(topic[1], each.data)
+                    self._assigned(topic[1], decode_topic(topic[1], each.data))
                     self._created[topic[1]] = self._ensemble.read(each.path).stat.created
             elif each.path.startswith(f"{paths.DELETE_TOPICS}/") and isinstance(each, Create):
                 self.deleting.add(each.path.rpartition("/")[2])
             elif each.path == paths.CONTROLLER_EPOCH and isinstance(each, Create | SetData):
-                epoch = int(each.data)
-                if epoch <= self._controller_epoch:
-                    self._report(f"the controller's epoch goes from {self._controller_epoch} to {epoch} (I7)")
-                self._controller_epoch = epoch
+                self._controller_changed(int(each.data))
 
     def _state_changed(self, key: PartitionKey, operation: Create | SetData, names_epoch: bool) -> None:
         version = self._ensemble.read(operation.path).stat.version
