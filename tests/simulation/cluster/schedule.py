@@ -61,6 +61,8 @@ SETTINGS = {
     "replica.high.watermark.checkpoint.interval.ms": "3000",
     "log.flush.offset.checkpoint.interval.ms": "7000",
     "log.segment.bytes": "4096",
+    # The disks copy what an index reserves.
+    "log.index.size.max.bytes": "4096",
     # Where nothing is lost that it mends, it would hide what is wrong.
     "kafkalog.role.check.interval.ms": "-1",
     # Compaction would make logs differ that hold the same.
