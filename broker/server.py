@@ -138,6 +138,7 @@ class Server:
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
+        self.replicas.is_elsewhere = cache.has
         applier = ReplicaApplier(self.replicas, mode.topic_config)
         member = mode.join(self.replicas, cache, applier)
         self.broker = assemble(

@@ -6,6 +6,7 @@ A module of handlers serves one family of APIs and lists them in `HANDLERS`. The
 - `registry`      the served APIs, their versions and modules
 - `context`       arguments of handlers: the broker's parts, and the request to answer
 - `errors`        errors become Kafka's error codes
+- `current_leaders`  responses name the leaders of partitions that are not led here (KIP-951)
 - `large`         large requests are served in turns, so that others need not wait
 - `unknown_cluster`  requests about the cluster wait until the controller has told this broker of it
 - `loop_time`     how long requests keep the event loop busy, for quotas

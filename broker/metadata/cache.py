@@ -119,6 +119,10 @@ class MetadataCache:
 
     # -- partitions
 
+    def has(self, topic: str, index: int) -> bool:
+        """Return whether there is such a partition."""
+        return self._image.partition(topic, index) is not None
+
     def leader(self, topic: str, index: int) -> int:
         """Return the leader to report to clients; NO_LEADER if there is no such partition or its log cannot be used."""
         state = self._image.partition(topic, index)

@@ -34,6 +34,7 @@ from kafkalog.protocol.errors import (
     InvalidTopicError,
     KafkaStorageError,
     LogDirNotFoundError,
+    NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
 from kafkalog.storage import names
@@ -70,6 +71,7 @@ class ReplicaManager:
         on_reconfigured: called after the broker's configuration has changed.
         on_follower_fetched: called with a partition led here and a follower that has fetched from it.
         alive: the live brokers, which may be in an ISR; None where the cluster's members are not known.
+        is_elsewhere: returns whether the cluster has a partition that is not hosted here.
         may_append: returns whether a partition that is led here may be appended to: not when others may lead by now.
         resting: the partitions that fetch sessions leave out because nothing has changed.
         leader_quota, follower_quota: the quotas that all throttled replicas share.
@@ -104,6 +106,7 @@ class ReplicaManager:
         self.on_reconfigured: list[Callable[[], None]] = []
         self.on_follower_fetched: Callable[[Partition, int], None] = lambda partition, replica: None
         self.alive: frozenset[int] | None = None
+        self.is_elsewhere: Callable[[str, int], bool] = lambda topic, index: False
         self.may_append: Callable[[], bool] = lambda: True
         self._syncing: dict[tuple[str, int], int] = {}
         """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
@@ -134,14 +137,16 @@ class ReplicaManager:
 
         Raises:
             KafkaStorageError: its log directory has failed.
-            UnknownTopicOrPartitionError: it is not hosted here.
+            NotLeaderOrFollowerError: it is not hosted here, but elsewhere in the cluster.
+            UnknownTopicOrPartitionError: there is no such partition.
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
             if (topic, index) in self._offline:
                 self._retries.asked((topic, index))
                 raise KafkaStorageError
-            raise UnknownTopicOrPartitionError
+            # The first makes clients look where the partition is now.
+            raise NotLeaderOrFollowerError if self.is_elsewhere(topic, index) else UnknownTopicOrPartitionError
         if partition.log.offline is not None:
             raise KafkaStorageError(f"{topic}-{index} is offline: {partition.log.offline}")
         return partition

@@ -16,7 +16,7 @@ from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, re
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchPartitionState
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalog.protocol.messages.fetch import FetchRequest
 
 MANY_BYTES = 32 << 10
 """A request of this many bytes or more may name more partitions than fit into one turn."""
@@ -92,8 +92,7 @@ def _respond(reading: FetchReading) -> None:
 def _send(reading: FetchReading) -> None:
     topics: Told = {}
     reading.tell(topics, reading.context.partitions, reading.results)
-    response = FetchResponse(session_id=reading.context.session_id, responses=list(topics.values()))
-    reading.request.reply(response, 0)
+    reading.request.reply(reading.response(topics), 0)
 
 
 class DelayedFetch(DelayedOperation):

@@ -23,7 +23,7 @@ from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, Fetch
 from broker.api.large import release
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse
+from kafkalog.protocol.messages.fetch import FetchRequest
 
 AT_ONCE = 100
 """Partitions that are read, or put into the response, before the turn may end."""
@@ -179,8 +179,7 @@ class _FetchInTurns:
             reading.tell(topics, states, results)
             if self._turn.is_over:
                 await self._end_turn()
-        response = FetchResponse(session_id=reading.context.session_id, responses=list(topics.values()))
-        await self._request.answer(response, topics, wait_ms=0)
+        await self._request.answer(reading.response(topics), topics, wait_ms=0)
 
     async def _convert(self, reading: FetchReading) -> None:
         done = _Done()

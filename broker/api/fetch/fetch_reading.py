@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Sized
 
 from broker.api.context import Request
+from broker.api.current_leaders import CurrentLeaders
 from broker.api.errors import error_code
 from broker.api.fetch.fetch_conversion import AS_STORED_SINCE, FetchConversion, Limited
 from broker.api.fetch.fetch_rest import Reader, SessionRest
@@ -39,6 +40,7 @@ from kafkalog.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    NodeEndpoint,
     PartitionData,
 )
 
@@ -51,6 +53,8 @@ ZSTD_SINCE = 10
 STORAGE_ERROR_VERSION = 5
 """Up to this version clients do not know KAFKA_STORAGE_ERROR; NOT_LEADER_OR_FOLLOWER makes them look again."""
 
+LEADER_SINCE = 16
+"""Versions whose responses name the partition's leader if it is not this broker (KIP-951)."""
 FOLLOWERS_SINCE = 11
 """From this version on consumers can read from followers, and name their rack (KIP-392)."""
 QUIET_RESPONSES = 2
@@ -106,8 +110,8 @@ class FetchReading:
     """
 
     __slots__ = (
-        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_rack", "_reader", "_replica", "context",
-        "failed", "isolation", "max_bytes", "min_bytes", "nbytes", "request", "results",
+        "_diverged", "_is_first", "_is_from_follower", "_is_redirected", "_leaders", "_rack", "_reader", "_replica",
+        "context", "failed", "isolation", "max_bytes", "min_bytes", "nbytes", "request", "results",
     )  # fmt: skip
 
     def __init__(self, request: Request, context: FetchContext) -> None:
@@ -134,6 +138,7 @@ class FetchReading:
         self.results: list[PartitionData] = []
         self.nbytes = 0
         self.failed = False
+        self._leaders = CurrentLeaders(request, LEADER_SINCE, NodeEndpoint)
         broker_epoch = message.replica_state.replica_epoch if request.version >= REPLICA_STATE_SINCE else -1
         self._reader = Reader(self._replica, self.isolation, request.version, self._rack, broker_epoch)
         session = context.session
@@ -204,6 +209,7 @@ class FetchReading:
         self.results = []
         self.nbytes = 0
         self.failed = False
+        self._leaders = CurrentLeaders(self.request, LEADER_SINCE, NodeEndpoint)
         self._is_first = False
 
     def read(self, states: Iterable[FetchPartitionState]) -> None:
@@ -316,13 +322,15 @@ class FetchReading:
         data.error_code = code
         data.high_watermark = data.last_stable_offset = data.log_start_offset = -1
         data.records = _EMPTY
-        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH) and self.request.version >= 16:
-            partition = self.request.broker.replicas.get(state.name, state.partition)
-            if partition is not None:
-                data.current_leader.leader_id = partition.leader
-                data.current_leader.leader_epoch = partition.leader_epoch
+        self._leaders.name(code, state.name, state.partition, data.current_leader)
 
     # -- answering
+
+    def response(self, topics: Told) -> FetchResponse:
+        """Return the response with what `tell` has added to `topics`."""
+        return FetchResponse(
+            session_id=self.context.session_id, responses=list(topics.values()), node_endpoints=self._leaders.nodes
+        )
 
     def hold_back(self) -> bool:
         """Send nothing if the client is above a quota; return whether it is."""

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.api.context import Request
-from broker.replica.partition import Appended, Partition
+from broker.api.current_leaders import CurrentLeaders
+from broker.replica.partition import Appended
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
-from kafkalog.protocol.messages.produce import PartitionProduceResponse
+from kafkalog.protocol.messages.produce import NodeEndpoint, PartitionProduceResponse
 
 
 class Pending:
     """An appended batch that is not acknowledged yet, and its entry in the response."""
 
-    __slots__ = ("_appended", "_with_leader", "result")
+    __slots__ = ("_appended", "_leaders", "result")
 
-    def __init__(self, appended: Appended, result: PartitionProduceResponse, *, with_leader: bool) -> None:
+    def __init__(
+        self, appended: Appended, result: PartitionProduceResponse, leaders: CurrentLeaders[NodeEndpoint]
+    ) -> None:
         self._appended = appended
-        self._with_leader = with_leader
+        self._leaders = leaders
         self.result = result
 
     @property
@@ -37,8 +40,7 @@ class Pending:
     def fail(self, code: ErrorCode) -> None:
         self.result.error_code = code
         self.result.base_offset = -1
-        if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._with_leader:
-            fill_leader(self.result, self._appended.partition)
+        self._leaders.name(code, *self.key, self.result.current_leader)
 
 
 class DelayedProduce(DelayedOperation):
@@ -66,9 +68,3 @@ class DelayedProduce(DelayedOperation):
 
     def fail(self, error: Exception) -> None:
         self._request.drop()
-
-
-def fill_leader(result: PartitionProduceResponse, partition: Partition) -> None:
-    """Set the partition's leader in a response (KIP-951)."""
-    result.current_leader.leader_id = partition.leader
-    result.current_leader.leader_epoch = partition.leader_epoch

@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from broker.api.context import Request
+from broker.api.current_leaders import CurrentLeaders
 from broker.api.errors import error_code, error_message
 from broker.api.produce import produce_legacy
 from broker.api.produce.admission import Unverified, admit, unverified_of
-from broker.api.produce.delayed_produce import DelayedProduce, Pending, fill_leader
+from broker.api.produce.delayed_produce import DelayedProduce, Pending
 from broker.api.produce.rejected_batches import RejectedBatches
 from broker.coordinator.transaction.service import Verified
 from broker.log.append.legacy.message_sets import PreparedSet
@@ -36,6 +37,7 @@ from kafkalog.protocol.errors import (
     PolicyViolationError,
 )
 from kafkalog.protocol.messages.produce import (
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -195,7 +197,7 @@ class Produce:
     """
 
     __slots__ = (
-        "_acks", "_failed", "_now_ms", "_room", "_topics", "_version", "_waiting",
+        "_acks", "_failed", "_leaders", "_now_ms", "_room", "_topics", "_version", "_waiting",
         "rejected", "request", "verified",
     )  # fmt: skip
 
@@ -206,6 +208,7 @@ class Produce:
         self._now_ms = request.broker.now_ms()
         self._waiting: list[Pending] = []
         self._failed = False
+        self._leaders = CurrentLeaders(request, LEADER_SINCE, NodeEndpoint)
         self._room = CHECKED_ON_LOOP_BYTES
         """Bytes that may still be checked in this turn."""
         self._topics: list[TopicProduceResponse] = []
@@ -370,7 +373,7 @@ class Produce:
         result.log_append_time_ms = info.log_append_time
         result.log_start_offset = info.log_start_offset
         if partition.acknowledged(appended) is not ErrorCode.NONE:
-            self._waiting.append(Pending(appended, result, with_leader=self._version >= LEADER_SINCE))
+            self._waiting.append(Pending(appended, result, self._leaders))
 
     def _fail(
         self,
@@ -383,6 +386,7 @@ class Produce:
     ) -> None:
         self._failed = True
         _fill_error(self.request, topic, result, error, 0 if records is None else len(records))
+        self._leaders.name(ErrorCode(result.error_code), topic, result.index, result.current_leader)
         if records is None or not isinstance(error, (RejectedRecordsError, RejectedTimestampsError)):
             return
         partition = self.request.broker.replicas.get(topic, result.index)
@@ -399,7 +403,7 @@ class Produce:
         if self._acks == ACKS_NONE:
             self._end_without_response()
             return
-        response = ProduceResponse(responses=self._topics)
+        response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
         if self._waiting:
             self._wait(partial(_reply, self.request, response))
         else:
@@ -415,7 +419,8 @@ class Produce:
             acknowledged: asyncio.Future[None] = request.broker.loop.create_future()
             self._wait(partial(_complete, acknowledged))
             await acknowledged
-        await request.answer(ProduceResponse(responses=self._topics), wait_ms=_wait_ms(request))
+        response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
+        await request.answer(response, wait_ms=_wait_ms(request))
 
     def _end_without_response(self) -> None:
         request = self.request
@@ -502,10 +507,6 @@ def _fill_error(request: Request, topic: str, result: PartitionProduceResponse, 
     logger.debug("produce to %s-%d from client %s failed: %s %s", topic, index, request.client_id, code.name, error)
     result.error_code = code
     result.error_message = error_message(error) if request.version >= 8 else None
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= LEADER_SINCE:
-        partition = request.broker.replicas.get(topic, index)
-        if partition is not None:
-            fill_leader(result, partition)
 
 
 HANDLERS = {ProduceRequest: handle_produce}
