@@ -119,11 +119,12 @@ def _set_up_logging(form: str) -> None:
     handler.setFormatter(
         JsonFormatter() if form == "json" else logging.Formatter("[%(asctime)s] %(levelname)s %(message)s (%(name)s)")
     )
+    # Libraries have their warnings written in the same form.
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
     for package in ("kafkalog", "broker"):
-        root = logging.getLogger(package)
-        root.handlers[:] = [handler]
-        root.setLevel(logging.INFO)
-        root.propagate = False
+        logging.getLogger(package).setLevel(logging.INFO)
 
 
 def _raise_file_limit() -> None:

@@ -64,3 +64,14 @@ def test_the_log_of_every_part_has_the_form_asked_for(tmp_path: Path) -> None:
         printed = broker.output.read_text().splitlines()
     messages = [json.loads(line)["message"] for line in printed if "accepting connections" not in line]
     assert any(message.startswith("There are no logs in ") for message in messages)
+
+
+def test_warnings_of_libraries_have_that_form_as_well(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    listener, form = "listeners=PLAINTEXT://127.0.0.1:0", "kafkalog.log.format=json"
+    connect = [f"zookeeper.connect={address}", "zookeeper.connection.timeout.ms=1000"]
+    done = start(listener, form, f"log.dirs={tmp_path}", *connect)
+    *logged, reason = done.stderr.splitlines()
+    assert (done.returncode, reason[:28]) == (1, "kafkalog: zookeeper.connect:")
+    assert any(json.loads(line)["logger"].startswith("kazoo") for line in logged)
