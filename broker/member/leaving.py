@@ -22,18 +22,40 @@ async def leave(
     broker: BrokerRegistration,
     controller: Callable[[], BrokerRegistration | None],
     connect: Connect,
-) -> bool:
-    """Ask until no leadership is left here, but only as often as configured; return whether none is left."""
+    unregistered: asyncio.Event,
+) -> None:
+    """Ask until no leadership is left here, but only as often as configured, and while this broker is registered.
+
+    `unregistered` is set when the broker has given up its roles, because it is registered no more: then there is
+    nothing left to move. A controller that cannot reach ZooKeeper either would leave the question unanswered.
+    """
+    asking = asyncio.ensure_future(_ask_repeatedly(config, broker, controller, connect))
+    ending = asyncio.ensure_future(unregistered.wait())
+    try:
+        await asyncio.wait((asking, ending), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (asking, ending):
+            task.cancel()
+        await asyncio.gather(asking, ending, return_exceptions=True)
+    if asking.cancelled():
+        logger.warning("The broker stops without a move of leaderships: it has given them up")
+
+
+async def _ask_repeatedly(
+    config: BrokerConfig,
+    broker: BrokerRegistration,
+    controller: Callable[[], BrokerRegistration | None],
+    connect: Connect,
+) -> None:
     attempts = config["controlled.shutdown.max.retries"]
     for attempt in range(1, attempts + 1):
         remaining = await _ask(config, broker, controller(), connect)
         if remaining == 0:
             logger.info("The controller has moved the leaderships of this broker")
-            return True
+            return
         if attempt < attempts:
             await asyncio.sleep(config["controlled.shutdown.retry.backoff.ms"] / 1000)
     logger.warning("The broker stops although the controller has not moved all of its leaderships")
-    return False
 
 
 async def _ask(

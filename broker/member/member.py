@@ -96,6 +96,8 @@ class ClusterMember:
         self.on_gone: list[Callable[[], None]] = []
         self.on_registered: list[Callable[[], None]] = []
         self._registration: Registration | None = None
+        self._unregistered = asyncio.Event()
+        """Set while this broker has been registered and is no more."""
         self._checking: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[None]] = set()
         replicas.alive = frozenset(store.state.brokers)
@@ -190,7 +192,7 @@ class ClusterMember:
         await self.roles.stop()
         self.fetchers.begin_leaving()
         if self._config["controlled.shutdown.enable"] and self._registration is not None and self._epoch() >= 0:
-            await leave(self._config, self.broker, self.controller, self.links.connect)
+            await leave(self._config, self.broker, self.controller, self.links.connect, self._unregistered)
         if self._registration is not None:
             # A controller that finds nobody listening any more may delete the registration: it has to stay so.
             await self._registration.stop()
@@ -220,12 +222,14 @@ class ClusterMember:
         return -1 if self._registration is None else self._registration.epoch
 
     def _registered(self) -> None:
+        self._unregistered.clear()
         for each in self.on_registered:
             each()
 
     def _gone(self) -> None:
         logger.warning("The broker gives up its roles until the controller gives it new ones")
         self._replicas.resign()
+        self._unregistered.set()
         for each in self.on_gone:
             each()
 

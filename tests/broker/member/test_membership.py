@@ -161,6 +161,21 @@ def test_a_leader_that_is_cut_off_stops_before_another_may_be_elected(tmp_path: 
     with_cluster(tmp_path, work)
 
 
+def test_a_broker_without_zookeeper_stops_when_it_leads_nothing_any_more(tmp_path: Path) -> None:
+    settings = {"controlled.shutdown.enable": "true", "controlled.shutdown.retry.backoff.ms": "60000"}
+
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        cluster.hosts[1].session.disconnect()
+        began = cluster.loop.time()
+        # Its controller has no office and refuses. Three questions would take two minutes.
+        await cluster.hosts[1].stop()
+        assert cluster.loop.time() - began < 10
+        await cluster.hosts[1].start()
+
+    with_cluster(tmp_path, work, settings=settings)
+
+
 def test_a_leader_that_was_frozen_appends_nothing_before_it_notices(tmp_path: Path) -> None:
     async def work(cluster: Cluster) -> None:
         leader = await cluster.create("t", (1, 2))
