@@ -38,6 +38,10 @@ id it has that broker of a running cluster started again. Topics get three repli
 """
 
 
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""The signals that end the cluster; the last one when its terminal is closed."""
+
+
 class _StopRequestedError(Exception):
     """A signal asks the command to end."""
 
@@ -110,7 +114,7 @@ def _supervise(
     )
     supervisor = None
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ENDING:
             signal.signal(number, _stop)
         ports = choose_ports(arguments.base_port, arguments.brokers)
         supervisor = Supervisor(directory, ports, java, jars, zookeeper, overrides, _tell)
@@ -122,7 +126,7 @@ def _supervise(
     except ClusterFailedError as error:
         return _complain(str(error), 1)
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in ENDING:
             signal.signal(number, signal.SIG_IGN)
         if supervisor is not None:
             supervisor.stop()

@@ -139,7 +139,7 @@ class Supervisor:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         try:
             with self._log("ZooKeeper").open("ab") as output:
-                self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output)
+                self._zookeeper = ZooKeeperServer(java, jars, zookeeper, output, apart=True)
         except BaseException:
             self._proxies.close()
             raise
@@ -218,7 +218,13 @@ class Supervisor:
             line += ["--override", f"{key}={value}"]
         with self._log(_name(entry)).open("ab") as output:
             process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=end_with_parent()
+                line,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=end_with_parent(),
+                # A terminal's Ctrl-C is for the supervisor, which ends the brokers before ZooKeeper.
+                start_new_session=True,
             )
         self._processes[entry.broker_id] = process
         entry.pid = process.pid

@@ -83,10 +83,17 @@ class ZooKeeperServer:
         jars: The class path.
         properties: The server's configuration.
         output: Where it writes its messages; by default where this process does.
+        apart: Whether a terminal's Ctrl-C does not reach the server, because it has to end after others.
     """
 
     def __init__(
-        self, java: str, jars: list[Path], properties: Mapping[str, str], output: IO[bytes] | None = None
+        self,
+        java: str,
+        jars: list[Path],
+        properties: Mapping[str, str],
+        output: IO[bytes] | None = None,
+        *,
+        apart: bool = False,
     ) -> None:
         self._addresses = addresses(properties)
         if "secureClientPort" in properties:
@@ -103,7 +110,11 @@ class ZooKeeperServer:
             flags.append(f"-D{JAAS_KEY}={properties[JAAS_KEY]}")
         line = [java, *OPTIONS, *flags, f"-Dlog4j2.configurationFile={logging}", "-cp", ":".join(map(str, jars)), MAIN]
         self.process = subprocess.Popen(
-            [*line, str(config)], stdout=output, stderr=output, preexec_fn=end_with_parent()
+            [*line, str(config)],
+            stdout=output,
+            stderr=output,
+            preexec_fn=end_with_parent(),
+            start_new_session=apart,
         )
 
     def serves(self) -> bool:

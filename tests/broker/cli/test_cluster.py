@@ -38,14 +38,17 @@ def cluster(processes: None, tmp_path: Path) -> Iterator[tuple[Path, str]]:
     require(java.missing())
     directory = tmp_path / "cluster"
     words = command("cluster", "start", "--dir", str(directory), "--base-port", "0")
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
         assert line.startswith(READY), line + "".join(each.read_text() for each in directory.glob("*.log"))
         yield directory, line.removeprefix(READY).strip()
-        process.send_signal(signal.SIGINT)
+        # As a terminal's Ctrl-C: to all processes of the group.
+        os.killpg(process.pid, signal.SIGINT)
         assert process.wait(120) == 0
+        for number in (1, 2, 3):
+            assert f"broker {number} stopped" in (directory / f"broker-{number}.log").read_text()
     finally:
         process.kill()
         process.wait()
