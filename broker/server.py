@@ -38,6 +38,7 @@ from broker.modes.mode import Mode
 from broker.net.acceptor import Acceptor
 from broker.net.disk_reads import DiskReads, on_workers
 from broker.replica.applier import ReplicaApplier
+from broker.replica.log_dirs import resume_moves
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 
@@ -153,7 +154,7 @@ class Server:
             log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
         )
         await mode.host(applier)
-        self.replicas.resume_moves()
+        resume_moves(self.replicas)
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)

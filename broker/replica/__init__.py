@@ -13,5 +13,7 @@
 - `purgatory`        operations that wait for a condition on partitions, or for a deadline
 - `resting`          partitions that fetch sessions leave out, because nothing has changed
 - `acknowledgement`  waits until an append is acknowledged
+- `flushes`          flushes of logs whose records wait to be acknowledged
+- `log_dirs`         moves of partitions between log directories
 - `hosting_retries`  retries partitions whose log could not be opened
 """

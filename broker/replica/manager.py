@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState, TopicState
 from broker.quota.measures import Window
+from broker.replica.flushes import Flushes
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.isr import UNKNOWN_BROKER_EPOCH
 from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
@@ -31,13 +31,10 @@ from broker.runtime import Runtime
 from broker.system.workers import WorkerShare
 from kafkalog.protocol.errors import (
     InconsistentTopicIdError,
-    InvalidTopicError,
     KafkaStorageError,
-    LogDirNotFoundError,
     NotLeaderOrFollowerError,
     UnknownTopicOrPartitionError,
 )
-from kafkalog.storage import names
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +72,8 @@ class ReplicaManager:
         may_append: returns whether a partition that is led here may be appended to: not when others may lead by now.
         resting: the partitions that fetch sessions leave out because nothing has changed.
         leader_quota, follower_quota: the quotas that all throttled replicas share.
+        flushes: the flushes of partitions' logs whose records wait to be acknowledged.
+        moves: the moves of logs between the log directories.
         conversions: the workers that convert records to another message format, which takes long.
     """
 
@@ -91,6 +90,7 @@ class ReplicaManager:
         self._offline: dict[tuple[str, int], _Unhosted] = {}
         self._retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
+        self.flushes = Flushes(runtime.workers, self._flushed)
         self.conversions = WorkerShare(runtime.workers, max(1, config["background.threads"] // 2))
         self.moves = LogMover(
             logs,
@@ -108,9 +108,6 @@ class ReplicaManager:
         self.alive: frozenset[int] | None = None
         self.is_elsewhere: Callable[[str, int], bool] = lambda topic, index: False
         self.may_append: Callable[[], bool] = lambda: True
-        self._syncing: dict[tuple[str, int], int] = {}
-        """The partitions whose log is being flushed, with the offset up to which an operation waits for it."""
-        self._flushes: dict[tuple[str, int], asyncio.Future[None]] = {}
 
     def _quota(self, key: str, window: Window) -> ReplicationQuota:
         return ReplicationQuota(lambda: float(self.config[key]), window, self.runtime.monotonic_ms)
@@ -291,53 +288,6 @@ class ReplicaManager:
             if topic not in hosted:
                 self.counters.forget(topic)
 
-    # -- log directories -------------------------------------------------------------------------------------
-
-    def alter_log_dir(self, topic: str, index: int, path: str) -> None:
-        """Begin to move a partition to the log directory `path`, unless it is there or on its way there.
-
-        A move to another directory is cancelled. If the partition is not here, the directory is remembered for when it
-        is created.
-
-        Raises:
-            InvalidTopicError: the topic's name is too long for the name of a copy.
-            LogDirNotFoundError: the path is none of `log.dirs`.
-            KafkaStorageError: a log directory is offline, or the copy cannot be created.
-            UnknownTopicOrPartitionError: the partition is not here.
-        """
-        if len(names.future_dir(topic, index)) > names.MAX_NAME:
-            raise InvalidTopicError("The topic name is too long.")
-        logs, key = self.logs, (topic, index)
-        target = next((entry for entry in logs.log_dirs if str(entry.path) == path), None)
-        if target is None:
-            raise LogDirNotFoundError(f"Log dir {path} is not found in the config.")
-        if target.offline is not None:
-            raise KafkaStorageError(f"Log directory {path} is offline")
-        if key not in self._partitions and key not in self._offline:
-            logs.futures.prefer(key, target.path)
-        log = self.require(topic, index).log
-        future = logs.futures.get(key)
-        if future is not None and future.log_dir == target.path:
-            return
-        logs.futures.cancel(key)
-        if log.log_dir == target.path:
-            return
-        if logs.offline_dirs:
-            # One of them may hold an earlier copy.
-            offline = ", ".join(str(directory.path) for directory in logs.offline_dirs)
-            raise KafkaStorageError(
-                f"Can not create log for {topic}-{index} because log directories {offline} are offline"
-            )
-        self.moves.begin(log, target)
-
-    def resume_moves(self) -> None:
-        """Resume the moves that the last stop, or a crash, interrupted."""
-        for key, path in list(self.logs.futures.found.items()):
-            partition = self._partitions.get(key)
-            if partition is not None and partition.log.offline is None:
-                del self.logs.futures.found[key]
-                self.moves.resume(partition.log, path)
-
     def directory_failed(self, path: Path) -> None:
         """Wake the operations that wait for partitions in a failed log directory, so that clients get an error."""
         lost = [partition for partition in self if partition.log.dir.parent == path]
@@ -441,7 +391,7 @@ class ReplicaManager:
             self.high_watermark_advanced(partition)
         sync = partition.must_sync
         if sync:
-            self.sync(partition)
+            self.flushes.begin(partition)
         leading = partition.leading
         return Appended(partition, info, NO_LEADER_EPOCH if leading is None else leading.epoch, acks, sync)
 
@@ -483,7 +433,7 @@ class ReplicaManager:
         info = partition.append_as_follower(records, leader_epoch, high_watermark, self.runtime.now_ms())
         partition.raise_log_start(log_start_offset)
         if info is not None and partition.must_sync:
-            self.sync(partition)
+            self.flushes.begin(partition)
         if partition.high_watermark != before:
             self._notify_fetches(partition)
 
@@ -518,32 +468,5 @@ class ReplicaManager:
         # Its bytes were counted when they were appended, but they were not readable then.
         self._notify_fetches(partition)
 
-    def sync(self, partition: Partition) -> None:
-        """Flush the partition's log to disk on a worker, then wake the operations that wait for it.
-
-        Each partition has at most one fsync in progress. Records appended meanwhile are covered by the next one.
-        """
-        under_way = partition.key in self._syncing
-        self._syncing[partition.key] = partition.log.log_end_offset
-        if under_way:
-            return
-        work = self.runtime.workers.run(partition.log.flush)
-        self._flushes[partition.key] = work
-        work.add_done_callback(lambda done: self._synced(partition, done))
-
-    async def until_flushed(self, partition: Partition) -> None:
-        """Wait until the flush of a partition that is under way, if there is one, has ended, well or not."""
-        while (flush := self._flushes.get(partition.key)) is not None:
-            await asyncio.wait([flush])
-            # Let `_synced` run, which may begin another one.
-            await asyncio.sleep(0)
-
-    def _synced(self, partition: Partition, done: asyncio.Future[None]) -> None:
-        wanted = self._syncing.pop(partition.key)
-        del self._flushes[partition.key]
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
-            logger.error("%s-%d: %s", *partition.key, error)
-        elif partition.log.recovery_point < wanted and partition.log.offline is None:
-            self.sync(partition)
+    def _flushed(self, partition: Partition) -> None:
         self.produce_purgatory.notify(partition.key)

@@ -113,7 +113,7 @@ class Driver:
             key, partition = found
             self.append(key, partition)
             if partition.must_sync:
-                self.host.server.replicas.sync(partition)
+                self.host.server.replicas.flushes.begin(partition)
                 self.host.settle()
                 assert partition.log.recovery_point == partition.log.log_end_offset
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.log.directories.log_dir import LogDir
+from broker.replica.log_dirs import alter_log_dir
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -110,7 +111,7 @@ async def handle_alter_replica_log_dirs(request: Request) -> None:
     async for (name, index), path in request.each(wanted.items()):
         result = AlterReplicaLogDirPartitionResult(partition_index=index)
         try:
-            request.broker.replicas.alter_log_dir(name, index, path)
+            alter_log_dir(request.broker.replicas, name, index, path)
         except Exception as error:
             result.error_code = error_code(error)
             failed += 1

@@ -338,7 +338,7 @@ class Fetcher:
             await self._lower_recovery_points()
         for following in flushing:
             # The next fetch tells the leader that the records are safe here.
-            await self._replicas.until_flushed(following.partition)
+            await self._replicas.flushes.until_ended(following.partition)
         for following in out_of_range:
             await self._reset(following)
 

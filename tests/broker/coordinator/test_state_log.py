@@ -213,7 +213,7 @@ def test_an_append_that_is_not_replicated_in_time_has_timed_out(stored: Make) ->
     partition = log.leads(0)
     assert partition is not None
     partition.log.config = parts.config.log_config({"flush.messages": 1})
-    parts.replicas.sync = lambda partition: None  # type: ignore[method-assign]
+    parts.replicas.flushes.begin = lambda partition: None  # type: ignore[method-assign]
 
     async def append() -> None:
         await log.append(0, records(b"k"), timeout_ms=10)
@@ -270,7 +270,8 @@ def test_what_waits_is_told_of_a_change_of_role(
 
     async def work() -> None:
         partition.log.config = parts.config.log_config({"flush.messages": 1})
-        sync, parts.replicas.sync = parts.replicas.sync, lambda partition: None  # type: ignore[method-assign]
+        flushes = parts.replicas.flushes
+        flush, flushes.begin = flushes.begin, lambda partition: None  # type: ignore[method-assign]
         become(0, 0, (0, 9))
         written = log.write(0, records(b"k"))
         waiting = log.acknowledged(written)
@@ -284,7 +285,7 @@ def test_what_waits_is_told_of_a_change_of_role(
         assert partition.high_watermark == 2
         for role in roles:
             become(*role)
-        sync(partition)
+        flush(partition)
         if error is None:
             assert (await waiting, await marker) == (0, 1)
         else:

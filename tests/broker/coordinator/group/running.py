@@ -102,11 +102,12 @@ class Running:
         partition = self.groups.log.leads(0)
         assert partition is not None
         partition.log.config = self.parts.config.log_config({"flush.messages": 1})
-        sync, self.parts.replicas.sync = self.parts.replicas.sync, lambda partition: None  # type: ignore[method-assign]
+        flushes = self.parts.replicas.flushes
+        begin, flushes.begin = flushes.begin, lambda partition: None  # type: ignore[method-assign]
 
         def release() -> None:
-            self.parts.replicas.sync = sync  # type: ignore[method-assign]
-            sync(partition)
+            flushes.begin = begin  # type: ignore[method-assign]
+            begin(partition)
 
         return release
 
