@@ -14,27 +14,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from broker.config.protocol_version import Feature, ProtocolVersion
+from broker.config.protocol_version import ProtocolVersion
 from broker.metadata.model import NO_TOPIC_ID
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError, LinkRefusedError
 from broker.replica.fetching.following import Following
 from broker.replica.fetching.sessions import LAST_EPOCH_VERSION, TOPIC_ID_VERSION, FollowerSession, PartitionKey, Wanted
+from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.manager import ReplicaManager
 from broker.replica.roles import UNDEFINED
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, KafkaError, KafkaStorageError, error_for
+from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, KafkaError
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
-from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kafkalog.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 
 logger = logging.getLogger(__name__)
 
-LATEST, EARLIEST = -1, -2
 REPLICA_STATE_VERSION = 15
 """From this version on a follower names itself in `replica_state`."""
 DOUBT_S = 10.0
@@ -86,6 +80,9 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._loop = replicas.runtime.loop
         self._session = FollowerSession()
+        self._truncation = LogTruncation(
+            leader, link, replicas, lambda: settings().version, self._is_followed, self._touch, self._delay
+        )
         self._following: dict[PartitionKey, Following] = {}
         self._asked: dict[PartitionKey, Following] = {}
         """The partitions of the last request, as they were followed then."""
@@ -153,7 +150,7 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             try:
-                await self._truncate()
+                await self._truncation.truncate(self._settle())
                 await self._fetch()
             except LinkError as error:
                 self._session.begin_again()
@@ -321,7 +318,7 @@ class Fetcher:
                 code = ErrorCode.of(data.error_code)
                 if code is ErrorCode.NONE:
                     if data.diverging_epoch.epoch >= 0:
-                        diverged |= self._diverge(following, data)
+                        diverged |= self._truncation.diverge(following, data.diverging_epoch)
                     else:
                         taken += self._append(following, data)
                         if following.partition.must_sync:
@@ -335,19 +332,22 @@ class Fetcher:
                     taken = 0
                     await asyncio.sleep(0)
         if diverged:
-            await self._lower_recovery_points()
+            await self._truncation.lower_recovery_points()
         for following in flushing:
             # The next fetch tells the leader that the records are safe here.
             await self._replicas.flushes.until_ended(following.partition)
         for following in out_of_range:
-            await self._reset(following)
+            await self._truncation.reset(following)
+
+    def _is_followed(self, following: Following) -> bool:
+        """Return whether a partition is still followed as it was when a request was sent."""
+        return self._following.get(following.partition.key) is following and following.is_current
 
     def _is_usable(self, following: Following) -> bool:
-        key = following.partition.key
+        """Return whether what was fetched of a partition may be appended."""
         return (
-            self._following.get(key) is following
-            and following.is_current
-            and following.offset == self._session.wanted[key].offset
+            self._is_followed(following)
+            and following.offset == self._session.wanted[following.partition.key].offset
             and not following.truncating
         )
 
@@ -379,137 +379,3 @@ class Fetcher:
         self._delay(following, f"what was fetched cannot be appended: {error}")
         log = following.partition.log
         following.offset, following.fetched_epoch = log.log_end_offset, log.latest_epoch
-
-    # -- truncating
-
-    def _diverge(self, following: Following, data: Any) -> bool:
-        """Truncate a log that has diverged; return whether there was anything to remove."""
-        found = data.diverging_epoch
-        offset, _ = following.partition.truncation(found.epoch, found.end_offset)
-        return self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
-
-    def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> bool:
-        partition = following.partition
-        log = partition.log
-        end = log.log_end_offset
-        try:
-            has_removed = log.truncate_to(offset, now_ms=self._replicas.runtime.now_ms())
-        except KafkaStorageError as error:
-            self._delay(following, f"the log cannot be truncated: {error}")
-            return False
-        if has_removed:
-            logger.info(
-                "%s-%d is truncated from %d to %d, as broker %d says that %s",
-                *partition.key, end, log.log_end_offset, self._leader, why,
-            )  # fmt: skip
-        following.truncated(done=done)
-        self._touch(following)
-        return has_removed
-
-    async def _lower_recovery_points(self) -> None:
-        # An older, higher recovery point would vouch for records that are appended later.
-        await self._replicas.runtime.workers.run(self._replicas.logs.checkpoints.lower_recovery_points)
-
-    async def _truncate(self) -> None:
-        """Make the logs that need it agree with the leader's, before anything is fetched."""
-        version = self._settings().version
-        has_removed = False
-        asking: list[Following] = []
-        for each in self._settle():
-            if version.has(Feature.EPOCH_TRUNCATION) and each.partition.log.latest_epoch != UNDEFINED:
-                asking.append(each)
-            else:
-                why = "only what is below the high watermark is the leader's"
-                has_removed |= self._truncate_to(each, each.offset, done=True, why=why)
-        if asking:
-            has_removed |= await self._ask_for_epochs(asking, version.request_version(ApiKey.OFFSET_FOR_LEADER_EPOCH))
-        if has_removed:
-            await self._lower_recovery_points()
-
-    async def _ask_for_epochs(self, asking: list[Following], version: int) -> bool:
-        """Truncate by where the leader says that epochs end (KIP-101); return whether anything was removed."""
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for each in asking:
-            topic, index = each.partition.key
-            topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(
-                OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=each.epoch, leader_epoch=each.partition.log.latest_epoch
-                )
-            )
-        request = OffsetForLeaderEpochRequest(replica_id=self._replicas.broker_id, topics=list(topics.values()))
-        response = await self._link.request(request, max_version=version, min_version=version)
-        asked = {each.partition.key: each for each in asking}
-        has_removed = False
-        for told in response.topics:
-            for found in told.partitions:
-                following = asked.get((told.topic, found.partition))
-                # An answer in an earlier epoch says nothing about this one (KAFKA-7786).
-                if following is None or self._following.get(following.partition.key) is not following:
-                    continue
-                if not following.is_current:
-                    continue
-                if found.error_code:
-                    self._delay(following, f"the leader answers {ErrorCode.of(found.error_code).name}")
-                    continue
-                offset, done = following.partition.truncation(found.leader_epoch, found.end_offset)
-                why = f"epoch {found.leader_epoch} ends at {found.end_offset}"
-                has_removed |= self._truncate_to(following, offset, done=done, why=why)
-        return has_removed
-
-    async def _reset(self, following: Following) -> None:
-        """Find where to go on when the leader does not have the offset that was asked for.
-
-        A leader that was elected although it was not in sync has a shorter log. One that has removed records has a
-        later start.
-        """
-        partition = following.partition
-        log = partition.log
-        try:
-            end = await self._offset_of_leader(following, LATEST)
-            start = (
-                log.log_end_offset if end < log.log_end_offset else await self._offset_of_leader(following, EARLIEST)
-            )
-        except KafkaError as error:
-            self._delay(following, f"the offset {following.offset} is out of the leader's range: {error}")
-            return
-        if self._following.get(partition.key) is not following or not following.is_current:
-            return
-        if end < log.log_end_offset:
-            if self._truncate_to(following, end, done=True, why=f"its log ends at {end}"):
-                await self._lower_recovery_points()
-        elif start > log.log_end_offset:
-            logger.warning("%s-%d begins anew at %d, where its leader's log begins", *partition.key, start)
-            try:
-                log.truncate_fully_and_start_at(start, now_ms=self._replicas.runtime.now_ms())
-            except KafkaStorageError as error:
-                self._delay(following, f"the log cannot begin anew: {error}")
-                return
-            following.truncated(done=True)
-            self._touch(following)
-            await self._lower_recovery_points()
-        else:
-            # The leader has the offset again, or asks for another truncation.
-            following.truncated(done=True)
-            following.delay(self._now(), self._settings().backoff, following.trouble)
-            self._touch(following)
-
-    async def _offset_of_leader(self, following: Following, timestamp: int) -> int:
-        """Ask for the end, or the start, of the leader's log.
-
-        Raises:
-            KafkaError: the leader refuses.
-        """
-        topic, index = following.partition.key
-        version = self._settings().version.request_version(ApiKey.LIST_OFFSETS)
-        wanted = ListOffsetsPartition(
-            partition_index=index, current_leader_epoch=following.epoch, timestamp=timestamp, max_num_offsets=1
-        )
-        request = ListOffsetsRequest(
-            replica_id=self._replicas.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
-        )
-        response = await self._link.request(request, max_version=version, min_version=version)
-        found = response.topics[0].partitions[0]
-        if found.error_code:
-            raise error_for(ErrorCode.of(found.error_code))
-        offset: int = found.offset if version > 0 else found.old_style_offsets[0]
-        return offset

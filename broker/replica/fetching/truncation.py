@@ -1,0 +1,209 @@
+"""Truncates the logs of followers until they agree with the leader's, as in Kafka 3.9.
+
+The leader tells where they differ: by the ends of its leader epochs (KIP-101), in the answer to a fetch (KIP-595), or
+by where its log begins and ends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.config.protocol_version import Feature, ProtocolVersion
+from broker.net.links.link import Link
+from broker.replica.fetching.following import Following
+from broker.replica.manager import ReplicaManager
+from broker.replica.roles import UNDEFINED
+from kafkalog.protocol.api_keys import ApiKey
+from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, error_for
+from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kafkalog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+logger = logging.getLogger(__name__)
+
+LATEST, EARLIEST = -1, -2
+
+
+class EpochEnd(Protocol):
+    """The last epoch that a follower and its leader have in common, and where it ends in the leader's log."""
+
+    epoch: int
+    end_offset: int
+
+
+class LogTruncation:
+    """Truncates the logs of partitions that are followed over one connection.
+
+    Args:
+        leader: the id of the leader, for the log.
+        link: the connection.
+        replicas: the partitions of this broker.
+        version: returns the version of the protocol between brokers.
+        is_followed: returns whether a partition is still followed as it was when a request was sent.
+        changed: called with a partition after its log was truncated.
+        delay: called with a partition that cannot go on at present, and the reason.
+    """
+
+    def __init__(
+        self,
+        leader: int,
+        link: Link,
+        replicas: ReplicaManager,
+        version: Callable[[], ProtocolVersion],
+        is_followed: Callable[[Following], bool],
+        changed: Callable[[Following], None],
+        delay: Callable[[Following, str], None],
+    ) -> None:
+        self._leader = leader
+        self._link = link
+        self._replicas = replicas
+        self._version = version
+        self._is_followed = is_followed
+        self._changed = changed
+        self._delay = delay
+
+    async def truncate(self, partitions: list[Following]) -> None:
+        """Make the logs of partitions agree with the leader's, before anything is fetched.
+
+        Raises:
+            LinkError: the leader cannot be asked.
+        """
+        version = self._version()
+        has_removed = False
+        asking: list[Following] = []
+        for each in partitions:
+            if version.has(Feature.EPOCH_TRUNCATION) and each.partition.log.latest_epoch != UNDEFINED:
+                asking.append(each)
+            else:
+                why = "only what is below the high watermark is the leader's"
+                has_removed |= self._truncate_to(each, each.offset, done=True, why=why)
+        if asking:
+            has_removed |= await self._ask_for_epochs(asking, version.request_version(ApiKey.OFFSET_FOR_LEADER_EPOCH))
+        if has_removed:
+            await self.lower_recovery_points()
+
+    def diverge(self, following: Following, found: EpochEnd) -> bool:
+        """Truncate a log that has diverged; return whether there was anything to remove.
+
+        Once all logs are truncated, `lower_recovery_points` has to be called if something was removed.
+        """
+        offset, _ = following.partition.truncation(found.epoch, found.end_offset)
+        return self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
+
+    async def lower_recovery_points(self) -> None:
+        """Write the recovery points of truncated logs.
+
+        An older, higher recovery point would vouch for records that are appended later.
+        """
+        await self._replicas.runtime.workers.run(self._replicas.logs.checkpoints.lower_recovery_points)
+
+    async def reset(self, following: Following) -> None:
+        """Find where to go on when the leader does not have the offset that was asked for.
+
+        A leader that was elected although it was not in sync has a shorter log. One that has removed records has a
+        later start.
+
+        Raises:
+            LinkError: the leader cannot be asked.
+        """
+        partition = following.partition
+        log = partition.log
+        try:
+            end = await self._offset_of_leader(following, LATEST)
+            start = (
+                log.log_end_offset if end < log.log_end_offset else await self._offset_of_leader(following, EARLIEST)
+            )
+        except KafkaError as error:
+            self._delay(following, f"the offset {following.offset} is out of the leader's range: {error}")
+            return
+        if not self._is_followed(following):
+            return
+        if end < log.log_end_offset:
+            if self._truncate_to(following, end, done=True, why=f"its log ends at {end}"):
+                await self.lower_recovery_points()
+        elif start > log.log_end_offset:
+            logger.warning("%s-%d begins anew at %d, where its leader's log begins", *partition.key, start)
+            try:
+                log.truncate_fully_and_start_at(start, now_ms=self._replicas.runtime.now_ms())
+            except KafkaStorageError as error:
+                self._delay(following, f"the log cannot begin anew: {error}")
+                return
+            following.truncated(done=True)
+            self._changed(following)
+            await self.lower_recovery_points()
+        else:
+            # The leader has the offset again, or asks for another truncation.
+            following.truncated(done=True)
+            self._delay(following, following.trouble)
+
+    def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> bool:
+        partition = following.partition
+        log = partition.log
+        end = log.log_end_offset
+        try:
+            has_removed = log.truncate_to(offset, now_ms=self._replicas.runtime.now_ms())
+        except KafkaStorageError as error:
+            self._delay(following, f"the log cannot be truncated: {error}")
+            return False
+        if has_removed:
+            logger.info(
+                "%s-%d is truncated from %d to %d, as broker %d says that %s",
+                *partition.key, end, log.log_end_offset, self._leader, why,
+            )  # fmt: skip
+        following.truncated(done=done)
+        self._changed(following)
+        return has_removed
+
+    async def _ask_for_epochs(self, asking: list[Following], version: int) -> bool:
+        """Truncate by where the leader says that epochs end (KIP-101); return whether anything was removed."""
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for each in asking:
+            topic, index = each.partition.key
+            topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(
+                OffsetForLeaderPartition(
+                    partition=index, current_leader_epoch=each.epoch, leader_epoch=each.partition.log.latest_epoch
+                )
+            )
+        request = OffsetForLeaderEpochRequest(replica_id=self._replicas.broker_id, topics=list(topics.values()))
+        response = await self._link.request(request, max_version=version, min_version=version)
+        asked = {each.partition.key: each for each in asking}
+        has_removed = False
+        for topic_result in response.topics:
+            for found in topic_result.partitions:
+                following = asked.get((topic_result.topic, found.partition))
+                # An answer in an earlier epoch says nothing about this one (KAFKA-7786).
+                if following is None or not self._is_followed(following):
+                    continue
+                if found.error_code:
+                    self._delay(following, f"the leader answers {ErrorCode.of(found.error_code).name}")
+                    continue
+                offset, done = following.partition.truncation(found.leader_epoch, found.end_offset)
+                why = f"epoch {found.leader_epoch} ends at {found.end_offset}"
+                has_removed |= self._truncate_to(following, offset, done=done, why=why)
+        return has_removed
+
+    async def _offset_of_leader(self, following: Following, timestamp: int) -> int:
+        """Ask for the end, or the start, of the leader's log.
+
+        Raises:
+            KafkaError: the leader refuses.
+        """
+        topic, index = following.partition.key
+        version = self._version().request_version(ApiKey.LIST_OFFSETS)
+        wanted = ListOffsetsPartition(
+            partition_index=index, current_leader_epoch=following.epoch, timestamp=timestamp, max_num_offsets=1
+        )
+        request = ListOffsetsRequest(
+            replica_id=self._replicas.broker_id, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
+        )
+        response = await self._link.request(request, max_version=version, min_version=version)
+        found = response.topics[0].partitions[0]
+        if found.error_code:
+            raise error_for(ErrorCode.of(found.error_code))
+        offset: int = found.offset if version > 0 else found.old_style_offsets[0]
+        return offset
