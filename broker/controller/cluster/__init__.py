@@ -12,7 +12,8 @@ Decisions:
 
 Around them:
 
-- `controller`  the office: elections, events, requests
+- `controller`  a broker's controller: elections, events, requests
+- `office`      what the controller knows while it holds the office; carries out the effects of decisions
 - `queue`       the queue of events
 - `candidacy`   the election of the controller
 - `succession`  the end of a controller whose process has died

@@ -1,7 +1,7 @@
 """A broker's controller: a candidate for the office, and the controller of the cluster while it holds it.
 
 Everything happens in one queue of events, one after another: elections, what watches tell, requests, and the answers of
-brokers. An event is a decision (`model.effects`), whose effects are carried out here.
+brokers. An event is a decision (`model.effects`), whose effects the office (`office`) carries out.
 
 When the session with ZooKeeper expires, the queue is emptied and the office is lost at once. The broker tries to be
 elected again when it is registered in the new session (`registered`).
@@ -19,7 +19,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from broker.controller.cluster import log_ends
 from broker.controller.cluster.candidacy import elect, resign
 from broker.controller.cluster.channels import REQUEST_TIMEOUT_S, Channels, Connect
 from broker.controller.cluster.events import (
@@ -34,11 +33,11 @@ from broker.controller.cluster.events.answers import decisions_for
 from broker.controller.cluster.events.isr import WantedIsr
 from broker.controller.cluster.events.watched import decision_for
 from broker.controller.cluster.machine import reassignment
-from broker.controller.cluster.model import effects
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
 from broker.controller.cluster.model.effects import Decide, Steps
 from broker.controller.cluster.model.history import Change, Explanation, History
 from broker.controller.cluster.model.requests import ControlRequest
+from broker.controller.cluster.office import Office
 from broker.controller.cluster.queue import NOT_ACTIVE, EventQueue, Item
 from broker.controller.cluster.session import (
     Connection,
@@ -49,7 +48,7 @@ from broker.controller.cluster.session import (
 )
 from broker.controller.cluster.stalls import LOOK_S, Stalls
 from broker.controller.cluster.succession import Succession
-from broker.controller.cluster.watching import Event, Kind, Subject, Watches
+from broker.controller.cluster.watching import Event, Subject, Watches
 from broker.controller.decisions.elections import ElectionType
 from broker.metadata.model import NO_CONTROLLER, BrokerRegistration
 from broker.metadata.znodes import controller as controller_node
@@ -116,11 +115,7 @@ class ClusterController:
         self._balancing = Balancing() if balancing is None else balancing
         self._request_timeout_s = request_timeout_s
         self._connection = Connection()
-        self._watches = Watches(self._watched)
-        self._channels: Channels | None = None
-        self._term: Term | None = None
-        self._epoch_version = 0
-        self._context: ControllerContext | None = None
+        self._office: Office | None = None
         self._queue = EventQueue()
         self._changed: dict[Event, dict[Any, None]] = {}
         """The brokers, topics and partitions that changed since their last event."""
@@ -146,17 +141,17 @@ class ClusterController:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
-        return self._context is not None
+        return self._office is not None
 
     @property
     def context(self) -> ControllerContext | None:
         """What the controller knows of the cluster, or None where it is not active. Do not change it."""
-        return self._context
+        return None if self._office is None else self._office.context
 
     @property
     def epoch(self) -> int:
         """The epoch of this controller, or 0 where it is not active."""
-        return 0 if self._context is None else self._context.epoch
+        return 0 if self._office is None else self._office.context.epoch
 
     def start(self) -> None:
         """Stand for election. The broker has been registered before."""
@@ -197,7 +192,7 @@ class ClusterController:
         results = await self._ask(
             "AlterPartition", lambda context: isr.alter_partition(context, broker_id, broker_epoch, wanted)
         )
-        if self._context is not None and self._context.reassigning:
+        if self._office is not None and self._office.context.reassigning:
             self._queue.put("reassignments", lambda context: isr.complete_reassignments(context, results))
         return results
 
@@ -269,9 +264,9 @@ class ClusterController:
 
     def explain(self, key: PartitionKey) -> Explanation | None:
         """Return why a partition changed, as far as this controller knows; None where it is not active."""
-        if self._context is None:
+        if self._office is None:
             return None
-        return self.history.explain(*key, self._context.epoch)
+        return self.history.explain(*key, self._office.context.epoch)
 
     def unclean_election_enabled(self, names: Collection[str] | None) -> None:
         """Try elections again, because unclean ones are allowed now: for topics, or for all (None)."""
@@ -280,7 +275,7 @@ class ClusterController:
     # -- the queue
 
     async def _ask(self, name: str, decide: Callable[[ControllerContext], Steps[T]]) -> T:
-        if self._context is None:
+        if self._office is None:
             raise NotControllerError(NOT_ACTIVE)
         answer: asyncio.Future[Any] = self._runtime.loop.create_future()
         self._queue.put(name, decide, answer)
@@ -307,12 +302,13 @@ class ClusterController:
 
     async def _decided(self, name: str, decide: Callable[[ControllerContext], Steps[T]]) -> T:
         """Carry out a decision; return its result."""
-        context = self._context
-        if context is None:
+        office = self._office
+        if office is None:
             raise NotControllerError(NOT_ACTIVE)
+        context = office.context
         context.cause = name
         try:
-            return await self._carry_out(decide(context))
+            return await office.carry_out(decide(context))
         except KafkaError:
             raise
         except ControllerMovedError:
@@ -325,7 +321,7 @@ class ClusterController:
         except Exception as error:
             # Whatever it is: what this controller knows may be wrong from here on.
             logger.exception("%s has failed; this controller resigns", name)
-            await self._resign()
+            await self._resign(office)
             raise UnknownServerError(repr(error)) from error
         finally:
             self._note(context.changes)
@@ -340,45 +336,6 @@ class ClusterController:
         if len(changes) > LOGGED:
             logger.info("… and %d more changes of partitions", len(changes) - LOGGED)
 
-    async def _carry_out(self, steps: Steps[T]) -> T:
-        """Carry out the effects of a decision; return its result."""
-        brought: Any = None
-        try:
-            while True:
-                effect = steps.send(brought)
-                brought = await self._effect(effect)
-        except StopIteration as end:
-            return cast(T, end.value)
-        finally:
-            steps.close()
-
-    async def _effect(self, effect: effects.Effect) -> Any:
-        term, channels = self._term, self._channels
-        if term is None or channels is None:
-            raise SessionEndedError("the controller has resigned")
-        match effect:
-            case effects.Read():
-                return await term.read(effect.paths, self._watch_of(Kind.DATA, effect.watch))
-            case effects.Children():
-                return await term.children(effect.paths, self._watch_of(Kind.CHILDREN, effect.watch))
-            case effects.Write():
-                return await term.write(effect.groups)
-            case effects.Unwatch():
-                for path in effect.paths:
-                    self._watches.forget(path)
-            case effects.Connect():
-                channels.open(effect.brokers)
-            case effects.Disconnect():
-                channels.drop(effect.broker_ids)
-            case effects.Send():
-                channels.send(effect.requests)
-            case effects.Ask() if self._context is not None:
-                return await log_ends.ask(self._connect, self._context.brokers, effect.wanted, effect.timeout_s)
-        return None
-
-    def _watch_of(self, kind: Kind, is_watched: bool) -> Callable[[str], Callable[[WatchEvent], None] | None]:
-        return lambda path: self._watches.watch(kind, path) if is_watched else None
-
     # -- elections of the controller
 
     def _session_changed(self, state: SessionState) -> None:
@@ -387,12 +344,14 @@ class ClusterController:
             self._queue.clear()
             self._leave()
             self.controller_id = NO_CONTROLLER
-        self._watches.lost()
+        if self._office is not None:
+            self._office.watches.lost()
         self._connection.changed(state)
         if state is SessionState.CONNECTED and self._is_registered:
             # Nothing is known of what changed meanwhile.
             self._queue.put_election()
-            self._watches.all_changed()
+            if self._office is not None:
+                self._office.watches.all_changed()
 
     def _office_changed(self, event: WatchEvent) -> None:
         if self._is_registered:
@@ -432,10 +391,14 @@ class ClusterController:
 
     async def _take_over(self, epoch: int, epoch_version: int) -> None:
         self.controller_id = self.settings.broker_id
-        self._epoch_version = epoch_version
-        self._term = Term(self._zookeeper, self._connection, epoch_version)
-        self._channels = Channels(self._connect, self._answered, self._found_dead, self._request_timeout_s)
-        self._context = ControllerContext(self.settings, epoch)
+        self._office = Office(
+            ControllerContext(self.settings, epoch),
+            epoch_version,
+            Term(self._zookeeper, self._connection, epoch_version),
+            Watches(self._watched),
+            Channels(self._connect, self._answered, self._found_dead, self._request_timeout_s),
+            self._connect,
+        )
         self.history.begin(self._runtime.now_ms(), epoch)
         logger.info("this broker, %d, is the controller of epoch %d", self.settings.broker_id, epoch)
         with suppress(KafkaError):
@@ -448,28 +411,26 @@ class ClusterController:
 
     def _leave(self) -> None:
         """Forget everything that belongs to the office."""
-        if self._context is not None:
-            logger.info("this broker, %d, is not the controller any more", self.settings.broker_id)
+        office, self._office = self._office, None
         for timer in (self._timer, self._look_timer):
             if timer is not None:
                 timer.cancel()
         self._timer = self._look_timer = None
-        if self._channels is not None:
-            task = self._runtime.loop.create_task(self._channels.close())
+        if office is not None:
+            logger.info("this broker, %d, is not the controller any more", self.settings.broker_id)
+            office.end()
+            task = self._runtime.loop.create_task(office.channels.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
-        self._term = self._channels = self._context = None
-        self._watches = Watches(self._watched)
         self._changed.clear()
         if self.controller_id == self.settings.broker_id:
             self.controller_id = NO_CONTROLLER
 
-    async def _resign(self) -> None:
+    async def _resign(self, office: Office) -> None:
         """Leave the office, and let another broker, or this one, be elected."""
-        epoch_version = self._epoch_version
         self._leave()
         try:
-            await resign(self._zookeeper, self._connection, epoch_version)
+            await resign(self._zookeeper, self._connection, office.epoch_version)
         except TermEndedError:
             return
         except ZooKeeperError:
@@ -483,10 +444,10 @@ class ClusterController:
 
     def _look_at_reassignments(self) -> None:
         """Tell of reassignments that wait for what does not come."""
-        if self._context is None:
+        if self._office is None:
             return
         now_ms = self._runtime.now_ms()
-        told = self._stalls.look(self._context, now_ms)
+        told = self._stalls.look(self._office.context, now_ms)
         self.history.add(now_ms, told)
         for each in told[:LOGGED]:
             logger.warning("%s-%d: %s, because %s", each.topic, each.partition, each.what, each.cause)
@@ -506,8 +467,7 @@ class ClusterController:
 
     def _answered(self, broker: BrokerRegistration, request: ControlRequest, response: Any) -> None:
         """Take the answer of a broker to a request."""
-        context = self._context
-        if context is None:
+        if self._office is None:
             return
         if response.error_code != ErrorCode.NONE:
             logger.warning(
@@ -516,7 +476,7 @@ class ClusterController:
                 ErrorCode.of(response.error_code).name,
                 type(request.message).__name__,
             )
-        for name, decide in decisions_for(context, broker.broker_id, request, response):
+        for name, decide in decisions_for(self._office.context, broker.broker_id, request, response):
             self._queue.put(name, decide)
 
     def _found_dead(self, broker: BrokerRegistration) -> None:
