@@ -8,7 +8,9 @@
 - `orders`        LeaderAndIsr and StopReplica requests as values, and their answers; pure
 - `control`       carries out what the controller sends
 - `role_check`     what differs between the role of a replica and ZooKeeper; pure
-- `reconciliation` looks for that now and then, and mends it; sets strays aside
+- `role_survey`    reads what differs for all replicas
+- `role_mending`   mends what differs; sets strays aside
+- `reconciliation` decides when to look for differences, and which of them are mended
 - `alter_isr`     has the controller change an ISR (AlterPartition)
 - `isr_nodes`     changes an ISR in ZooKeeper, as before 2.7
 - `group_offsets` offsets of groups in ZooKeeper, for clients of Kafka 0.8

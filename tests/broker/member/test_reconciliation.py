@@ -231,7 +231,7 @@ def test_a_replica_is_not_given_up_that_is_unassigned_for_a_moment_only(tmp_path
             return result
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("broker.member.reconciliation.compare", seen)
+            patched.setattr("broker.member.role_survey.compare", seen)
             await cluster.until(lambda: bool(found))
             await asyncio.sleep(FOREVER_S)
         assert [epoch_at(cluster, number, "words") is None for number in IDS] == [False] * 3
