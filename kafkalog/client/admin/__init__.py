@@ -2,6 +2,7 @@
 
 - `acls`                 access control lists
 - `admin`                `Admin`, one object with a part for each subject
+- `connected`            connections of its own, or those of another object: the base of `Admin` and its parts
 - `topics`               create, delete, describe and grow topics; delete records
 - `configs`              configurations of topics, brokers and groups
 - `groups`               consumer groups seen from outside; `group_descriptions` their members and states as values;

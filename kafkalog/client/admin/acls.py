@@ -10,9 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.config import ClientConfig
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.errors import KafkaError, about
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
@@ -108,20 +106,11 @@ class AclFilter(NamedTuple):
     pattern_type: AclPatternType = AclPatternType.ANY
 
 
-class AclAdmin(Closing):
+class AclAdmin(Connected):
     """The part of `Admin` that administers access control lists; also usable by itself.
 
     Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
-
-    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
-        self._own_cluster = cluster is None
-        self.cluster = cluster or Cluster(config)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own_cluster:
-            self.cluster.close()
 
     def describe(self, wanted: AclFilter | None = None) -> list[AclBinding]:
         """Read the bindings that a filter selects; all of them without one.

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.topics import NewTopic, TopicAdmin
-from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.foreign_properties import warn_about
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog.client.admin.transactions import TransactionsAdmin
 
 
-class Admin(Closing):
+class Admin(Connected):
     """Administer a cluster, as the Admin of Java's client and KafkaAdminClient of kafka-python do.
 
     Each part has the calls of one subject: `topics`, `configs`, `groups`, `quotas`, `replicas`, `transactions`,
@@ -47,16 +47,10 @@ class Admin(Closing):
         if not isinstance(config, ClientConfig):
             config = ClientConfig.from_dict(config)
             warn_about(config.unknown)
-        self._own_cluster = cluster is None
+        super().__init__(config, cluster=cluster)
         self._config = config
-        self.cluster = cluster or Cluster(config)
         self.topics = TopicAdmin(self.cluster, config)
         self.configs = ConfigAdmin(self.cluster, config)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own_cluster:
-            self.cluster.close()
 
     # Parts that few programs use are imported when they are named: a command is to start at once.
 

@@ -14,9 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.config import ClientConfig
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.errors import ClientError, about
 from kafkalog.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from kafkalog.protocol.messages.describe_delegation_token import (
@@ -80,21 +78,12 @@ class DelegationToken:
         return f'{_MODULE} required username="{self.token_id}" password="{self.password}" tokenauth="true";'
 
 
-class DelegationTokenAdmin(Closing):
+class DelegationTokenAdmin(Connected):
     """The part of `Admin` that administers delegation tokens; also usable by itself.
 
     Brokers refuse it on connections without authentication, and on those that a delegation token has authenticated.
     Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
-
-    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
-        self._own_cluster = cluster is None
-        self.cluster = cluster or Cluster(config)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own_cluster:
-            self.cluster.close()
 
     def create(
         self,

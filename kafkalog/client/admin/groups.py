@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.group_descriptions import (
     CONSUMER_TYPE,
     CommittedOffset,
@@ -25,7 +26,6 @@ from kafkalog.client.admin.group_descriptions import (
     of_next_generation,
 )
 from kafkalog.client.admin.group_offsets import GroupOffsets
-from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
@@ -69,19 +69,13 @@ Outcome: TypeAlias = KafkaError | None
 Ask: TypeAlias = Callable[[Broker, Sequence[str], float], Mapping[str, Any]]
 
 
-class GroupAdmin(Closing):
+class GroupAdmin(Connected):
     """The part of `Admin` that administers consumer groups; also usable by itself."""
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
         self._config = config
-        self._own_cluster = cluster is None
-        self.cluster = cluster or Cluster(config)
+        super().__init__(config, cluster=cluster)
         self._coordinators = Coordinators(self.cluster)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own_cluster:
-            self.cluster.close()
 
     # Reading
 

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
-from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.config import ClientConfig
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.errors import about
 from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasEntity,
@@ -44,20 +42,11 @@ class ClientQuota(NamedTuple):
     values: dict[str, float]
 
 
-class QuotaAdmin(Closing):
+class QuotaAdmin(Connected):
     """The part of `Admin` that administers client quotas; also usable by itself.
 
     Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
-
-    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
-        self._own_cluster = cluster is None
-        self.cluster = cluster or Cluster(config)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own_cluster:
-            self.cluster.close()
 
     def describe(self, entity: Mapping[str, Name] | None = None, *, strict: bool = False) -> list[ClientQuota]:
         """Read the quotas of the entities that have these types and names; of all entities, where `entity` is None.

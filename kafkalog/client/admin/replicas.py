@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.explanations import ExplainedPartition, explain_partition
-from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Cluster
-from kafkalog.client.config import ClientConfig
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
@@ -89,20 +87,11 @@ class LogDirInfo(NamedTuple):
     usable_bytes: int
 
 
-class ReplicaAdmin(Closing):
+class ReplicaAdmin(Connected):
     """The part of `Admin` that administers replicas; also usable by itself.
 
     Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
-
-    def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
-        self._own = cluster is None
-        self.cluster = cluster or Cluster(config)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own:
-            self.cluster.close()
 
     # Leaders
 

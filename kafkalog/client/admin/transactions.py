@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from kafkalog.client.closing import Closing
+from kafkalog.client.admin.connected import Connected
 from kafkalog.client.cluster import Broker, Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
@@ -112,21 +112,15 @@ class HangingTransaction(NamedTuple):
     producer: ProducerState
 
 
-class TransactionsAdmin(Closing):
+class TransactionsAdmin(Connected):
     """The part of `Admin` that administers transactions; also usable by itself.
 
     Calls wait up to `default.api.timeout.ms` and then raise ClientTimeoutError.
     """
 
     def __init__(self, config: ClientConfig, *, cluster: Cluster | None = None) -> None:
-        self._own = cluster is None
-        self.cluster = cluster or Cluster(config)
+        super().__init__(config, cluster=cluster)
         self._coordinators = Coordinators(self.cluster)
-
-    def close(self) -> None:
-        """Close all connections."""
-        if self._own:
-            self.cluster.close()
 
     def list_transactions(
         self,
