@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from broker.controller.cluster.model.assignments import target
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey
-from broker.controller.cluster.model.history import WAITS_SINCE, Change
+from broker.controller.cluster.model.history import Change
+from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 
 LOOK_S = 15.0
 """How often the controller looks at the reassignments that are in progress."""

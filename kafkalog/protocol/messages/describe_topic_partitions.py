@@ -29,6 +29,9 @@ from kafkalog.protocol.schema import (
     uuid,
 )
 
+WAITS_SINCE = "reassignment waits since"
+"""The beginning of `what` by which a controller says that a reassignment waits."""
+
 
 class ExplainedChange(Struct):
     at_ms: int = int64("0+")  # since the epoch

@@ -16,8 +16,6 @@ KEPT = 10_000
 """The number of changes that are kept."""
 MOST_EXPLAINED = 1000
 """The number of changes of one partition that are shown."""
-WAITS_SINCE = "reassignment waits since"
-"""The beginning of what is noted of a reassignment that waits; `kafkalog reassign verify` looks for it."""
 LONGEST_CAUSE = 1000
 """The number of characters of a cause that are kept."""
 

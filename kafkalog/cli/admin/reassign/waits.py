@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from kafkalog.cli.admin.reassign.progress import duration
+from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosition
     from kafkalog.client.admin.replicas import Reassignment
 
-WAITS_SINCE = "reassignment waits since"
-"""The beginning of a change by which the controller tells that a reassignment waits."""
 SILENT_MS = 10_000
 """A replica that has not fetched for so long is not copying: followers fetch twice a second."""
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from broker.controller.cluster.model.history import WAITS_SINCE
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import paths
 from broker.modes.cluster import ClusterMode
@@ -25,6 +24,7 @@ from kafkalog.protocol.messages.alter_partition_reassignments import (
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkalog.protocol.messages.describe_topic_partitions import (
+    WAITS_SINCE,
     DescribeTopicPartitionsRequest,
     PartitionExplanation,
     TopicRequest,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-
-from broker.controller.cluster.model import history
-from kafkalog.cli.admin.reassign.waits import WAITS_SINCE, waits
+from kafkalog.cli.admin.reassign.waits import waits
 from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosition, PartitionChange
 from kafkalog.client.admin.replicas import Reassignment
 from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 
 MOVING = Reassignment(replicas=(3, 4, 5, 6, 1, 2), adding=(3, 4, 5, 6), removing=(2,))
 FOUND = ExplainedPartition(
@@ -52,7 +50,6 @@ def test_without_a_leader_nothing_is_known_of_the_others() -> None:
 
 
 def test_what_the_controller_says_comes_last_as_long_as_it_is_true() -> None:
-    assert history.WAITS_SINCE == WAITS_SINCE, inspect.getdoc(waits)
     stalled = PartitionChange(1, 5, f"{WAITS_SINCE} 1970-01-01", "broker 4 is not registered")
     later = PartitionChange(2, 5, "isr [1] -> [1, 6]", "broker 1, the leader, asked for it")
     everybody = {1, 2, 3, 4, 5, 6}
