@@ -5,9 +5,10 @@ from __future__ import annotations
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.config.zookeeper import ZOOKEEPER_KEYS
-from kafkalog.zookeeper.security import JAAS_KEY, PLAIN, Security
+from kafkalog.zookeeper.properties import CLIENT_ENABLE, JAAS, SET_ACL
+from kafkalog.zookeeper.security import PLAIN, Security
 
-_ASKS = ("zookeeper.ssl.client.enable", "zookeeper.set.acl", JAAS_KEY)
+_ASKS = (CLIENT_ENABLE.name, SET_ACL.name, JAAS.name)
 """Nothing is secured where none of these is set."""
 
 

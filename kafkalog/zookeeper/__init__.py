@@ -2,6 +2,7 @@
 
 - `values`       nodes, operations on them, and states of a session. Pure.
 - `security`     what secures a session: TLS, a login, access lists. Pure.
+- `properties`   the properties that secure a session: names, defaults, what values may be. Pure.
 - `over_kazoo`   the same values for the library kazoo, which brokers and clients use
 - `connections`  connections for kazoo, plain or with TLS
 - `opening`      opens a session, or tells why there is none

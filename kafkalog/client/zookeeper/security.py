@@ -19,6 +19,7 @@ from kafkalog.client.options import boolean, option, read_options
 from kafkalog.client.security.jaas import parse_entry
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.client.security.tls_options import PROTOCOLS, TlsOptions
+from kafkalog.zookeeper import properties as shared
 from kafkalog.zookeeper.security import JAAS_KEY, Login, Security
 
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -27,14 +28,14 @@ _OWN_NAME = re.compile(r"(?<![\w./-])ssl\.")
 
 
 def _algorithm(text: str) -> str:
-    if text.lower() not in ("https", ""):
-        raise ConfigError("expected HTTPS, or nothing to turn it off")
+    if not shared.is_identification(text):
+        raise ConfigError(shared.EXPECTED_IDENTIFICATION)
     return text
 
 
 def _is_off(text: str) -> bool:
     if boolean(text):
-        raise ConfigError("revoked certificates are not looked for; leave it false")
+        raise ConfigError(shared.NO_REVOCATION)
     return False
 
 
@@ -42,25 +43,25 @@ def _is_off(text: str) -> bool:
 class SecurityOptions:
     """What secures a session, as properties say it."""
 
-    client_enable: bool = option("zookeeper.ssl.client.enable", False, boolean)
+    client_enable: bool = option(*shared.CLIENT_ENABLE, boolean)
     """Whether to speak TLS. The other properties of TLS have an effect only then."""
-    client_cnxn_socket: str | None = option("zookeeper.clientCnxnSocket", None, str)
+    client_cnxn_socket: str | None = option(*shared.CLIENT_CNXN_SOCKET, str)
     """Kafka needs the name of a Java class here for TLS."""
-    truststore_location: str | None = option("zookeeper.ssl.truststore.location", None, str)
-    truststore_password: str | None = option("zookeeper.ssl.truststore.password", None, str, is_secret=True)
-    truststore_type: str | None = option("zookeeper.ssl.truststore.type", None, str)
-    keystore_location: str | None = option("zookeeper.ssl.keystore.location", None, str)
-    keystore_password: str | None = option("zookeeper.ssl.keystore.password", None, str, is_secret=True)
-    keystore_type: str | None = option("zookeeper.ssl.keystore.type", None, str)
-    protocol: str = option("zookeeper.ssl.protocol", "TLSv1.2", str)
+    truststore_location: str | None = option(*shared.TRUSTSTORE_LOCATION, str)
+    truststore_password: str | None = option(*shared.TRUSTSTORE_PASSWORD, str, is_secret=True)
+    truststore_type: str | None = option(*shared.TRUSTSTORE_TYPE, str)
+    keystore_location: str | None = option(*shared.KEYSTORE_LOCATION, str)
+    keystore_password: str | None = option(*shared.KEYSTORE_PASSWORD, str, is_secret=True)
+    keystore_type: str | None = option(*shared.KEYSTORE_TYPE, str)
+    protocol: str = option(*shared.PROTOCOL, str)
     """The oldest version of TLS, unless `enabled_protocols` is set."""
-    enabled_protocols: str = option("zookeeper.ssl.enabled.protocols", "", str)
-    cipher_suites: str = option("zookeeper.ssl.cipher.suites", "", str)
-    endpoint_identification: str = option("zookeeper.ssl.endpoint.identification.algorithm", "HTTPS", _algorithm)
-    crl_enable: bool = option("zookeeper.ssl.crl.enable", False, _is_off)
-    ocsp_enable: bool = option("zookeeper.ssl.ocsp.enable", False, _is_off)
-    jaas: str | None = option(JAAS_KEY, None, str, is_secret=True)
-    set_acl: bool = option("zookeeper.set.acl", False, boolean)
+    enabled_protocols: str | None = option(*shared.ENABLED_PROTOCOLS, str)
+    cipher_suites: str | None = option(*shared.CIPHER_SUITES, str)
+    endpoint_identification: str = option(*shared.ENDPOINT_IDENTIFICATION, _algorithm)
+    crl_enable: bool = option(*shared.CRL_ENABLE, _is_off)
+    ocsp_enable: bool = option(*shared.OCSP_ENABLE, _is_off)
+    jaas: str | None = option(*shared.JAAS, str, is_secret=True)
+    set_acl: bool = option(*shared.SET_ACL, boolean)
     """Whether only this identity may change the nodes that are made."""
 
     def security(self) -> Security:
