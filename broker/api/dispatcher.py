@@ -188,11 +188,12 @@ def _failed(request: Request, api: Api, error: Exception) -> None:
     connection = request.connection
     logger.error("serving %s to %s failed", api.key.name, connection.peer, exc_info=error)
     try:
-        is_told = request.fail()
+        is_reported = request.fail()
     except Exception:
+        # What made the handler fail may make its response fail, too. The connection is closed then.
         logger.exception("the failure could not be reported to the client either")
-        is_told = False
-    if not is_told:
+        is_reported = False
+    if not is_reported:
         logger.error("closing connection from %s: serving %s failed", connection.peer, api.key.name)
         connection.close()
 

@@ -109,7 +109,7 @@ class ConfigPublisher:
             try:
                 self._publish_topic(topic)
             except Exception:
-                # The other topics are published, and requests that wait for them answered.
+                # The other topics must be published all the same: requests wait for that.
                 logger.exception("the configuration of topic %s could not be put in force", name)
         if self._due:
             self._loop.call_soon(self._take_turn)

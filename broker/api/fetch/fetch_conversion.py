@@ -119,6 +119,7 @@ class FetchConversion:
                     again[at] = onward
             self._go_on(again)
         except Exception:
+            # This is a callback of the worker's future: without an answer the client would wait for its time-out.
             logger.exception("closing connection from %s: converting records failed", self._request.connection.peer)
             self._request.drop()
 

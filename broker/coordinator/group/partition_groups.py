@@ -278,6 +278,7 @@ class PartitionGroups:
             group.membership.wake(self._parts.now())
             self.settle(group)
         except Exception:
+            # A group without a timer would never remove members that are gone, nor end a rebalance.
             logger.exception("timers of group %s failed; retrying", group.id)
             if group.timer is None and self.groups.get(group.id) is group:
                 group.timer = self._parts.loop.call_later(WAKE_AGAIN_S, self._wake, group)

@@ -204,6 +204,7 @@ class ConsumerGroups:
                     matched = Matched(resolved.topics, self._topics.version)
                 membership.matched[regex] = matched
         except Exception:
+            # The task has no caller. Members keep what they have, and a later heartbeat begins the match again.
             logger.exception("regular expressions of group %s could not be matched; retrying later", group_id)
         finally:
             membership.is_matching = False
