@@ -51,7 +51,7 @@ UNKNOWN = -1
 DEBUGGING_REPLICA = -2
 """The replica id of tools, and of a controller, that ask any replica: not only the leader answers."""
 READ_IN_STEPS = 8
-"""A worker reads missing pages in so many times; then the search goes ahead even if some are missing again."""
+"""A worker reads missing pages this number of times. Then the search goes ahead, even if some are missing again."""
 FIRST_WITH_LEADER_EPOCH = 4
 FIRST_WITH_NOT_AVAILABLE = 5
 """Clients of earlier versions do not know OFFSET_NOT_AVAILABLE (KIP-207)."""

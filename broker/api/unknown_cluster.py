@@ -1,4 +1,4 @@
-"""Requests about the cluster at a broker that the controller has not told of it yet.
+"""Requests about the cluster that come to a broker before the controller has described the cluster to it.
 
 A member of a cluster serves connections before it is registered, because the controller uses them. Until the first
 UpdateMetadata request it knows neither brokers nor topics. An answer without them does harm: librdkafka forgets every

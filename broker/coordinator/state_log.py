@@ -178,7 +178,7 @@ class StateLog:
             count = self.partitions
             if count is not None:
                 return count
-            # In a cluster the controller has not told of it yet. The client asks again.
+            # In a cluster this broker knows the new topic only when the controller has sent it. The client asks again.
             raise CoordinatorNotAvailableError
         text = str(result)
         # Clients ask again ten times a second, such as while too few brokers are alive.

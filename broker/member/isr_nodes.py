@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 CHECK_S = 2.5
 """The shortest interval between two notices of changed partitions."""
 LINGER_S = 5.0
-"""They are written once there was no change for so long,"""
+"""A notice is written when no partition has changed for this long."""
 LONGEST_S = 60.0
-"""or once they have waited for so long."""
+"""A notice is written after this time, even if partitions still change."""
 RETRY_S = 0.5
 
 PartitionKey = tuple[str, int]

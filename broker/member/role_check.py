@@ -1,8 +1,8 @@
 """Compares what a broker holds of a partition with what ZooKeeper says of it. Pure.
 
-A request of the controller may be lost, or may fail on the broker. Then the broker goes on in a role of before, or in
-none, until the controller has another reason to tell it. Apache Kafka does not notice that. Every controller, Apache
-Kafka's too, writes what it decides to ZooKeeper before it tells anybody, so that each broker can look for itself.
+A request of the controller may be lost, or may fail on the broker. Then the broker keeps its former role, or has none,
+until the controller has another reason to send it. Apache Kafka does not notice that. Every controller, Apache Kafka's
+too, writes what it decides to ZooKeeper before it sends it to brokers, so that each broker can look for itself.
 
 Replicas that are on the disk of a broker although the cluster does not assign them to it are strays. A reassignment
 leaves them behind when the broker is down at its end, and topics that are deleted meanwhile.
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a broker holds of a partition."""
+    """The role and the log that a broker has of a partition."""
 
     leader_epoch: int | None = None
     """The leader epoch of its role; None if it has no role."""
@@ -98,7 +98,7 @@ def compare(broker_id: int, index: int, held: Held, topic: Topic | None, state: 
         held.is_leader
         and not held.is_proposing
         and (state.leader, state.leader_epoch) == (broker_id, held.leader_epoch)
-        # Followers are not told of each ISR.
+        # The controller does not send each ISR to followers.
         and held.partition_epoch < state.partition_epoch
     ):
         return Finding(Kind.ADOPT, f"the ISR in force is {list(state.isr)}, of version {state.partition_epoch}")

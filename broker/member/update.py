@@ -103,7 +103,7 @@ def _topic(
     told: list[UpdateMetadataPartitionState],
     live: Collection[int],
 ) -> TopicState | None:
-    """Return the topic with the partitions that were told of; None if none of them is left.
+    """Return the topic with the partitions that the request names; None if none of them is left.
 
     Args:
         live: the ids of the live brokers.

@@ -18,7 +18,7 @@ from broker.quota.entities import QuotaEntity
 NO_LEADER = -1
 NO_CONTROLLER = -1
 NO_TOPIC_ID = uuid.UUID(int=0)
-"""Stands for an id that is not known. The topic has no id, or the controller is older than 2.8 and tells of none."""
+"""Stands for an id that is not known: the topic has none, or the controller is older than 2.8 and sends none."""
 HYPHEN = 62
 """The value of a hyphen in URL-safe base64."""
 

@@ -59,7 +59,7 @@ async def cluster_id(zookeeper: ZooKeeper) -> str | None:
 
 
 async def present_move(zookeeper: ZooKeeper) -> Move | None:
-    """Return whose metadata is being moved; None if nobody's is.
+    """Return the move of metadata that is under way; None if there is none.
 
     Raises:
         ZnodeError: the node cannot be read.

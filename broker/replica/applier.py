@@ -196,7 +196,7 @@ class ReplicaApplier:
                     return ErrorCode.STALE_CONTROLLER_EPOCH
                 is_named_now = topic_id is not None and partition.log.topic_id is None
                 if topic_id is not None and is_named_now:
-                    # A controller of 2.8 gives ids to topics of before, in roles that do not change (KAFKA-13132).
+                    # A controller of 2.8 gives ids to topics that had none, by roles that do not change (KAFKA-13132).
                     partition.log.assign_topic_id(topic_id)
                 if wanted.state.leader_epoch == partition.leader_epoch:
                     return ErrorCode.NONE if is_named_now else ErrorCode.STALE_CONTROLLER_EPOCH

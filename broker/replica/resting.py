@@ -1,4 +1,4 @@
-"""Partitions that rest in fetch sessions: the session's client has all that there is, and was told so.
+"""Partitions that rest in fetch sessions: the session's client has all of their records, and knows that it does.
 
 A follower of some hundred partitions fetches twice a second, even when nothing happens. To read each partition for each
 of these fetches would be most of an idle broker's work. So a fetch session leaves out what rests. Whatever may change
@@ -37,7 +37,7 @@ class RestingPartitions:
         self._sleepers.setdefault(key, []).append(sleeper)
 
     def remove(self, key: PartitionKey, sleeper: Sleeper) -> None:
-        """End the rest of a partition in one session, which needs not be told."""
+        """End the rest of a partition in one session, without waking the session."""
         sleepers = self._sleepers.get(key)
         if sleepers is not None:
             sleepers.remove(sleeper)

@@ -5,8 +5,8 @@ All methods are called on the event loop, and all callbacks are called there. Pa
 
 A watch is set by a read, and tells of the first change after that read, once. When the connection is lost, all watches
 are forgotten, and requests that wait for an answer end with `ConnectionLossError`: ZooKeeper may have carried them out
-or not. So after every `CONNECTED`, who watches reads again, and who writes looks at what is there. Writes that matter
-name the version that they are based on.
+or not. So after every `CONNECTED`, code that watches has to read again, and code that writes has to read what the nodes
+hold. Writes that matter name the version that they are based on.
 
 A session that ZooKeeper has not heard of for its time-out has expired: its ephemeral nodes are gone. A new session is
 opened by itself.

@@ -175,7 +175,7 @@ class KazooSession:
             return None
 
         def changed(event: Any) -> None:
-            # On kazoo's thread. A lost connection is told by the listeners.
+            # This runs on kazoo's thread. Listeners report a lost connection.
             change = _CHANGES.get(event.type)
             if change is not None:
                 self._call_soon(watch, WatchEvent(change, event.path))

@@ -58,13 +58,13 @@ LEADER_SINCE = 16
 FOLLOWERS_SINCE = 11
 """From this version on consumers can read from followers, and name their rack (KIP-392)."""
 QUIET_RESPONSES = 2
-"""After so many responses in a row without records of a partition it may rest; a busy partition would soon wake."""
+"""A partition may rest when this number of responses in a row had no records of it. A busy one would soon wake."""
 READ_IN_STEPS = 8
-"""A worker reads missing pages in so many times; then the read goes ahead even if some are missing again."""
+"""A worker reads missing pages this number of times. Then the read goes ahead, even if some are missing again."""
 READ_IN_BYTES = 8 << 20
 READ_IN_PARTITION_BYTES = 1 << 20
-"""Read in by one worker before the response is made, of all and of each; the connection sees to the rest, as it sends
-what is there.
+"""The most bytes, of all partitions and of each, that one worker reads into memory before the response is made. The
+connection has the rest read as it sends the response.
 """
 
 EXPECTED_ERRORS = frozenset(
@@ -121,7 +121,7 @@ class FetchReading:
         self._replica = _replica_of(request)
         """The broker id of a follower; negative for a consumer."""
         self._is_from_follower = self._replica >= 0
-        """As in Kafka, quotas of clients are not for followers."""
+        """Quotas of clients do not hold for followers, as in Kafka."""
         self.isolation = FetchIsolation.of(self._replica, message.isolation_level)
         self._is_first = True
         """Only the first read notes a follower's position; a repeated read after a wait says nothing new about it."""

@@ -87,7 +87,7 @@ class SessionRest:
             counters.total_fetch += count
 
     def begin(self, state: FetchPartitionState, data: PartitionData) -> None:
-        """Let a partition rest, if the client has all that there is and was told so by `data`."""
+        """Let a partition rest, if `data` has told the client that it has all of the partition."""
         if data.error_code or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0:
             return
         partition = self._replicas.get(state.name, state.partition)

@@ -97,7 +97,7 @@ class Rest(Hashable, Protocol):
         """Note that the client fetches again, and who it is."""
 
     def begin(self, state: FetchPartitionState, data: Any) -> None:
-        """Let a partition rest, if the client has all that there is and was told so by `data`."""
+        """Let a partition rest, if `data` has told the client that it has all of the partition."""
 
     def touch(self, state: FetchPartitionState) -> None:
         """End the rest of a partition about which the client's request says something new."""

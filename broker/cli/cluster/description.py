@@ -52,7 +52,7 @@ class BrokerEntry:
     cut: str = ""
     """A key of `KINDS`, which says from what the broker is cut off."""
     cuts: int = 0
-    """How often `cut` has been set. By it a command sees that its request was carried out."""
+    """The number of times that `cut` was set. It tells a command that its request was carried out."""
 
     @property
     def connection(self) -> str:

@@ -60,8 +60,8 @@ async def elect(
         is_own = found.stat.owner == zookeeper.session_id
         if is_own and is_active:
             return None
-        # This broker was elected in this session and has resigned since; or its process of before has ended, whose
-        # session ZooKeeper still waits for. This one is registered under the id, so no other has it.
+        # This broker was elected in this session and has resigned since. Or a former process of this broker was
+        # elected, and its session has not expired yet. No other broker has the id: this one is registered under it.
         if is_own or controller.decode(found.data) == controller.decode(data):
             await resign(zookeeper, connection, version)
             found = await present()

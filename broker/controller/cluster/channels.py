@@ -31,9 +31,9 @@ PROBE_S = 0.2
 REQUEST_TIMEOUT_S = 30.0
 """`controller.socket.timeout.ms`."""
 REFUSALS = 2
-"""How often in a row a broker's address refuses connections before its process is taken for dead."""
+"""A broker's process is taken for dead when its address has refused this number of connections in a row."""
 LOGGED_EVERY = 100
-"""Of the failures of one request in a row, the first one is logged, and each so many later ones."""
+"""When a request fails again and again, the first failure is logged, and then one in this number."""
 
 Connect = Callable[[BrokerRegistration, str], Link]
 """Makes a link to the inter-broker listener of a broker; the text names the purpose."""
@@ -59,7 +59,7 @@ class Channel:
         self._link: Link | None = None
         self._former: list[Link] = []
         self._refusals = 0
-        """How often in a row the broker's address has refused connections."""
+        """The number of connections in a row that the broker's address has refused."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property

@@ -6,8 +6,8 @@ brokers. An event is a decision (`model.effects`), whose effects the office (`of
 When the session with ZooKeeper expires, the queue is emptied and the office is lost at once. The broker tries to be
 elected again when it is registered in the new session (`registered`).
 
-When a decision fails in a way that nobody has thought of, what this controller knows may be wrong. Then it resigns, and
-the next one, which may be the same broker, reads everything anew.
+When a decision fails with an unexpected error, what this controller knows may be wrong. Then it resigns. The next
+controller, which may be the same broker, reads everything anew.
 """
 
 from __future__ import annotations
@@ -443,7 +443,7 @@ class ClusterController:
         self._timer = self._runtime.loop.call_later(self._balancing.interval_s, self._balance)
 
     def _look_at_reassignments(self) -> None:
-        """Tell of reassignments that wait for what does not come."""
+        """Report reassignments that have waited for too long."""
         if self._office is None:
             return
         now_ms = self._runtime.now_ms()

@@ -25,12 +25,12 @@ class Item:
     """The future of the caller that waits for the result."""
 
     def settle(self, result: Any) -> None:
-        """Answer who waits."""
+        """Give the result to the caller that waits for it, if there is one."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_result(result)
 
     def fail(self, error: Exception) -> None:
-        """Answer who waits with an error."""
+        """Give an error to the caller that waits for the result, if there is one."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(error)
 
@@ -49,7 +49,7 @@ class EventQueue:
         self._append(Item(name, decide, answer))
 
     def put_once(self, name: str, decide: Decide) -> None:
-        """Queue an event that looks at what is there, if it is not queued already."""
+        """Queue an event that reads the present state, if it is not queued already."""
         if name not in self._named:
             self._named.add(name)
             self._append(Item(name, decide))
@@ -70,7 +70,7 @@ class EventQueue:
         return item
 
     def clear(self) -> None:
-        """Drop what is queued; who waits learns that this is not the controller."""
+        """Drop all events; callers that wait for one get NotControllerError."""
         waiting, self._items = self._items, deque()
         self._named.clear()
         for item in waiting:

@@ -6,8 +6,8 @@ been elected, that write fails, and so does everything that follows from it: `Co
 Reads and writes are sent many at a time. Groups of operations are put together into requests of some hundred
 operations, with one check of the epoch each. Where one of them fails, its groups are sent one by one.
 
-When the connection is lost, what has no answer is sent again as soon as there is one. ZooKeeper may have carried it out
-the first time. So a group that fails then is compared with what is there.
+When the connection is lost, requests without an answer are sent again over the next one. ZooKeeper may have carried
+them out the first time. So a group that fails then is compared with the nodes as they are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reassignments that wait: what for, and since when. Pure.
+"""Finds out what reassignments wait for, and since when. Pure.
 
 A reassignment ends when all replicas of its target are in sync. It never ends if one of them is on a broker that is not
-there, or if nobody leads the partition. Apache Kafka says nothing about that. How far a replica is that fetches, only
-the partition's leader knows; such a replica is told of after a longer time.
+there, or if nobody leads the partition. Apache Kafka says nothing about that. Only the partition's leader knows how far
+a replica is that fetches. So the controller reports such a replica only after a longer time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 LOOK_S = 15.0
 """How often the controller looks at the reassignments that are in progress."""
 HOPELESS_MS = 30_000
-"""After this time it is told that a reassignment waits for what does not come by itself."""
+"""The controller reports a reassignment that has waited this long for something that does not come by itself."""
 SLOW_MS = 600_000
-"""After this time it is told that a reassignment waits for a replica that may be copying."""
+"""The controller reports a reassignment that has waited this long for a replica that may be copying."""
 
 
 class _Waiting(NamedTuple):
@@ -36,7 +36,7 @@ class Stalls:
         self._waiting: dict[PartitionKey, _Waiting] = {}
 
     def look(self, context: ControllerContext, now_ms: int) -> list[Change]:
-        """Return what has to be told by now, each reason once; `now_ms` is in milliseconds since the epoch."""
+        """Return what has to be reported by now, each reason once; `now_ms` is in milliseconds since the epoch."""
         before, self._waiting = self._waiting, {}
         told: list[Change] = []
         for key in sorted(context.reassigning):

@@ -42,7 +42,7 @@ class Answered:
             self._epochs.pop(key, None)
 
     def end(self) -> None:
-        """Make all answers void: nobody tells of markers from now on."""
+        """Make all answers void, because this broker does not learn of markers any more."""
         self._epochs.clear()
 
     def holds_for(self, producer: Producer, partition: Partition) -> bool:

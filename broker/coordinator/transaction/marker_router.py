@@ -158,7 +158,7 @@ class _Queue:
             for written in taken.values():
                 _settle(written, error)
         except Exception as error:
-            # Such as a peer that speaks no version in common: told by each transaction that waits.
+            # The peer may have no version in common, for example. Each transaction that waits reports the error.
             for written in taken.values():
                 _settle(written, error)
         else:

@@ -52,13 +52,13 @@ class Strays:
         return len(self._known)
 
     def add(self, path: Path, stray: Stray | None) -> None:
-        """Take note of a directory; None if nobody has written into it since when it is there."""
+        """Take note of a directory; `stray` is None if the directory does not say since when it is a stray."""
         self._known[path] = stray
 
     def remove_due(self, now_ms: int, retention_ms: int) -> list[Path]:
-        """Have those removed that have been kept for long enough; return their paths. A negative time keeps them all.
+        """Remove the strays that were kept for long enough; return their paths. A negative time keeps them all.
 
-        It is for a worker's thread. Those that nobody has dated stay.
+        Call it on a worker's thread. Strays without a date stay.
         """
         if retention_ms < 0:
             return []

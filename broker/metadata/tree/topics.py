@@ -1,8 +1,8 @@
 """Creates and deletes topics and adds partitions, by the nodes that the controller watches.
 
-Each topic is written by itself: that another one cannot be created changes nothing for it. What is in the tree may be
-newer than what UpdateMetadata has brought. A write that does not fit what is there is not made; the topic as it is
-there is noted in a `View` instead, for the next decision.
+Each topic is written by itself: that another one cannot be created changes nothing for it. The tree may be newer than
+the last UpdateMetadata. A decision that does not fit the tree is not written. A `View` then notes the topic as the tree
+has it, for the next decision.
 """
 
 from __future__ import annotations

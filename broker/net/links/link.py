@@ -98,7 +98,7 @@ class Link:
 
     Attributes:
         on_lost: Called at once when a connection has ended. It is not called if this side has closed the connection
-            because a response did not come in time, or because nobody needs it any more.
+            because a response did not come in time, or because the link is not needed any more.
     """
 
     def __init__(

@@ -34,10 +34,9 @@ REPLICA_STATE_VERSION = 15
 DOUBT_S = 10.0
 """How long a leader may be taken for dead before the controller says so."""
 LOOK_S = 30.0
-"""After this time all partitions are looked at again, for changes of which nobody tells: topic ids, log start offsets.
-"""
+"""After this time all partitions are looked at again. Changes of topic ids and log start offsets are found only so."""
 TURN_BYTES = 1 << 20
-"""After so many bytes were appended, other work of the loop has its turn."""
+"""When this number of bytes was appended, other work of the loop has its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class Fetcher:
         """Whether the leader's process may be dead: it ended the connection, and there is no other one yet.
 
         The doubt lasts `DOUBT_S` at most; by then the controller must have noticed, too. It ends when an attempt to
-        connect fails for another reason than that nobody listens at the leader's address.
+        connect fails, unless the leader's address refuses the connection.
         """
         if self._lost_at is None or self._link.connected:
             return False
@@ -221,7 +220,7 @@ class Fetcher:
             logger.warning("%d partitions are not fetched from broker %d at present: %s", len(news), self._leader, why)
 
     def _current(self) -> list[Following]:
-        """Return the partitions that are still followed; the others are removed when their new role is told of."""
+        """Return the partitions that are still followed. The others are removed when their new role is known."""
         return [each for each in self._following.values() if each.is_current]
 
     async def _wait(self, partitions: list[Following]) -> None:

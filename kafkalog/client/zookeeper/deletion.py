@@ -4,8 +4,8 @@ Groups with members are refused. A member may start at any time, so the node of 
 fails where it has children. A node of an owner that lives is never deleted.
 
 Source: `deleteConsumerGroupInZK` and its neighbours in `AdminUtils` of Kafka 1.1. Two things differ. A topic that the
-group does not have is an error. And the last topic of a group is told by owners and offsets together, where Kafka looks
-at the owners alone: it loses offsets of topics that nobody has read since.
+group does not have is an error. And owners and offsets together decide which topic is a group's last one. Kafka looks
+at the owners alone, and so loses the offsets of topics that have no owner at present.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class WriteError(ZooKeeperError):
 class Read:
     """Read a node; brings a `Node`, or None where there is none.
 
-    Where `watch` is not None, the next change, creation or deletion of the node is told to the user of the session,
-    with that value.
+    Where `watch` is not None, the user of the session gets that value at the next change, creation or deletion of the
+    node.
     """
 
     path: str

@@ -24,7 +24,7 @@ from kafkalog.records.batch import read_header
 logger = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 8 << 20
-"""How many bytes may wait; who sends more waits, too."""
+"""The number of bytes that may wait. A sender of more is blocked until there is room."""
 
 
 class KeptTask:

@@ -48,7 +48,7 @@ def take_over(context: ControllerContext, chance: random.Random) -> Steps[None]:
         {each for key in context.partitions() for each in context.assignment(key).replicas} - context.live()
     ):
         context.cause += f" and found that brokers {gone} are not registered"
-    # Before anybody is told a role: a leader that was started anew must not go on in its former epoch.
+    # This comes before any role is sent: a leader that was started anew must not go on in its former epoch.
     yield from restarts.settle(context)
     yield from replicas.startup(context)
     yield from partitions.startup(context)

@@ -243,7 +243,7 @@ def _done(context: ControllerContext, wanted: Mapping[PartitionKey, Assignment])
 def _add(context: ControllerContext, wanted: Mapping[PartitionKey, Assignment]) -> Steps[None]:
     yield from _raise_epochs(context, wanted)
     new = [ReplicaKey(*key, broker_id) for key, assignment in wanted.items() for broker_id in assignment.adding]
-    # Those of a reassignment that is resumed exist already, and were told again by their new epoch.
+    # Replicas of a reassignment that is resumed exist already. They got their roles again with the new epoch.
     new = [each for each in new if context.phase_of(each) is ReplicaPhase.NON_EXISTENT]
     yield from replicas.change(context, new, ReplicaPhase.NEW)
 

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 def settle(context: ControllerContext) -> Steps[None]:
     """Give new epochs to the partitions whose in-sync replicas were started anew.
 
-    Call it before anybody is told its role. Replicas that stayed in sync lead, and those that were started anew leave
+    Call it before any broker gets a role. Replicas that stayed in sync lead, and those that were started anew leave
     the ISR until they have caught up. Where all of them were, the ISR stays: none of them knows more than the others.
     """
     remaining = [key for key, state in context.states.items() if _settled(context, key, state) is not None]
@@ -72,5 +72,5 @@ def _settled(context: ControllerContext, key: PartitionKey, state: StateNode) ->
         return led(context, state, leader, tuple(each for each in state.isr if each not in restarted))
     if state.leader in restarted:
         return led(context, state, state.leader)
-    # Nobody leads who is alive, so there is an election anyway.
+    # The leader is not alive, so there is an election anyway.
     return None

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 AFTER_FAILURE_S = 10.0
 """When a token could not be replaced, how long to use it before the next try; as in Java."""
 FAILURE_KEPT_S = 1.0
-"""How long a failure is told again without another request: a client's threads meet it one after another."""
+"""How long a failure is reported without another request: a client's threads meet it one after another."""
 PATIENCE_S = 2.0
 """How long to wait for a new token while the present one can still be used."""
 UNKNOWN_LIFE_S = 300.0
