@@ -22,8 +22,9 @@ from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.metadata.model import TopicState
 from broker.replica.acknowledgement import acknowledgement, when_acknowledged
+from broker.replica.appended import Appended
 from broker.replica.manager import ReplicaManager
-from broker.replica.partition import ACKS_ALL, Appended, Partition
+from broker.replica.partition import ACKS_ALL, Partition
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,

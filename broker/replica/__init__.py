@@ -12,6 +12,7 @@
 - `applier`          applies a controller's LeaderAndIsr and StopReplica to partitions and logs
 - `purgatory`        operations that wait for a condition on partitions, or for a deadline
 - `resting`          partitions that fetch sessions leave out, because nothing has changed
+- `appended`         an append of the leader, and whether it may be acknowledged
 - `acknowledgement`  waits until an append is acknowledged
 - `flushes`          flushes of logs whose records wait to be acknowledged
 - `log_dirs`         moves of partitions between log directories

@@ -6,13 +6,13 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from broker.replica.partition import Appended
+from broker.replica.appended import Appended
 from broker.replica.purgatory import DelayedOperation, Purgatory
 from kafkalog.protocol.errors import ErrorCode, error_for
 
 
 class DelayedAcknowledgement(DelayedOperation):
-    """Call `done` once, with the final result of `Partition.acknowledged` or with REQUEST_TIMED_OUT.
+    """Call `done` once, with the final result of `Appended.outcome` or with REQUEST_TIMED_OUT.
 
     After any error but NOT_LEADER_OR_FOLLOWER, the records are still in the log.
     """
@@ -25,7 +25,7 @@ class DelayedAcknowledgement(DelayedOperation):
         self._done: Callable[[ErrorCode], None] | None = done
 
     def try_complete(self) -> bool:
-        code = self._append.partition.acknowledged(self._append)
+        code = self._append.outcome()
         if code is None:
             return False
         self._tell(code)

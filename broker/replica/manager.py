@@ -20,10 +20,11 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState, TopicState
 from broker.quota.measures import Window
+from broker.replica.appended import Appended
 from broker.replica.flushes import Flushes
 from broker.replica.hosting_retries import HostingRetries
 from broker.replica.isr import UNKNOWN_BROKER_EPOCH
-from broker.replica.partition import NO_LEADER_EPOCH, Appended, Partition
+from broker.replica.partition import NO_LEADER_EPOCH, Partition
 from broker.replica.purgatory import Purgatory
 from broker.replica.resting import RestingPartitions
 from broker.replica.throttles import ReplicationQuota, Throttled
@@ -314,7 +315,7 @@ class ReplicaManager:
 
         This starts the fsync that is due, and wakes the operations that wait for the records.
 
-        `Partition.acknowledged` says whether the result is acknowledged; `acknowledgement` waits for that.
+        `Appended.outcome` says whether the result is acknowledged; `acknowledgement` waits for that.
 
         Args:
             records, origin, in_transaction: see `Partition.append`.

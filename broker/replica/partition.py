@@ -7,7 +7,6 @@ of its own the ISR is the leader alone. The roles (`roles`) decide; the partitio
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from broker.counters import TopicCounters
 from broker.log.append.append_info import AppendInfo
@@ -23,7 +22,6 @@ from broker.replica.isr import UNKNOWN_BROKER_EPOCH
 from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
 from broker.replica.throttles import Throttled
 from kafkalog.protocol.errors import (
-    ErrorCode,
     FencedLeaderEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -38,28 +36,6 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 NO_LEADER = -1
 NO_LEADER_EPOCH = -1
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-
-
-class Appended(NamedTuple):
-    """A batch that the leader appended, and the conditions for its acknowledgement."""
-
-    partition: Partition
-    info: AppendInfo
-    """The offsets and times of its records."""
-    leader_epoch: int
-    """The leader epoch in which it was appended."""
-    acks: int
-    """The `acks` of the produce request."""
-    sync: bool
-    """Whether `flush.messages` asks for an fsync before it is acknowledged."""
-
-    @property
-    def first_offset(self) -> int:
-        return self.info.first_offset
-
-    @property
-    def last_offset(self) -> int:
-        return self.info.last_offset
 
 
 class Partition:
@@ -427,27 +403,6 @@ class Partition:
         self.advance_high_watermark()
         if info.first_offset >= 0 and not info.duplicate:
             self.counters.messages_in += info.last_offset - info.first_offset + 1
-
-    def acknowledged(self, append: Appended) -> ErrorCode | None:
-        """Return whether an append may be acknowledged now.
-
-        With acks=all it waits for the high watermark, as in Kafka's `Partition.checkEnoughReplicasReachOffset`. An
-        append from an earlier leadership never succeeds, because a leader in between may have truncated it. It can
-        still succeed if this broker was re-elected without a break, because then its log was not truncated.
-
-        Returns:
-            None while it has to wait; NONE; or the error: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, or
-            NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR has shrunk below `min.insync.replicas` since.
-        """
-        leading = self.leading
-        if leading is None or append.leader_epoch < leading.since:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        log, end, is_all = self.log, append.info.last_offset + 1, append.acks == ACKS_ALL
-        if (is_all and log.offsets.high_watermark < end) or (append.sync and log.recovery_point < end):
-            return None if log.offline is None else ErrorCode.KAFKA_STORAGE_ERROR
-        if is_all and self.min_insync > 1 and len(leading.maximal_isr) < self.effective_min_insync:
-            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        return ErrorCode.NONE
 
     def read(
         self,

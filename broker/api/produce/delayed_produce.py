@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
-from broker.replica.partition import Appended
+from broker.replica.appended import Appended
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.produce import NodeEndpoint, PartitionProduceResponse
@@ -30,7 +30,7 @@ class Pending:
 
     def settle(self) -> bool:
         """Return whether the batch is acknowledged, or has failed, by now."""
-        code = self._appended.partition.acknowledged(self._appended)
+        code = self._appended.outcome()
         if code is None:
             return False
         if code is not ErrorCode.NONE:

@@ -29,7 +29,8 @@ from broker.log.append.mirrored import prepare_mirrored
 from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
 from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
 from broker.log.log_config import LogConfig
-from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Appended, Partition
+from broker.replica.appended import Appended
+from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,
     InvalidRequiredAcksError,
@@ -372,7 +373,7 @@ class Produce:
         result.base_offset = info.first_offset
         result.log_append_time_ms = info.log_append_time
         result.log_start_offset = info.log_start_offset
-        if partition.acknowledged(appended) is not ErrorCode.NONE:
+        if appended.outcome() is not ErrorCode.NONE:
             self._waiting.append(Pending(appended, result, self._leaders))
 
     def _fail(

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from broker.log.append.validation import Origin
 from broker.replica.acknowledgement import acknowledgement
+from broker.replica.appended import Appended
 from broker.replica.manager import ReplicaManager
-from broker.replica.partition import ACKS_ALL, Appended
+from broker.replica.partition import ACKS_ALL
 from kafkalog.protocol.errors import UnsupportedForMessageFormatError
 from kafkalog.records.batch import MAGIC
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
