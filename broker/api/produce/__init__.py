@@ -1,6 +1,8 @@
 """Produce.
 
 - `produce`           the handler: checks, appends, answers
+- `versions`          what versions of the request may carry, and how much work records are; pure
+- `answering`         errors of partitions, and the throttle time
 - `admission`         whether a transaction covers the partitions of the batches
 - `delayed_produce`   a request that waits for its high watermarks
 - `produce_legacy`    message sets of older formats (v0, v1)

@@ -18,16 +18,17 @@ from functools import partial
 
 from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
-from broker.api.errors import error_code, error_message
 from broker.api.produce import produce_legacy
 from broker.api.produce.admission import Unverified, admit, unverified_of
+from broker.api.produce.answering import fill_error, reply, wait_ms
 from broker.api.produce.delayed_produce import DelayedProduce, Pending
 from broker.api.produce.rejected_batches import RejectedBatches
+from broker.api.produce.versions import LEADER_SINCE, ZSTD_SINCE, changes_codec, check_version, is_old
 from broker.coordinator.transaction.service import Verified
 from broker.log.append.legacy.message_sets import PreparedSet
 from broker.log.append.mirrored import prepare_mirrored
 from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
-from broker.log.append.validation import TARGET_CODECS, CheckedBatch, Origin, prepare_ahead
+from broker.log.append.validation import CheckedBatch, Origin, prepare_ahead
 from broker.log.log_config import LogConfig
 from broker.replica.appended import Appended
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
@@ -46,9 +47,8 @@ from kafkalog.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kafkalog.records.batch import HEADER_SIZE, MAGIC, read_header
-from kafkalog.records.compression import Codec, most_expanded
-from kafkalog.records.errors import InvalidRecordError, RecordsError, UnsupportedCompressionTypeError
-from kafkalog.records.peek import NO_MAGIC, RecordsView
+from kafkalog.records.compression import most_expanded
+from kafkalog.records.peek import RecordsView
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
 logger = logging.getLogger(__name__)
@@ -56,27 +56,13 @@ logger = logging.getLogger(__name__)
 NOT_MIRRORED = -1
 """The expected end offset of records that come from a producer."""
 
-ZSTD_SINCE = 7
-"""Producers that know zstd speak this version (KIP-110)."""
-BATCH_SINCE = 3
-"""From this version on records are exactly one batch of message format v2."""
-LARGE_BATCH = 16 * 1024
-"""Batches are compressed on a worker from this many bytes on; they are always decompressed on a worker."""
 ADMIN_CLIENT_ID = "__admin_client"
 """Clients with this id may produce into internal topics, as in Kafka."""
 RECORD_ERRORS_SINCE = 8
 """Versions whose responses name the records for which a batch was refused (KIP-467)."""
-LEADER_SINCE = 10
-"""Versions whose responses name the partition's leader if it is not this broker (KIP-951)."""
 CHECKED_ON_LOOP_BYTES = 4 << 20
 """The most bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check the rest."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
-TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-EXPECTED_ERRORS = TOO_LARGE | {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-}  # fmt: skip
-"""Errors that correct producers meet now and then. As in Kafka, they do not count as failures."""
 
 
 def handle_produce(request: Request) -> Awaitable[None] | None:
@@ -253,14 +239,14 @@ class Produce:
                 return DeferredAppend(topic, records, partition.log.config, result, expected_end)
             view = RecordsView(data.records)
             if view.magic != MAGIC or self._version < ZSTD_SINCE:
-                _check_version(self._version, view)
+                check_version(self._version, view)
             config = partition.log.config
-            if _is_old(view, config):
+            if is_old(view, config):
                 if produce_legacy.takes_long(view):
                     return DeferredAppend(topic, data.records, config, result)
                 self._append_old(partition, view, data.records, result)
             elif (
-                config.compression_type != "producer" and _changes_codec(self._version, view, config)
+                config.compression_type != "producer" and changes_codec(self._version, view, config)
             ) or self._takes_long(view, data.records):
                 return DeferredAppend(topic, data.records, config, result)
             else:
@@ -295,7 +281,7 @@ class Produce:
                 await self._append_mirrored(work)
                 return
             view = RecordsView(records)
-            if _is_old(view, work.config):
+            if is_old(view, work.config):
                 label = f"{work.topic}-{work.result.index}"
                 prepared = await produce_legacy.prepare_on_worker(broker, records, work.config, label)
                 # Another broker may lead the partition by now.
@@ -303,7 +289,7 @@ class Produce:
                 return
             checked = await broker.checking.run(partial(self._checked, work))
             partition = self._partition(work.topic, work.result.index)
-            if _is_old(view, partition.log.config):
+            if is_old(view, partition.log.config):
                 self._append_old(partition, view, checked.records, work.result)
             else:
                 self._append(partition, view, records, work.result, checked)
@@ -386,7 +372,7 @@ class Produce:
         takes_long: bool = False,
     ) -> None:
         self._failed = True
-        _fill_error(self.request, topic, result, error, 0 if records is None else len(records))
+        fill_error(self.request, topic, result, error, 0 if records is None else len(records))
         self._leaders.name(ErrorCode(result.error_code), topic, result.index, result.current_leader)
         if records is None or not isinstance(error, (RejectedRecordsError, RejectedTimestampsError)):
             return
@@ -406,9 +392,9 @@ class Produce:
             return
         response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
         if self._waiting:
-            self._wait(partial(_reply, self.request, response))
+            self._wait(partial(reply, self.request, response))
         else:
-            _reply(self.request, response)
+            reply(self.request, response)
 
     async def respond_in_turns(self) -> None:
         """Do the same for a request with many partitions."""
@@ -421,7 +407,7 @@ class Produce:
             self._wait(partial(_complete, acknowledged))
             await acknowledged
         response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
-        await request.answer(response, wait_ms=_wait_ms(request))
+        await request.answer(response, wait_ms=wait_ms(request))
 
     def _end_without_response(self) -> None:
         request = self.request
@@ -448,66 +434,6 @@ class Produce:
 def _complete(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _is_old(view: RecordsView, config: LogConfig) -> bool:
-    """Return whether records are for `produce_legacy`: no batch of v2, or for a topic that stores an older format."""
-    return view.magic < MAGIC or config.message_format < MAGIC
-
-
-def _changes_codec(version: int, view: RecordsView, config: LogConfig) -> bool:
-    """Return whether recompressing a batch of v2 for its topic takes long."""
-    if not (view.codec or view.size >= LARGE_BATCH):
-        return False
-    if version < ZSTD_SINCE and (view.codec == Codec.ZSTD or config.compression_type == "zstd"):
-        # Checks depend on the client's codec, and need the batch as it came.
-        return False
-    return view.size >= HEADER_SIZE and view.codec != TARGET_CODECS[config.compression_type]
-
-
-def _reply(request: Request, response: ProduceResponse) -> None:
-    """Answer at once; the throttle time of the client's quotas begins after the answer."""
-    request.reply(response, _wait_ms(request))
-
-
-def _wait_ms(request: Request) -> int:
-    quotas = request.broker.quotas
-    is_limited = quotas.produce.limited or quotas.request.limited
-    return request.quota_wait_ms((quotas.produce, request.nbytes)) if is_limited else 0
-
-
-def _check_version(version: int, view: RecordsView) -> None:
-    """Check that a produce request of that version may contain the records.
-
-    Raises:
-        RecordsError: there are no records, or the version may not contain their format or their codec.
-    """
-    if version < BATCH_SINCE:
-        # This holds for any format, and for empty records: Kafka never restricted what clients sent in these versions.
-        return
-    if view.magic == NO_MAGIC:
-        raise RecordsError("Produce requests must have exactly one record batch for each partition")
-    if view.magic < MAGIC:
-        raise InvalidRecordError(
-            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2"
-        )
-    if version < ZSTD_SINCE and view.codec == Codec.ZSTD:
-        raise UnsupportedCompressionTypeError(
-            f"Produce requests before version {ZSTD_SINCE} may not carry batches compressed with zstd"
-        )
-
-
-def _fill_error(request: Request, topic: str, result: PartitionProduceResponse, error: Exception, size: int) -> None:
-    index = result.index
-    code = error_code(error)
-    counters = request.broker.replicas.counters.known(topic)
-    if code not in EXPECTED_ERRORS:
-        counters.failed_produce += 1
-    elif code in TOO_LARGE and size:
-        counters.bytes_rejected += size
-    logger.debug("produce to %s-%d from client %s failed: %s %s", topic, index, request.client_id, code.name, error)
-    result.error_code = code
-    result.error_message = error_message(error) if request.version >= 8 else None
 
 
 HANDLERS = {ProduceRequest: handle_produce}
