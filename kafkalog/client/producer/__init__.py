@@ -7,6 +7,7 @@
 - `accumulator`          records that wait to be sent: a queue for each partition, one bound on memory
 - `partition_queue`      the queue of one partition, and its place in the sequence
 - `batches`              records that travel together, and the futures of their senders
+- `ownership`            refuses the use of a producer in a forked process
 - `sender`               the thread that sends batches to the partitions' leaders
 - `arrow`                Arrow tables to record batches
 - `transactions`         the calls of a transaction, and which of them is allowed when

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -26,6 +24,7 @@ from kafkalog.client.producer.batches.record_encoding import (
     Headers,
 )
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.ownership import Ownership
 from kafkalog.client.producer.partitioner import TopicLayout, partition_for_key
 from kafkalog.client.producer.plugins import Plugins
 from kafkalog.client.producer.record import (
@@ -51,8 +50,6 @@ GRACE_S = 5.0
 """How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
 STOPPING_S = 0.1
 """How long `Producer.close` waits for the sender's thread to end, once all records are done."""
-
-FORKED = "the producer belongs to the process that this one was forked from; make another one here"
 
 
 class Producer:
@@ -83,12 +80,11 @@ class Producer:
         self._plugins = Plugins.of(self.config)
         self._ignore_keys = self.config.ignore_keys or self._plugins.ignores_keys
         self._max_request_size = self.config.max_request_size
-        self._forked = False
+        self._ownership = Ownership(self._accumulator)
         self._transactional = None
         if self.config.transactional_id is not None:
             self._transactional = TransactionCalls(self._sender, self.config.max_block)
         self._sender.start()
-        _producers.add(self)
 
     def send(
         self,
@@ -427,8 +423,7 @@ class Producer:
 
     @property
     def _calls(self) -> TransactionCalls:
-        if self._forked:
-            raise ProducerClosedError(FORKED)
+        self._ownership.check()
         if self._transactional is None:
             raise needs_id()
         if self._sender.on_this_thread:
@@ -448,8 +443,7 @@ class Producer:
         Raises:
             ClientTimeoutError: They are not done after `timeout` seconds.
         """
-        if self._forked:
-            raise ProducerClosedError(FORKED)
+        self._ownership.check()
         if self._sender.on_this_thread:
             raise RuntimeError("flush() in a delivery callback would wait for itself")
         self._accumulator.flush(timeout)
@@ -461,7 +455,7 @@ class Producer:
         open transaction is aborted, unless `timeout` is 0: then the broker aborts it after
         `transaction.timeout.ms`.
         """
-        if self._forked:
+        if self._ownership.is_lost:
             return
         deadline = None if timeout is None else time.monotonic() + timeout
         if self._transactional is not None and timeout != 0 and not self._sender.on_this_thread:
@@ -486,21 +480,3 @@ class Producer:
     ) -> None:
         # A user who interrupts the program does not want to wait for the rest.
         self.close(0.0 if kind is not None and not issubclass(kind, Exception) else None)
-
-    def _disown(self) -> None:
-        self._forked = True
-        self._accumulator.disown(FORKED)
-
-
-_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
-"""The producers of this process, for one fork hook. The set belongs to the process because a fork does. A hook cannot
-be removed, so a hook for each producer would never go away. Only the hook reads the set."""
-
-
-def _disown_all() -> None:
-    """Make the producers that a forked process inherits refuse all use, because their threads were not forked."""
-    for producer in list(_producers):
-        producer._disown()
-
-
-os.register_at_fork(after_in_child=_disown_all)
