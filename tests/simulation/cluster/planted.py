@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from broker.controller.cluster.machine import restarts
 from broker.controller.cluster.model import leaders
+from broker.coordinator.group.replay import Replay
+from broker.coordinator.transaction.partition_transactions import PartitionTransactions
 from broker.replica.partition import Partition
 from broker.replica.roles import Truncation
 from tests.simulation.cluster.schedule import run_schedule
@@ -61,6 +63,14 @@ def _ignore_restarts() -> None:
     _replace(restarts, "_settled", lambda context, key, state: None)
 
 
+def _take_over_no_offsets() -> None:
+    _replace(Replay, "apply", lambda self, batches: None)
+
+
+def _take_over_no_transactions() -> None:
+    _replace(PartitionTransactions, "replay", lambda self, batches: None)
+
+
 def _replace(where: object, name: str, by: object) -> None:
     assert hasattr(where, name), f"{where} has no {name} any more"
     setattr(where, name, by)
@@ -72,6 +82,8 @@ DEFECTS = {
     "leaders ignore min.insync.replicas": Defect(_ignore_min_insync, "I10"),
     "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR"),
     "leaders go on after a loss of power": Defect(_ignore_restarts, "I1"),
+    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9"),
+    "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9"),
 }
 
 

@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,8 @@ class Outcome:
 
 
 Plant = Callable[["Cluster"], None]
+Once = Callable[[], Coroutine[Any, Any, bool]]
+"""One attempt of a client; returns whether all of it was answered."""
 
 
 class Cluster:
@@ -281,6 +283,8 @@ class Cluster:
         await asyncio.sleep(2.0)
         self.ended.set()
         await self._until(self._come_to_rest())
+        # A commit would hide that the offset before it is gone.
+        await self._until(self._get_done([(self.committer.client, self.committer.look_once)]))
         await self._until(self._make_progress())
         await self._until(self._come_to_rest())
         looking.cancel()
@@ -345,14 +349,15 @@ class Cluster:
 
     async def _make_progress(self) -> None:
         """See that each client gets something done, now that everything works (I8)."""
-        tasks = [
-            client.loop.create_task(_again(client, once))
-            for client, once in [
-                *((each.client, each.send_one) for each in self.producers),
-                *((each.client, each.transact_once) for each in self.transactors),
-                (self.committer.client, self.committer.commit_once),
-            ]
-        ]
+        await self._get_done([
+            *((each.client, each.send_one) for each in self.producers),
+            *((each.client, each.transact_once) for each in self.transactors),
+            (self.committer.client, self.committer.commit_once),
+        ])  # fmt: skip
+
+    async def _get_done(self, works: list[tuple[Client, Once]]) -> None:
+        """Have each client try its work until it is answered."""
+        tasks = [client.loop.create_task(_again(client, once)) for client, once in works]
         _, late = await asyncio.wait(tasks, timeout=REST_S)
         if late:
             self.invariants.report(f"{len(late)} clients got nothing done in {REST_S} s (I8)")
@@ -422,7 +427,7 @@ async def _ended(task: asyncio.Task[Any]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _again(client: Client, once: Callable[[], Any]) -> None:
+async def _again(client: Client, once: Once) -> None:
     while not await once():
         await client.pause()
 

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.cluster.planted import DEFECTS
 from tests.simulation.cluster.running import run
 
-QUICK = {"leaders acknowledge too early", "leaders out of the ISR"}
+QUICK = {"leaders acknowledge too early", "leaders out of the ISR", "coordinators take over no offsets"}
 
 
 @pytest.mark.usefixtures("processes")

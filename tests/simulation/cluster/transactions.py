@@ -188,6 +188,15 @@ class Committer:
             return False
         return True
 
+    async def look_once(self) -> bool:
+        """Try to look at what was acknowledged, without another commit; return whether that was answered."""
+        try:
+            await self._look()
+        except FAILURES:
+            await self.client.pause()
+            return False
+        return True
+
     async def _commit(self) -> None:
         coordinator = await self.client.coordinator(GROUP, self.client.name)
         self._attempted += 1
