@@ -2,6 +2,7 @@
 
 - `acls`                 access control lists
 - `admin`                `Admin`, one object with a part for each subject
+- `code`                 numbers of the protocol that stand for values
 - `connected`            connections of its own, or those of another object: the base of `Admin` and its parts
 - `topics`               create, delete, describe and grow topics; delete records
 - `configs`              configurations of topics, brokers and groups

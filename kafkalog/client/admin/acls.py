@@ -7,9 +7,9 @@ others answer SecurityDisabledError. Source: `AclBinding`, `AclBindingFilter` an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
+from kafkalog.client.admin.code import Code
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.errors import KafkaError, about
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
@@ -20,15 +20,7 @@ MAX_CREATIONS = 1000
 """How many bindings one request creates; Kafka's controllers take ten thousand."""
 
 
-class _Code(IntEnum):
-    """A number of the protocol. One that is not known here, because the broker is newer, is UNKNOWN."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> _Code | None:
-        return cls(0) if isinstance(value, int) and value else None
-
-
-class AclResourceType(_Code):
+class AclResourceType(Code):
     """What a binding is about; ANY only in filters."""
 
     UNKNOWN = 0
@@ -41,7 +33,7 @@ class AclResourceType(_Code):
     USER = 7
 
 
-class AclPatternType(_Code):
+class AclPatternType(Code):
     """How a resource is named. Filters may say ANY, or MATCH: all bindings that apply to the name."""
 
     UNKNOWN = 0
@@ -51,7 +43,7 @@ class AclPatternType(_Code):
     PREFIXED = 4
 
 
-class AclOperation(_Code):
+class AclOperation(Code):
     """What is allowed or denied; ANY only in filters."""
 
     UNKNOWN = 0
@@ -72,7 +64,7 @@ class AclOperation(_Code):
     TWO_PHASE_COMMIT = 15
 
 
-class AclPermission(_Code):
+class AclPermission(Code):
     """Whether a binding allows or denies; ANY only in filters."""
 
     UNKNOWN = 0

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kafkalog.client.admin.code import Code
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import about
@@ -30,7 +31,7 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
-class ConfigSource(IntEnum):
+class ConfigSource(Code):
     """The place that a configuration's value comes from."""
 
     UNKNOWN = 0
@@ -145,7 +146,7 @@ class ConfigAdmin:
                     _entry_source(each),
                     each.read_only,
                     each.is_sensitive,
-                    tuple(ConfigSynonym(also.name, also.value, _source(also.source)) for also in each.synonyms),
+                    tuple(ConfigSynonym(also.name, also.value, ConfigSource(also.source)) for also in each.synonyms),
                 )
                 for each in result.configs
             ]
@@ -223,11 +224,4 @@ def _raise(result: Any) -> None:
 def _entry_source(entry: Any) -> ConfigSource:
     if entry.config_source < 0:
         return ConfigSource.DEFAULT if entry.is_default else ConfigSource.UNKNOWN
-    return _source(entry.config_source)
-
-
-def _source(code: int) -> ConfigSource:
-    try:
-        return ConfigSource(code)
-    except ValueError:
-        return ConfigSource.UNKNOWN
+    return ConfigSource(entry.config_source)
