@@ -18,7 +18,12 @@ from kafkalog.protocol.codec import Chunk
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.core import Answer, State, Wire
-from kafkalog.protocol.wire.errors import AuthenticationFailedError, ConnectionEndedError, RemoteProtocolError
+from kafkalog.protocol.wire.errors import (
+    AuthenticationFailedError,
+    ConnectionEndedError,
+    LocalProtocolError,
+    RemoteProtocolError,
+)
 
 _JOIN_BELOW = 1 << 16
 """Chunks of frames shorter than this are joined, because copying them costs less than a second write."""
@@ -101,12 +106,18 @@ class Channel(asyncio.BufferedProtocol):
             self._step = self._loop.create_future()
             self._write(chunks)
             await self._step
+            # It may have failed after the answer came, before this task had its turn.
+            self._check()
             try:
                 chunks = await self._proceed(workers)
             except (AuthenticationFailedError, UnsupportedVersionError) as error:
                 self.fail(LinkAuthenticationError(str(error)))
             except RemoteProtocolError as error:
                 self.fail(LinkProtocolError(str(error)))
+            except LocalProtocolError:
+                # It has failed before a worker took the step.
+                self._check()
+                raise
             self._check()
         if self._wire.session_lifetime_ms > 0:
             lifetime = self._wire.session_lifetime_ms / 1000

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broker.net.links.link import LinkSettings
+from broker.net.links.link_channel import Channel
 from broker.net.links.link_errors import (
     LinkAuthenticationError,
     LinkBrokenError,
@@ -83,6 +84,29 @@ def test_a_peer_that_dies_in_the_middle_of_a_response_fails_all_requests_in_flig
                 assert [type(error) for error in errors] == [LinkBrokenError] * 8
                 assert not link.connected
                 assert lost == ["lost"]
+
+        run(main())
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4])
+def test_a_connection_that_ends_right_after_a_step_of_the_handshake(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+    steps = 0
+    whole = Channel.buffer_updated
+
+    def then_lost(self: Channel, nbytes: int) -> None:
+        nonlocal steps
+        whole(self, nbytes)
+        steps += 1
+        if steps == step:
+            self.fail(LinkBrokenError("it was reset"))
+
+    monkeypatch.setattr(Channel, "buffer_updated", then_lost)
+    with ScriptedBroker(scram_handlers("secret")) as server:
+
+        async def main() -> None:
+            async with linked(server.address, make_mechanism=scram) as link:
+                with pytest.raises(LinkBrokenError, match=r"^it was reset"):
+                    await link.request(MetadataRequest(topics=[]))
 
         run(main())
 
