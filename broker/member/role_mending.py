@@ -98,6 +98,9 @@ class RoleMending:
                 await replicas.runtime.workers.run(partial(mark_stray, log.dir, stray, logs.ops))
                 # The controller may have assigned it meanwhile.
                 if present(self._replicas, *key) == before:
+                    if replicas.get(*key) is not None:
+                        # It has had a role, and has lost it together with the registration.
+                        replicas.stop_partition(*key)
                     logs.set_aside(*key, finding.what, stray)
                     replicas.retry(*key)
             except (OSError, KafkaStorageError) as error:

@@ -150,6 +150,28 @@ def test_a_replica_that_is_not_assigned_any_more_is_given_up_set_aside_and_remov
     play(tmp_path, scenario, settings={**LOOKS, "kafkalog.log.stray.retention.ms": "60000"})
 
 
+def test_a_replica_that_was_moved_while_its_broker_was_not_registered_is_served_no_more(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("words")
+        await cluster.until_in_sync("words", set(IDS))
+        boss = cluster.boss()
+        assert boss is not None
+        moved = next(number for number in IDS if number != boss)
+        others = Assignment(tuple(number for number in IDS if number != moved))
+        write_topic(cluster, "words", lambda node: TopicNode(node.topic_id, {0: others}))
+        controller = cluster.hosts[boss].server.mode.controller
+        assert controller is not None
+        assert controller.context is not None
+        controller.context.put_assignment(("words", 0), others)
+        # It gives up its role. The controller has none for it when it is registered again.
+        cluster.ensemble.carry_out([Delete(paths.broker_id(moved))], NOBODY)
+        await cluster.until(lambda: len(strays(cluster, moved)) == 1)
+        assert log_of(cluster, moved, "words") is None
+        assert cluster.hosts[moved].server.replicas.get("words", 0) is None
+
+    play(tmp_path, scenario, settings=LOOKS)
+
+
 def test_a_replica_of_a_topic_that_was_made_again_while_the_broker_was_down_is_replaced(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("words")
