@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from broker.replica.manager import ReplicaManager
-from kafkalog.protocol.errors import InvalidTopicError, KafkaStorageError, LogDirNotFoundError
+from kafkalog.protocol.errors import (
+    InvalidTopicError,
+    KafkaStorageError,
+    LogDirNotFoundError,
+    NotLeaderOrFollowerError,
+    ReplicaNotAvailableError,
+)
 from kafkalog.storage import names
 
 
@@ -17,7 +23,8 @@ def alter_log_dir(replicas: ReplicaManager, topic: str, index: int, path: str) -
         InvalidTopicError: the topic's name is too long for the name of a copy.
         LogDirNotFoundError: the path is none of `log.dirs`.
         KafkaStorageError: a log directory is offline, or the copy cannot be created.
-        NotLeaderOrFollowerError, UnknownTopicOrPartitionError: the partition is not here; see `ReplicaManager.require`.
+        ReplicaNotAvailableError: the partition is elsewhere in the cluster.
+        UnknownTopicOrPartitionError: there is no such partition.
     """
     if len(names.future_dir(topic, index)) > names.MAX_NAME:
         raise InvalidTopicError("The topic name is too long.")
@@ -29,7 +36,11 @@ def alter_log_dir(replicas: ReplicaManager, topic: str, index: int, path: str) -
         raise KafkaStorageError(f"Log directory {path} is offline")
     if replicas.get(topic, index) is None and not replicas.is_offline(topic, index):
         logs.futures.prefer(key, target.path)
-    log = replicas.require(topic, index).log
+    try:
+        log = replicas.require(topic, index).log
+    except NotLeaderOrFollowerError:
+        # Tools know this one of old, as in Kafka.
+        raise ReplicaNotAvailableError from None
     future = logs.futures.get(key)
     if future is not None and future.log_dir == target.path:
         return

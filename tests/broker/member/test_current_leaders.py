@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.produce import PartitionProduceResponse
 from tests.broker.member.simulated import TOPIC_ID, Cluster, with_cluster
 from tests.simulation.host import PORT
@@ -65,6 +71,21 @@ def test_a_follower_and_a_broker_without_a_replica_name_the_leader(tmp_path: Pat
         assert await _fetched(cluster, 2) == (0, UNNAMED)
         for broker in (1, 2):
             assert await _fetched(cluster, broker, epoch=0) == (ErrorCode.FENCED_LEADER_EPOCH, (1, 1))
+
+    with_cluster(tmp_path, work)
+
+
+def test_what_a_broker_without_a_replica_answers(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        host = cluster.hosts[3]
+        wanted = ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+        listed = await host.ask(ListOffsetsRequest(replica_id=-1, topics=[wanted]), 7)
+        assert listed.topics[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        path = str(host.server.config.log_dirs[0])
+        directory = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
+        moved = await host.ask(AlterReplicaLogDirsRequest(dirs=[directory]), 2)
+        assert moved.results[0].partitions[0].error_code == ErrorCode.REPLICA_NOT_AVAILABLE
 
     with_cluster(tmp_path, work)
 
