@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,6 +84,9 @@ class KazooSession:
         self._set_acl = set_acl
         self._listeners: list[Listener] = []
         self._is_closing = False
+        self._lock = threading.Lock()
+        self._calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        """What kazoo's threads have handed over, and the loop has not taken yet; guarded by the lock."""
         client.add_listener(self._changed)
 
     @classmethod
@@ -190,9 +194,21 @@ class KazooSession:
             self._call_soon(listener, STATES[state])
 
     def _call_soon(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Have the loop call something; called on kazoo's threads."""
+        with self._lock:
+            self._calls.append((call, arguments))
+            if len(self._calls) > 1:
+                # The loop is woken already: thousands of answers come at once.
+                return
         with contextlib.suppress(RuntimeError):
             # The loop may have been closed while kazoo's threads end.
-            self._loop.call_soon_threadsafe(call, *arguments)
+            self._loop.call_soon_threadsafe(self._take_calls)
+
+    def _take_calls(self) -> None:
+        with self._lock:
+            calls, self._calls = self._calls, []
+        for call, arguments in calls:
+            self._loop.call_soon(call, *arguments)
 
 
 def _settle(answer: asyncio.Future[Any], value: Any, error: ZooKeeperError | None) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kazoo.handlers.threading import SequentialThreadingHandler
+
+from kafkalog.zookeeper.buffering import BufferedConnection, Readable, ReadingEnd, Wakeup, WritingEnd, wait
 
 _PLAIN = (
     "it accepts connections and ends them. If the port is ZooKeeper's secureClientPort, set zookeeper.ssl.client.enable"
@@ -41,7 +43,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **others: Any
-    ) -> socket.socket:
+    ) -> BufferedConnection:
         """Open a connection; `others` are what kazoo's own options say of TLS.
 
         Raises:
@@ -58,7 +60,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
             if self._tls is None:
                 # If the server ends the connection, this is the only reason that can be told.
                 self.failure = _PLAIN
-                return connection
+                return BufferedConnection(connection)
             secured = self._tls().wrap_socket(connection, server_hostname=hostname)
         except ssl.SSLError as error:
             connection.close()
@@ -73,7 +75,26 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
         # With TLS 1.3 the server checks the client's certificate after this side has finished the handshake.
         self.failure = f"it ends connections after the handshake of TLS. {_REMEDY}"
-        return secured
+        return BufferedConnection(secured)
+
+    def create_socket_pair(self) -> tuple[ReadingEnd, WritingEnd]:
+        """Return what wakes kazoo's thread when a request is queued."""
+        return Wakeup().ends()
+
+    def select(
+        self,
+        rlist: Sequence[Readable],
+        wlist: Sequence[BufferedConnection],
+        xlist: Sequence[object],
+        timeout: float | None = None,
+    ) -> tuple[list[Readable], list[BufferedConnection], list[object]]:
+        """Wait for connections and queued requests; see `wait`. kazoo waits for no exceptional conditions.
+
+        Raises:
+            OSError: A connection has failed.
+        """
+        readable, writable = wait(rlist, wlist, timeout)
+        return readable, writable, []
 
 
 def _reason(error: ssl.SSLError) -> tuple[str, bool]:

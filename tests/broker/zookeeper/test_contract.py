@@ -20,6 +20,7 @@ from broker.zookeeper.interface import (
     Create,
     Delete,
     MultiError,
+    Node,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -273,6 +274,40 @@ def test_a_lost_connection_ends_requests_and_watches_and_keeps_the_session(run: 
         assert told.empty(), "kazoo and the simulation forget watches with the connection"
 
     run(scenario)
+
+
+def test_thousands_of_requests_at_once_have_their_own_answers(run: Run) -> None:
+    async def scenario(world: World) -> None:
+        session = await world.open()
+        data = {f"/node-{number}": bytes([number % 251]) * (number % 300) for number in range(2000)}
+        await asyncio.gather(*(session.create(path, content) for path, content in data.items()))
+        found = await asyncio.gather(*(session.get(path) for path in data))
+        assert [node and node.data for node in found] == list(data.values())
+        # What was under way when the connection broke has failed, or its own answer.
+        asked = [asyncio.ensure_future(session.get(path)) for path in data]
+        await asyncio.sleep(0)
+        await world.disconnect(session)
+        for path, outcome in zip(data, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+            assert isinstance(outcome, ConnectionLossError) or (
+                isinstance(outcome, Node) and outcome.data == data[path]
+            )
+        await eventually(session, "/node-7", data["/node-7"])
+
+    run(scenario)
+
+
+async def eventually(session: ZooKeeper, path: str, data: bytes) -> None:
+    """Wait until a node can be read again."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                found = await session.get(path)
+            except ConnectionLossError:
+                await asyncio.sleep(0.05)
+                continue
+            assert found is not None
+            assert found.data == data
+            return
 
 
 def test_an_expired_session_is_followed_by_a_new_one(run: Run) -> None:
