@@ -1,8 +1,10 @@
 """The steps of a newly elected controller (Kafka: `KafkaController.onControllerFailover`).
 
-The order matters. Watches are set by the reads themselves, so that nothing is missed in between. The live brokers are
-told before any role, because a follower refuses a leader that it does not know. Every broker gets all its roles anew,
-with unchanged epochs: the former controller may have stopped before it told them.
+The order matters. Watches are set by the reads themselves, so that nothing is missed in between. All brokers are told
+first who the controller is, and which brokers are alive: clients ask for the controller, and a follower refuses a
+leader that it does not know. Kafka reads all topics before that, which takes long where there are many. Partitions
+without a leader come next, as nobody can use them. Then every broker gets its other roles anew, with unchanged epochs:
+the former controller may have stopped before it told them.
 """
 
 from __future__ import annotations
@@ -39,19 +41,22 @@ def take_over(context: ControllerContext, chance: random.Random) -> Steps[None]:
     noticed = yield from children([paths.LOG_DIR_EVENTS, paths.ISR_CHANGES], watch=True)
     for parent, names in zip((paths.LOG_DIR_EVENTS, paths.ISR_CHANGES), noticed, strict=True):
         yield from deletion.delete_nodes(f"{parent}/{name}" for name in names)
-    yield from _read_cluster(context, chance)
-    yield from _read_deletions(context)
+    context.brokers = yield from read_brokers()
+    yield Connect(list(context.brokers.values()))
     batch = ControlBatch(context)
     batch.inform_all()
     yield from send(batch.requests())
+    yield from _read_topics(context, chance)
+    yield from _read_deletions(context)
     if gone := sorted(
         {each for key in context.partitions() for each in context.assignment(key).replicas} - context.live()
     ):
         context.cause += f" and found that brokers {gone} are not registered"
     # This comes before any role is sent: a leader that was started anew must not go on in its former epoch.
     yield from restarts.settle(context)
-    yield from replicas.startup(context)
-    yield from partitions.startup(context)
+    replicas.find_phases(context)
+    led = yield from partitions.startup(context)
+    yield from replicas.startup(context, led)
     logger.info(
         "controller of epoch %d with %d brokers, %d topics and %d partitions",
         context.epoch,
@@ -65,8 +70,7 @@ def take_over(context: ControllerContext, chance: random.Random) -> Steps[None]:
     yield from elections.by_order(context)
 
 
-def _read_cluster(context: ControllerContext, chance: random.Random) -> Steps[None]:
-    context.brokers = yield from read_brokers()
+def _read_topics(context: ControllerContext, chance: random.Random) -> Steps[None]:
     (names,) = yield from children([paths.TOPICS], watch=True)
     nodes = yield from read_topics(sorted(names), watch=True)
     yield from take_topics(context, nodes, chance)
@@ -74,7 +78,6 @@ def _read_cluster(context: ControllerContext, chance: random.Random) -> Steps[No
     yield from isr.take_states(context, list(context.partitions()))
     # That a controller knows them is not a change.
     context.changes.clear()
-    yield Connect(list(context.brokers.values()))
 
 
 def _read_deletions(context: ControllerContext) -> Steps[None]:

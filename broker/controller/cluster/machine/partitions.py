@@ -37,8 +37,8 @@ Result = StateNode | Exception
 Results = dict[PartitionKey, Result]
 
 
-def startup(context: ControllerContext) -> Steps[None]:
-    """Find the phases of all partitions, and elect leaders where there is none."""
+def startup(context: ControllerContext) -> Steps[set[PartitionKey]]:
+    """Find the phases of all partitions, and elect leaders where there is none; return the partitions that got one."""
     for key in context.partitions():
         state = context.states.get(key)
         if state is None:
@@ -48,7 +48,8 @@ def startup(context: ControllerContext) -> Steps[None]:
         else:
             phase = PartitionPhase.OFFLINE
         context.partition_phases[key] = phase
-    yield from bring_online(context)
+    results = yield from bring_online(context)
+    return {key for key, result in results.items() if isinstance(result, StateNode)}
 
 
 def bring_online(context: ControllerContext, topic: str | None = None) -> Steps[Results]:

@@ -8,7 +8,7 @@ A replica whose deletion fails becomes DELETION_INELIGIBLE, and OFFLINE again to
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from broker.controller.cluster.model.assignments import without
@@ -34,23 +34,46 @@ _BEFORE: Mapping[ReplicaPhase, frozenset[ReplicaPhase]] = {
 """The phases that a phase can follow."""
 
 
-def startup(context: ControllerContext) -> Steps[None]:
-    """Find the phases of all replicas, and tell the brokers their roles."""
+def find_phases(context: ControllerContext) -> None:
+    """Find the phases of all replicas."""
     everything = context.replicas_of(context.partitions())
     online = [each for each in everything if context.is_online(each.broker_id, each.key)]
     context.replica_phases.update(dict.fromkeys(everything, ReplicaPhase.DELETION_INELIGIBLE))
     context.replica_phases.update(dict.fromkeys(online, ReplicaPhase.ONLINE))
-    yield from change(context, online, ReplicaPhase.ONLINE)
-    usable = set(online)
-    yield from change(context, [each for each in everything if each not in usable], ReplicaPhase.OFFLINE)
+
+
+def startup(context: ControllerContext, told: Container[PartitionKey]) -> Steps[None]:
+    """Take replicas that are not available out of the ISRs, and tell the brokers all their roles.
+
+    Args:
+        context: The cluster.
+        told: Partitions that got a leader just now, from replicas that are available. Their replicas know their roles.
+    """
+    by_phase: dict[ReplicaPhase, list[ReplicaKey]] = {ReplicaPhase.OFFLINE: [], ReplicaPhase.ONLINE: []}
+    for each, phase in context.replica_phases.items():
+        wanted = ReplicaPhase.ONLINE if phase is ReplicaPhase.ONLINE else ReplicaPhase.OFFLINE
+        if each.key in told:
+            context.replica_phases[each] = wanted
+        else:
+            by_phase[wanted].append(each)
+    batch = ControlBatch(context)
+    # Roles follow in the same requests, with the states that are in force by then.
+    for to, replicas in by_phase.items():
+        yield from _change(context, replicas, to, batch)
+    yield from send(batch.requests())
 
 
 def change(context: ControllerContext, replicas: Iterable[ReplicaKey], to: ReplicaPhase) -> Steps[None]:
     """Bring replicas into a phase. Those that cannot be brought there stay where they are."""
-    valid = _valid(context, replicas, to)
-    if not valid:
-        return
     batch = ControlBatch(context)
+    yield from _change(context, replicas, to, batch)
+    yield from send(batch.requests())
+
+
+def _change(
+    context: ControllerContext, replicas: Iterable[ReplicaKey], to: ReplicaPhase, batch: ControlBatch
+) -> Steps[None]:
+    valid = _valid(context, replicas, to)
     match to:
         case ReplicaPhase.NEW:
             valid = [each for each in valid if _begin(context, each, batch)]
@@ -73,7 +96,6 @@ def change(context: ControllerContext, replicas: Iterable[ReplicaKey], to: Repli
                 context.replica_phases.pop(each, None)
             valid = []
     context.replica_phases.update(dict.fromkeys(valid, to))
-    yield from send(batch.requests())
 
 
 def _valid(context: ControllerContext, replicas: Iterable[ReplicaKey], to: ReplicaPhase) -> list[ReplicaKey]:

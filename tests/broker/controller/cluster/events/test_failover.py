@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.controller.cluster.events import failover
+from broker.controller.cluster.model.effects import Children, Steps
 from broker.metadata.znodes import notices, paths
 from broker.metadata.znodes.cluster import FeatureNode, decode_feature, encode_feature
 from broker.metadata.znodes.topics import StateNode, encode_state
+from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.broker.controller.cluster.world import World
 
@@ -33,6 +36,58 @@ def test_brokers_learn_who_is_alive_before_their_roles() -> None:
         paths.topic("words"),
         paths.broker_id(1),
     } <= world.watched
+
+
+def test_brokers_learn_who_the_controller_is_before_it_reads_topics() -> None:
+    """With 10,000 partitions that takes seconds, and clients ask the dead controller meanwhile."""
+    world = World()
+    world.make_topic("words", [(1, 2)])
+    told: list[set[int]] = []
+
+    def spied() -> Steps[None]:
+        steps, brought = failover.take_over(world.context, world.chance), None
+        while True:
+            try:
+                effect = steps.send(brought)
+            except StopIteration:
+                return
+            if isinstance(effect, Children) and paths.TOPICS in effect.paths:
+                told.append({each.broker_id for each in world.sent})
+            brought = yield effect
+
+    world.run(spied())
+    assert told == [{1, 2, 3}]
+    assert {each.message.controller_id for each in world.sent} == {1}
+
+
+def test_partitions_without_a_leader_come_first_and_nothing_is_told_twice() -> None:
+    world = World()
+    world.make_topic("words", [(2, 1, 3), (1, 2, 3), (3, 2, 1), (1, 3, 2)])
+    world.take_over()
+    world.deregister(1)
+    next_one = World((2, 3))
+    next_one.tree = world.tree
+    written: list[None] = []
+    next_one.on_write = lambda: written.append(None)
+    next_one.take_over()
+    told = [
+        (each.broker_id, state.partition_index)
+        for each in next_one.sent
+        if isinstance(each.message, LeaderAndIsrRequest)
+        for topic in each.message.topic_states
+        for state in topic.partition_states
+    ]
+    assert {index for _, index in told[:4]} == {1, 3}
+    assert sorted(told) == [(broker, index) for broker in (2, 3) for index in range(4)]
+    led = {1: 2, 3: 3, 0: 2, 2: 3}
+    for index, leader in led.items():
+        assert world.state("words", index) == StateNode(leader, 1, (2, 3) if leader == 2 else (3, 2), 7, 1), index
+        for broker in (2, 3):
+            found = next_one.roles()[broker, ("words", index)]
+            assert found == (leader, 1, world.state("words", index).isr, False)
+            assert next_one.informed()[broker]["words", index] == (leader, world.state("words", index).isr)
+    # The features, the leaders that were elected, and the ISRs that broker 1 has left.
+    assert len(written) <= 3
 
 
 def test_all_roles_are_told_again_with_their_epochs() -> None:
