@@ -7,6 +7,7 @@ cluster have the same value, and each understands the versions of all values.
 
 from __future__ import annotations
 
+import functools
 import re
 from enum import IntEnum
 from typing import NamedTuple, Self
@@ -41,6 +42,17 @@ class Feature(IntEnum):
     """The state of a partition says that its leader recovers from an unclean election (KIP-704)."""
 
 
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> tuple[tuple[int, ...], int]:
+    """Return release and step of a version; followers ask for them each time that a role changes."""
+    magic_of(text)
+    match = _FORM.match(text)
+    assert match is not None
+    numbers = tuple(map(int, match["release"].split(".")))
+    release = numbers[: _OLD_RELEASES if numbers[0] == 0 else 2]
+    return release, LAST_STEP if match["step"] is None else int(match["step"])
+
+
 class ProtocolVersion(NamedTuple):
     """A value of `inter.broker.protocol.version`. Later versions are greater."""
 
@@ -55,12 +67,7 @@ class ProtocolVersion(NamedTuple):
         Raises:
             ValueError: There is no such release.
         """
-        magic_of(text)
-        match = _FORM.match(text)
-        assert match is not None
-        numbers = tuple(map(int, match["release"].split(".")))
-        release = numbers[: _OLD_RELEASES if numbers[0] == 0 else 2]
-        return cls(release, LAST_STEP if match["step"] is None else int(match["step"]))
+        return cls(*_parsed(text))
 
     def has(self, feature: Feature) -> bool:
         """Return whether brokers of this version use the feature."""

@@ -35,6 +35,8 @@ DOUBT_S = 10.0
 """How long a leader may be taken for dead before the controller says so."""
 LOOK_S = 30.0
 """After this time all partitions are looked at again. Changes of topic ids and log start offsets are found only so."""
+NAMED = 5
+"""The number of partitions that one line of the broker's log names."""
 TURN_BYTES = 1 << 20
 """When this number of bytes was appended, other work of the loop has its turn."""
 
@@ -89,6 +91,9 @@ class Fetcher:
         """The partitions that the next request may ask for otherwise than the last one."""
         self._unsettled: dict[PartitionKey, Following] = {}
         """The partitions that are to be truncated, or are delayed."""
+        self._longest_pause = settings().backoff
+        self._news: dict[str, list[PartitionKey]] = {}
+        """The partitions that are delayed for another reason than before, by the reason, until they are logged."""
         self._without_id: set[PartitionKey] = set()
         """The partitions of the last request whose topic has no id."""
         self._topics: dict[uuid.UUID, str] = {}
@@ -149,8 +154,11 @@ class Fetcher:
     async def _run(self) -> None:
         while True:
             try:
+                self._longest_pause = self._settings().backoff
                 await self._truncation.truncate(self._settle())
+                self._tell()
                 await self._fetch()
+                self._tell()
             except LinkError as error:
                 self._session.begin_again()
                 if not await self._reconnects():
@@ -178,7 +186,7 @@ class Fetcher:
         self._lost_at, before = None, self._reconnected_at
         self._reconnected_at = self._now()
         # A leader that ends each connection is asked again after pauses.
-        return self._reconnected_at > before + self._settings().backoff
+        return self._reconnected_at > before + self._longest_pause
 
     def _now(self) -> float:
         return self._loop.time()
@@ -204,20 +212,27 @@ class Fetcher:
         return truncating
 
     def _delay(self, following: Following, why: str) -> None:
-        self._note_delay(following, why)
+        if following.delay(self._now(), self._longest_pause, why):
+            self._news.setdefault(why, []).append(following.partition.key)
         self._touch(following)
 
-    def _note_delay(self, following: Following, why: str) -> None:
-        if following.delay(self._now(), self._settings().backoff, why):
-            topic, index = following.partition.key
-            logger.info("%s-%d is not fetched from broker %d at present: %s", topic, index, self._leader, why)
-
     def _delay_all(self, why: str) -> None:
-        news = [each for each in self._following.values() if each.delay(self._now(), self._settings().backoff, why)]
+        now = self._now()
+        news = [each for each in self._following.values() if each.delay(now, self._longest_pause, why)]
         for each in self._following.values():
             self._touch(each)
         if news:
             logger.warning("%d partitions are not fetched from broker %d at present: %s", len(news), self._leader, why)
+
+    def _tell(self) -> None:
+        """Log which partitions are delayed. After a failover there may be thousands, for the same reason."""
+        news, self._news = self._news, {}
+        for why, keys in news.items():
+            named = ", ".join(f"{topic}-{index}" for topic, index in keys[:NAMED])
+            if len(keys) > NAMED:
+                named += f" and {len(keys) - NAMED} more"
+            verb = "is" if len(keys) == 1 else "are"
+            logger.info("%s %s not fetched from broker %d at present: %s", named, verb, self._leader, why)
 
     def _current(self) -> list[Following]:
         """Return the partitions that are still followed. The others are removed when their new role is known."""
@@ -229,7 +244,7 @@ class Fetcher:
         now = self._now()
         delays = [each.delayed_until for each in partitions if each.delayed_until > now]
         # A partition that is neither due nor delayed waits for its throttle.
-        pause = min(delays, default=now + self._settings().backoff) - now if partitions else None
+        pause = min(delays, default=now + self._longest_pause) - now if partitions else None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._changed.wait()

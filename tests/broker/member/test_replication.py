@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,30 @@ def test_a_leader_that_was_replaced_drops_what_nobody_else_has(tmp_path: Path, p
         assert cluster.partition(1, "t").log.epochs.entries() == cluster.partition(2, "t").log.epochs.entries()
 
     with_cluster(tmp_path, work, protocol)
+
+
+def test_partitions_that_cannot_be_fetched_for_the_same_reason_are_logged_together(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a failover there are thousands, and a line for each delayed the loop."""
+
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        keys = [("t", index) for index in range(1, 8)]
+        cluster.assigned.update(dict.fromkeys(keys, cluster.assigned["t", 0]))
+        caplog.set_level(logging.INFO, logger="broker.replica.fetching.fetcher")
+        await cluster.tell_metadata(*keys)
+        # The leader does not know yet that it is one.
+        await cluster.tell_roles(*keys, to=[2], is_new=True)
+        mode = cluster.hosts[2].server.mode
+        assert isinstance(mode, ClusterMode)
+        await cluster.until(lambda: mode.member.fetchers.troubled == len(keys), "all have been asked for")
+        lines = [each.getMessage() for each in caplog.records if "not fetched" in each.getMessage()]
+        named = "t-1, t-2, t-3, t-4, t-5 and 2 more"
+        why = "the leader answers NOT_LEADER_OR_FOLLOWER"
+        assert lines == [f"{named} are not fetched from broker 1 at present: {why}"]
+
+    with_cluster(tmp_path, work)
 
 
 def test_a_leader_that_may_be_dead_is_told_to_no_client(tmp_path: Path) -> None:
