@@ -1,4 +1,4 @@
-"""Three brokers beside three of Apache Kafka: replicated produce, failover, return, idle cost, leaders moved, catch-up.
+"""Three brokers beside three of Apache Kafka: produce, failovers, return, idle cost, leaders moved, catch-up.
 
 Run from the repository: `python -m benchmarks.cluster [--quick] [--parts ...]`.
 
@@ -17,6 +17,10 @@ three replicas of everything. Both run the whole time, all on this machine; runs
 - `catch-up`: a broker starts with an empty directory: the bytes of the topic divided by the time from its first answer
   until it is in sync.
 - `idle`: CPU and resident memory of the three brokers with 1,000 partitions.
+- `controller`: the controller of 10,000 partitions, which leads a third of them, is killed with SIGKILL: the time until
+  the other brokers tell of another controller, and until clients are told of another leader of every partition and
+  100 of these have each acknowledged a record. CPU is that of the two other brokers. For this part each cluster runs
+  alone.
 """
 
 from __future__ import annotations
@@ -41,11 +45,12 @@ from benchmarks.peers.clusters import BROKERS, CLUSTERS, PEER, Cluster, running
 from benchmarks.produce import TOOL, TOOL_DEADLINE_S, summary_of
 from peers import kafka
 
-PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle")
+PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle", "controller")
 RECORDS = {100: 1_000_000, 1000: 200_000}
 QUICK_SHARE = 8
 PARTITIONS = 3
 MANY = 1000
+MOST, SAMPLE = 10_000, 100
 QUIET_S = 10.0
 STEADY_S, MOST_S = 2.0, 60.0
 """How long records are sent before a broker ends, and the longest time until they are acknowledged again."""
@@ -58,6 +63,9 @@ KILLED, STOPPED = signal.SIGKILL, signal.SIGTERM
 _WORDS = {KILLED: "kill -9", STOPPED: "SIGTERM"}
 START, BACK = "start of a broker of a cluster", "from its first answer until its replicas are in sync"
 CATCH_UP = "catch-up of an empty follower"
+REPLACED = f"another controller of {count(MOST)} partitions after {_WORDS[KILLED]}"
+LED = f"all of {count(MOST)} partitions led after {_WORDS[KILLED]} of the controller"
+SPENT = f"{LED}: CPU of the other brokers"
 IDLE = f"three idle brokers, {count(MANY)} partitions of three replicas"
 
 Results = dict[str, dict[str, list[float]]]
@@ -89,6 +97,9 @@ CASES: dict[str, tuple[str, str]] = {
     BACK: ("s", LOWER),
     **{moved(how): ("s", LOWER) for how in (STOPPED, KILLED)},
     CATCH_UP: ("MB/s", HIGHER),
+    REPLACED: ("s", LOWER),
+    LED: ("s", LOWER),
+    SPENT: ("s", LOWER),
     f"{IDLE}: CPU": ("% of a core", LOWER),
     f"{IDLE}: resident memory": ("MB", LOWER),
 }
@@ -272,6 +283,39 @@ def idle(cluster: Cluster, measured: Measured, seconds: float) -> None:
     measured.add(f"{IDLE}: resident memory", cluster, cluster.resident_bytes() / 1e6)
 
 
+def controller_killed(cluster: Cluster, measured: Measured, topics: Sequence[str]) -> int:
+    """Kill the controller; measure until there is another one, and until all is led again; return the broker."""
+    number = cluster.controller()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    sample = [(topic, partition) for topic in topics for partition in range(0, MANY, MANY * len(topics) // SAMPLE)]
+    write_to(producer, sample)
+    before = cluster.cpu_seconds(without=number)
+    began = time.perf_counter()
+    cluster.end(number, KILLED)
+    cluster.wait_for_controller(number)
+    measured.add(REPLACED, cluster, time.perf_counter() - began)
+    cluster.wait_without(number, topics)
+    write_to(producer, sample)
+    measured.add(LED, cluster, time.perf_counter() - began)
+    cluster.gone(number)
+    measured.add(SPENT, cluster, cluster.cpu_seconds() - before)
+    return number
+
+
+def write_to(producer: Producer, partitions: Sequence[tuple[str, int]]) -> None:
+    """Send a record to each partition; wait until all are acknowledged."""
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    for topic, partition in partitions:
+        producer.produce(topic, b"x", partition=partition, on_delivery=delivered)
+    if producer.flush(MOST_S) or failed:
+        raise RuntimeError(f"records are not acknowledged: {failed[:1]}")
+
+
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -293,8 +337,12 @@ def main(words: Sequence[str] | None = None) -> list[Finding]:
     share = QUICK_SHARE if options.quick else 1
     measured = Measured()
     overrides = dict(item.split("=", 1) for item in options.override)
-    with running(options.clusters, options.dir, overrides) as clusters:
-        _measure(options, clusters, measured, share)
+    if set(options.parts) - {"controller"}:
+        with running(options.clusters, options.dir, overrides) as clusters:
+            _measure(options, clusters, measured, share)
+    for name in options.clusters if "controller" in options.parts else ():
+        with running([name], options.dir, overrides) as (cluster,):
+            _measure_controllers(cluster, measured, options.runs, share)
     show(measured.results, options.clusters)
     return findings(measured.results)
 
@@ -331,6 +379,18 @@ def _measure(options: argparse.Namespace, clusters: Sequence[Cluster], measured:
     if "catch-up" in options.parts:
         for _, cluster in product(range(options.runs), clusters):
             catch_up(cluster, measured, CATCH_UP_BYTES // share, next(serials))
+
+
+def _measure_controllers(cluster: Cluster, measured: Measured, runs: int, share: int) -> None:
+    topics = [f"most-{number}" for number in range(max(1, MOST // MANY // share))]
+    for topic in topics:
+        cluster.create_topic(topic, MANY)
+    for run in range(runs):
+        number = controller_killed(cluster, measured, topics)
+        if run + 1 < runs:
+            cluster.start(number)
+            for topic in topics:
+                cluster.wait_in_sync(topic)
 
 
 def findings(results: Results) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Send a broker two small requests, in bytes written by hand.
+"""Send a broker small requests, in bytes written by hand.
 
 No code of the product takes part, so the result holds even if our protocol code is wrong. Requests (all integers
 big-endian; KIP-35, KIP-4):
@@ -10,7 +10,7 @@ big-endian; KIP-35, KIP-4):
 | int16 | version 0 | version 1 |
 | int32 | correlation id | the same |
 | int16 + n | client id | the same |
-| int32 | – | -1: every topic |
+| int32 | – | -1: every topic; 0: none |
 """
 
 from __future__ import annotations
@@ -71,6 +71,27 @@ def brokers(address: str, timeout_s: float = 1.0) -> int:
         answer = _ask(sock, METADATA, 1, 2, struct.pack(">i", -1))
     count: int = struct.unpack_from(">i", answer)[0]
     return count
+
+
+def controller(address: str, timeout_s: float = 1.0) -> int:
+    """Return the controller's id in Metadata v1; -1 if the broker knows of none.
+
+    The answer has the brokers (int32, string, int32, string that may be null), then the controller (int32).
+
+    Raises:
+        OSError: No response comes.
+    """
+    with connect(address, timeout_s) as sock:
+        answer = _ask(sock, METADATA, 1, 3, struct.pack(">i", 0))
+    (count,) = struct.unpack_from(">i", answer)
+    at = 4
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", answer, at + 4)
+        at += 4 + 2 + length + 4
+        (length,) = struct.unpack_from(">h", answer, at)
+        at += 2 + max(0, length)
+    found: int = struct.unpack_from(">i", answer, at)[0]
+    return found
 
 
 def answers(address: str, timeout_s: float = 1.0) -> bool:

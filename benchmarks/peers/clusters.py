@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from confluent_kafka import ElectionType, TopicPartition
@@ -26,8 +26,10 @@ BROKERS = (1, 2, 3)
 PEER = f"Kafka {kafka.KAFKA_3}"
 """The newest line of Apache Kafka that runs with ZooKeeper."""
 CLUSTERS = (OURS, PEER)
+NO_CONTROLLER = -1
 _DEADLINE_S = 180.0
-_POLL_S = 0.02
+_POLL_S, _POLL_MANY_S = 0.02, 0.2
+"""The pauses between two questions; the second one where an answer is much work for a broker."""
 
 
 class Cluster:
@@ -94,16 +96,16 @@ class Cluster:
         for process in self._processes.values():
             process.kill()
 
-    def cpu_seconds(self) -> float:
-        """Return the CPU time so far of all brokers and their children."""
-        return sum(map(cpu_seconds, self._pids()))
+    def cpu_seconds(self, *, without: int | None = None) -> float:
+        """Return the CPU time so far of all brokers but `without`, and of their children."""
+        return sum(map(cpu_seconds, self._pids(without)))
 
     def resident_bytes(self) -> int:
         """Return the resident memory of all brokers and their children."""
         return sum(map(resident_bytes, self._pids()))
 
-    def _pids(self) -> list[int]:
-        return [process.pid for process in self._processes.values() if process.running]
+    def _pids(self, without: int | None = None) -> list[int]:
+        return [each.pid for number, each in self._processes.items() if each.running and number != without]
 
     def admin(self, *, without: int | None = None) -> AdminClient:
         """Make an admin client that begins with any broker but `without`."""
@@ -133,6 +135,27 @@ class Cluster:
         """Return the controller's id."""
         return int(self.admin().list_topics(timeout=30).controller_id)
 
+    def wait_for_controller(self, former: int) -> None:
+        """Poll the other brokers until each tells of another controller than `former`."""
+        end = time.monotonic() + _DEADLINE_S
+        for number, address in self._addresses.items():
+            while number != former:
+                # A broker that is busy answers late.
+                with suppress(OSError):
+                    if probe.controller(address, _DEADLINE_S) not in (former, NO_CONTROLLER):
+                        break
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{self.name}: broker {number} tells that broker {former} is the controller")
+                time.sleep(_POLL_S)
+
+    def wait_without(self, number: int, topics: Sequence[str]) -> None:
+        """Poll topic by topic until all partitions are led, and none by this broker."""
+        admin, others = self.admin(without=number), set(BROKERS) - {number}
+        for topic in topics:
+            self.wait_for(
+                topic, lambda found: {each.leader for each in found.partitions.values()} <= others, admin, _POLL_MANY_S
+            )
+
     def elect_preferred(self, topic: str, partitions: int) -> None:
         """Have each partition led by the first of its replicas."""
         admin = self.admin()
@@ -146,14 +169,20 @@ class Cluster:
         """Wait until all replicas of all partitions are in sync."""
         self.wait_for(topic, _in_sync)
 
-    def wait_for(self, topic: str, is_so: Callable[[TopicMetadata], bool], admin: AdminClient | None = None) -> None:
+    def wait_for(
+        self,
+        topic: str,
+        is_so: Callable[[TopicMetadata], bool],
+        admin: AdminClient | None = None,
+        pause_s: float = _POLL_S,
+    ) -> None:
         """Poll a topic's metadata until it is as wanted."""
         admin = admin or self.admin()
         end = time.monotonic() + _DEADLINE_S
         while not is_so(admin.list_topics(topic, timeout=30).topics[topic]):
             if time.monotonic() > end:
                 raise TimeoutError(f"{self.name}: {topic} does not become as wanted")
-            time.sleep(_POLL_S)
+            time.sleep(pause_s)
 
 
 def _in_sync(topic: TopicMetadata) -> bool:
