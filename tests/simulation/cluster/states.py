@@ -14,11 +14,13 @@ from tests.simulation.zookeeper import SimulatedEnsemble
 
 _STATE = re.compile(rf"{paths.TOPICS}/([^/]+)/partitions/(\d+)/state")
 _TOPIC = re.compile(rf"{paths.TOPICS}/([^/]+)")
+_BROKER = re.compile(rf"{paths.BROKER_IDS}/(\d+)")
 
 PartitionKey = tuple[str, int]
 
 UNDELIVERED_S = 15.0
-"""A controller that loses its office may still have an order for a broker that could not be reached for so long."""
+"""A controller may still have an order for a broker that could not be reached for so long. It drops the order when it
+loses its office, or the broker its registration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,8 @@ class States:
         self.deleting: set[str] = set()
         self._created: dict[str, int] = {}
         self._controller_epoch = -1
-        self._unassigned: dict[tuple[PartitionKey, int], float] = {}
-        """When brokers lost their replicas of partitions."""
+        self._unassigned: dict[tuple[PartitionKey, int], tuple[float, bool]] = {}
+        """When brokers lost their replicas of partitions, and whether they were registered then."""
         self._untold: set[tuple[PartitionKey, int]] = set()
         ensemble.on_commit = self._committed
 
@@ -85,9 +87,9 @@ class States:
     def may_be_stray(self, key: PartitionKey, number: int) -> bool:
         """Return whether a broker may never have been told that it has no replica of the partition any more.
 
-        The new assignment is all that a controller writes. If it loses its office before it has reached the broker, the
-        next controller does not know that there is something to tell. Apache Kafka has the same gap; here the broker
-        finds it when it compares its roles with ZooKeeper.
+        The new assignment is all that a controller writes. If it loses its office before it has reached the broker, or
+        the broker is not registered, nobody knows later that there is something to tell. Apache Kafka has the same gap;
+        here the broker finds it when it compares its roles with ZooKeeper.
         """
         return (key, number) in self._untold
 
@@ -96,8 +98,12 @@ class States:
         if before is not None:
             for index, assignment in before.partitions.items():
                 now_there = after.partitions[index].replicas if index in after.partitions else ()
+                for number in now_there:
+                    self._unassigned.pop(((topic, index), number), None)
+                    self._untold.discard(((topic, index), number))
                 for number in set(assignment.replicas) - set(now_there):
-                    self._unassigned[(topic, index), number] = self._now()
+                    is_registered = self._ensemble.exists(paths.broker_id(number))
+                    self._unassigned[(topic, index), number] = self._now(), is_registered
         self.topics[topic] = after
 
     def _controller_changed(self, epoch: int) -> None:
@@ -105,7 +111,13 @@ class States:
             self._report(f"the controller's epoch goes from {self._controller_epoch} to {epoch} (I7)")
         self._controller_epoch = epoch
         least = self._now() - UNDELIVERED_S
-        self._untold.update(found for found, at in self._unassigned.items() if at >= least)
+        self._untold.update(found for found, (at, _) in self._unassigned.items() if at >= least)
+
+    def _registered(self, number: int) -> None:
+        least = self._now() - UNDELIVERED_S
+        for found, (at, was_registered) in self._unassigned.items():
+            if found[1] == number and (at >= least or not was_registered):
+                self._untold.add(found)
 
     def _committed(self, operations: Sequence[Operation], session_id: int) -> None:
         names_epoch = any(isinstance(each, Check) and each.path == paths.CONTROLLER_EPOCH for each in operations)
@@ -128,6 +140,8 @@ class States:
                 else:
                     self._assigned(topic[1], decode_topic(topic[1], each.data))
                     self._created[topic[1]] = self._ensemble.read(each.path).stat.created
+            elif isinstance(each, Create) and (broker := _BROKER.fullmatch(each.path)) is not None:
+                self._registered(int(broker[1]))
             elif each.path.startswith(f"{paths.DELETE_TOPICS}/") and isinstance(each, Create):
                 self.deleting.add(each.path.rpartition("/")[2])
             elif each.path == paths.CONTROLLER_EPOCH and isinstance(each, Create | SetData):
