@@ -82,8 +82,8 @@ class StoppedBroker:
         return self._store.load(self.cluster_id)
 
     def held(self) -> frozenset[tuple[str, int]]:
-        """Return the partitions that the directories have."""
-        keys = [names.parse_partition_dir(name) for path in self._directories for name in os.listdir(path)]
+        """Return the partitions that the directories have in service: not those that are deleted or set aside."""
+        keys = [names.parse_served_dir(name) for path in self._directories for name in os.listdir(path)]
         return frozenset(key for key in keys if key is not None)
 
     def write_registry(self, state: ClusterState) -> None:

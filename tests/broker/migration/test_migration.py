@@ -394,9 +394,11 @@ def test_a_broker_that_does_not_have_everything_cannot_leave(play: Play) -> None
         assert "the replicas on broker 3 of words-0 are not in sync" in await world.refused("leave")
         in_sync = StateNode(leader=-1, leader_epoch=7, isr=(1, 3), controller_epoch=6)
         await session.set(paths.partition_state("words", 0), encode_state(in_sync))
-        (world.directories[1] / "words-1").rename(world.directories[1] / "aside")
-        assert "have no log of words-1" in await world.refused("leave")
-        (world.directories[1] / "aside").rename(world.directories[1] / "words-1")
+        there = world.directories[1] / "words-1"
+        for aside in ("aside", f"words-1.{'0' * 32}-stray", f"words-1.{'0' * 32}-delete"):
+            there.rename(world.directories[1] / aside)
+            assert "have no log of words-1" in await world.refused("leave")
+            (world.directories[1] / aside).rename(there)
         await ensure(session, paths.delete_topic("words"))
         assert "the topics words are being deleted" in await world.refused("leave")
         await session.delete(paths.delete_topic("words"))
