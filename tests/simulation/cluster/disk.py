@@ -15,7 +15,7 @@ from pathlib import Path
 from broker.log.files.file_ops import Buffer
 from kafkalog.records.batch import iter_headers, verify_crc
 from kafkalog.records.errors import RecordsError
-from kafkalog.storage.names import parse_partition_dir
+from kafkalog.storage.names import parse_served_dir
 from tests.crash.lossy_disk import Disk, Entry, RecordingOps
 
 PartitionKey = tuple[str, int]
@@ -78,7 +78,7 @@ class HostDisk:
         found: dict[PartitionKey, int] = {}
         for directory in self.directories:
             for name in sorted(os.listdir(directory)) if directory.exists() else ():
-                key = parse_partition_dir(name)
+                key = parse_served_dir(name)
                 if key is not None:
                     found[key] = _end(directory / name)
         return found
