@@ -60,6 +60,7 @@ class RealWorld:
         self._server = server
         self._chroot = chroot
         self._opened: dict[KazooSession, Proxy] = {}
+        self._letting_in: asyncio.Task[None] | None = None
 
     async def open(self) -> ZooKeeper:
         host, _, port = self._server.partition(":")
@@ -77,11 +78,18 @@ class RealWorld:
 
     async def expire(self, session: ZooKeeper) -> None:
         assert isinstance(session, KazooSession)
+        other, sign = await self.open(), f"/of-session-{session.session_id}"
+        await session.create(sign, b"", is_ephemeral=True)
         proxy = self._opened[session]
         proxy.shut = True
         proxy.hang_up()
-        # ZooKeeper ends sessions in steps of its tick.
-        asyncio.get_running_loop().call_later(2 * SESSION_S, setattr, proxy, "shut", False)
+
+        async def let_in_when_it_is_over() -> None:
+            while await other.get(sign) is not None:
+                await asyncio.sleep(0.2)
+            proxy.shut = False
+
+        self._letting_in = asyncio.create_task(let_in_when_it_is_over())
 
     async def close(self) -> None:
         for session, proxy in self._opened.items():
