@@ -31,7 +31,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         tls: Returns the context of a new connection; None for connections without TLS.
 
     Attributes:
-        failure: What the last connection has come to; None before the first.
+        failure: What the last attempt to connect has come to, also while there is another one; None before the first.
         is_hopeless: Whether another attempt would fail, too.
     """
 
@@ -49,7 +49,6 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         Raises:
             OSError: It cannot be opened.
         """
-        self.failure = None
         try:
             connection = socket.create_connection(address, timeout)
         except OSError as error:
