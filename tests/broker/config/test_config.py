@@ -150,7 +150,11 @@ def test_every_declared_key_is_read_or_says_that_it_has_no_effect() -> None:
     without_effect = {key.name for key in (*SERVER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG) if not key.effect}
     declared = {key.name for key in (*SERVER_CONFIG, *TOPIC_CONFIG, *GROUP_CONFIG)}
     # How sessions with ZooKeeper are secured is read by modules that the clients share.
-    shared = ("kafkalog/zookeeper/security.py", "kafkalog/client/zookeeper/security.py")
+    shared = (
+        "kafkalog/zookeeper/properties.py",
+        "kafkalog/zookeeper/security.py",
+        "kafkalog/client/zookeeper/security.py",
+    )
     of_clients = {text for path in shared for text in _texts(ast.parse((ROOT / path).read_text()))}
     assert declared - read - of_clients == without_effect - of_clients
 
