@@ -168,7 +168,8 @@ def _tell_log_end(request: Request, topic: str, index: int, result: ListOffsetsP
     Apache Kafka tells the epoch of the replica's role instead.
 
     Raises:
-        KafkaStorageError, UnknownTopicOrPartitionError: there is no such log, or it cannot be used.
+        KafkaStorageError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError: there is no such log, or it cannot be
+            used; see `ReplicaManager.require`.
     """
     replicas = request.broker.replicas
     log = replicas.logs.get(topic, index)

@@ -84,6 +84,6 @@ def test_a_broker_without_such_a_log_says_so(tmp_path: Path) -> None:
         state = cluster.partition("words")
         assert state is not None
         other = next(number for number in IDS if number not in state.replicas)
-        assert await log_end(cluster, other, 9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+        assert await log_end(cluster, other, 9) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
 
     play(tmp_path, scenario)
