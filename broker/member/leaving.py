@@ -39,6 +39,9 @@ async def leave(
         await asyncio.gather(asking, ending, return_exceptions=True)
     if asking.cancelled():
         logger.warning("The broker stops without a move of leaderships: it has given them up")
+    else:
+        # An error that nobody has foreseen is not lost.
+        asking.result()
 
 
 async def _ask_repeatedly(
