@@ -43,7 +43,7 @@ class Pipe:
         self.arrived = bytearray()
         self.ended = False
         self.on_arrival: Callable[[], None] = lambda: None
-        self.on_room: Callable[[], None] = lambda: None
+        self.on_room: Callable[[], None] | None = None
         network.pipes.setdefault(self._way, []).append(self)
 
     @property
@@ -64,7 +64,8 @@ class Pipe:
         """Receive bytes that have arrived."""
         data = bytes(self.arrived[:count])
         del self.arrived[:count]
-        self._loop.call_soon(self.on_room)
+        if self.on_room is not None:
+            self._loop.call_soon(self.on_room)
         return data
 
     def release(self) -> None:
@@ -110,7 +111,6 @@ class ServerSide:
         self._scheduled: set[Callable[[], None]] = set()
         self.peer = peer
         come.on_arrival = lambda: self._schedule(self._readable)
-        go.on_room = lambda: self._schedule(self._writable)
 
     def watch_readable(self, callback: Callable[[], None]) -> None:
         self._on_readable = callback
@@ -121,10 +121,11 @@ class ServerSide:
 
     def watch_writable(self, callback: Callable[[], None]) -> None:
         self._on_writable = callback
+        self._go.on_room = lambda: self._schedule(self._writable)
         self._schedule(self._writable)
 
     def unwatch_writable(self) -> None:
-        self._on_writable = None
+        self._on_writable = self._go.on_room = None
 
     def recv_into(self, window: memoryview) -> int:
         if not self._come.arrived:
@@ -153,7 +154,7 @@ class ServerSide:
         return self.send(data) if data else 0
 
     def close(self) -> None:
-        self._on_readable = self._on_writable = None
+        self._on_readable = self._on_writable = self._go.on_room = None
         self._go.end()
 
     def _schedule(self, look: Callable[[], None]) -> None:
@@ -165,7 +166,8 @@ class ServerSide:
         self._scheduled.discard(self._readable)
         if self._on_readable is not None and (self._come.arrived or self._come.ended):
             self._on_readable()
-            self._schedule(self._readable)
+            if self._come.arrived or self._come.ended:
+                self._schedule(self._readable)
 
     def _writable(self) -> None:
         self._scheduled.discard(self._writable)

@@ -437,14 +437,16 @@ def run_schedule(seed: int, directory: Path | None = None, plant: Plant = lambda
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="kafkalog-cluster-", dir=directory or in_memory) as root:
         was_enabled = gc.isenabled()
-        # Each collection walks over the modules; a schedule's own garbage is little.
+        # A schedule's own garbage is little, and no collection has to walk over the modules.
         gc.disable()
+        gc.freeze()
         blank: list[int] = []
         try:
             return _run(seed, Path(root), plant, blank)
         finally:
             _collect()
             close_blank(blank)
+            gc.unfreeze()
             if was_enabled:
                 gc.enable()
 

@@ -32,7 +32,7 @@ BUSIEST = 300_000
 class Handle:
     """A callback that waits for its turn; stands for both of asyncio's handles."""
 
-    __slots__ = ("_args", "_callback", "_context", "_is_cancelled", "_when", "loop")
+    __slots__ = ("_is_cancelled", "_when", "args", "callback", "context", "loop")
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class Handle:
     ) -> None:
         self.loop = loop
         self._when = when
-        self._callback: Callable[..., object] | None = callback
-        self._args = args
-        self._context = context
+        self.callback: Callable[..., object] | None = callback
+        self.args = args
+        self.context = context
         self._is_cancelled = False
 
     def when(self) -> float:
@@ -54,35 +54,19 @@ class Handle:
 
     def cancel(self) -> None:
         self._is_cancelled = True
-        self._callback, self._args = None, ()
+        self.callback, self.args = None, ()
 
     def cancelled(self) -> bool:
         return self._is_cancelled
-
-    def run(self) -> None:
-        callback = self._callback
-        if callback is None:
-            return
-        try:
-            if self._context is None:
-                callback(*self._args)
-            else:
-                self._context.run(callback, *self._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            self.loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
 
 
 class NumberedFuture(asyncio.Future[Any]):
     """A future whose place in a set does not depend on its address."""
 
-    def __init__(self, number: int, **options: Any) -> None:
-        self._number = number
-        super().__init__(**options)
+    number: int
 
     def __hash__(self) -> int:
-        return self._number
+        return self.number
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -110,12 +94,14 @@ class World:
     Attributes:
         now: seconds since the beginning.
         errors: exceptions that callbacks and tasks of living processes let go.
+        add: has a callback run as soon as its turn comes.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.errors: list[str] = []
         self._ready: deque[Handle] = deque()
+        self.add = self._ready.append
         self._timers: list[tuple[float, int, Handle]] = []
         self._number = self._futures = 0
         self._loops: list[ProcessLoop] = []
@@ -131,14 +117,10 @@ class World:
         self._futures += 1
         return self._futures
 
-    def add(self, handle: Handle) -> None:
-        """Have a callback run as soon as its turn comes."""
-        self._ready.append(handle)
-
     def add_timer(self, handle: Handle) -> None:
         """Have a callback run at its time."""
         self._number += 1
-        heapq.heappush(self._timers, (handle.when(), self._number, handle))
+        heapq.heappush(self._timers, (handle._when, self._number, handle))
 
     def run(self, main: Coroutine[Any, Any, T], loop: ProcessLoop) -> T:
         """Run until `main`, a coroutine on `loop`, has ended; afterwards all processes are dead."""
@@ -153,6 +135,7 @@ class World:
 
     def _run_until(self, task: asyncio.Task[Any]) -> None:
         ready, timers, busy = self._ready, self._timers, 0
+        running: ProcessLoop | None = None
         while not task.done():
             if ready:
                 busy += 1
@@ -162,12 +145,26 @@ class World:
                 when, _, handle = heapq.heappop(timers)
                 if when > self.now:
                     self.now, busy = when, 0
-            loop = handle.loop
-            if loop.life is Life.RUNS:
-                _set_running_loop(loop)
-                handle.run()
-            elif loop.life is Life.FROZEN:
+            callback, loop = handle.callback, handle.loop
+            if callback is None:
+                # It was cancelled.
+                continue
+            if loop.life is Life.FROZEN:
                 loop.missed.append(handle)
+            elif loop.life is Life.RUNS:
+                if loop is not running:
+                    _set_running_loop(loop)
+                    running = loop
+                # Called here and not by the handle, because a schedule has some ten thousands of callbacks.
+                try:
+                    if handle.context is None:
+                        callback(*handle.args)
+                    else:
+                        handle.context.run(callback, *handle.args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    loop.call_exception_handler({"message": f"exception in {callback!r}", "exception": error})
 
 
 class ProcessLoop(_Loop):
@@ -181,6 +178,7 @@ class ProcessLoop(_Loop):
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
+        self._add = world.add
         self.life = Life.RUNS
         self.missed: list[Handle] = []
 
@@ -214,7 +212,7 @@ class ProcessLoop(_Loop):
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> Any:
         handle = Handle(self, self.world.now, callback, args, context)
-        self.world.add(handle)
+        self._add(handle)
         return handle
 
     def call_soon_threadsafe(
@@ -236,7 +234,9 @@ class ProcessLoop(_Loop):
         return self.call_at(self.world.now + delay, callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
-        return NumberedFuture(self.world.number(), loop=self)
+        future = NumberedFuture(loop=self)
+        future.number = self.world.number()
+        return future
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         return NumberedTask(self.world.number(), coro, loop=self, **options)
