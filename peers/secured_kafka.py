@@ -11,7 +11,8 @@
 
 Users have `password_of(name)` as password, with PLAIN and SCRAM. The principals of Kerberos with their names are these
 users. ALICE is a super user by every mechanism and by the client certificate. Others may do what ACLs allow, which is
-nothing at first. GSSAPI is there where the broker is given a KDC.
+nothing at first. Tests share a broker, so they never let BOB write: whoever may write to any topic may be idempotent as
+well. CAROL gets such rights. GSSAPI is there where the broker is given a KDC.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from peers.tokens import SigningKey
 
 ALICE = "alice"
 BOB = "bob"
-USERS = (ALICE, BOB)
+CAROL = "carol"
+USERS = (ALICE, BOB, CAROL)
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORD_MECHANISMS = ("PLAIN", *SCRAM)
 MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")

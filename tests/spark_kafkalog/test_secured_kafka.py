@@ -16,7 +16,7 @@ from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
 from peers.kafka import KAFKA_4
 from peers.kerberos import Kdc
-from peers.secured_kafka import ALICE, BOB, SecuredKafka, password_of
+from peers.secured_kafka import ALICE, BOB, CAROL, SecuredKafka, password_of
 from peers.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
 from peers.stores import missing as missing_stores
 from spark_kafkalog.load import job
@@ -217,8 +217,8 @@ def test_no_right_to_the_topic(broker: SecuredKafka, topic: str, refusal: Refusa
 def test_no_right_to_write_once(broker: SecuredKafka, spark: SparkSession, topic: str) -> None:
     """The transactional mode needs rights to its transactional ids, and to the group that its ledger is kept by."""
     prefix = f"id-{topic}"
-    config = by_password(broker, "PLAIN", BOB) | {"transactional.id": prefix}
-    allow(broker, BOB, AclOperation.ALL, AclResourceType.TOPIC, topic)
+    config = by_password(broker, "PLAIN", CAROL) | {"transactional.id": prefix}
+    allow(broker, CAROL, AclOperation.ALL, AclResourceType.TOPIC, topic)
 
     def refused() -> str:
         with pytest.raises(PySparkException) as caught:
@@ -230,7 +230,7 @@ def test_no_right_to_write_once(broker: SecuredKafka, spark: SparkSession, topic
     assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in said
     assert f"{prefix}-driver" in said
     assert "transactional.id" in said
-    allow(broker, BOB, AclOperation.ALL, AclResourceType.TRANSACTIONAL_ID, f"{prefix}-driver")
+    allow(broker, CAROL, AclOperation.ALL, AclResourceType.TRANSACTIONAL_ID, f"{prefix}-driver")
     said = refused()
     assert "GROUP_AUTHORIZATION_FAILED" in said
     assert f"{prefix}-ledger" in said
