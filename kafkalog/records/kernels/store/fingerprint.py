@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 FORMATS = ("batch.py", "compression.py", "errors.py")
 """Modules of `kafkalog.records` that kernels import: their numbers are compiled in."""
-_FORM = "1"
+_FORM = "2"
 """Changes when files of compiled kernels are made in another way."""
 
 

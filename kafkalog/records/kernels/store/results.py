@@ -3,19 +3,33 @@
 numba offers this only to its own cache. Private names that are used: `Dispatcher._cache` and the interface of what it
 holds, `CompileResult._reduce` and `_rebuild`. Should a version change them, the kernels are compiled in each process as
 if nothing were stored (`loader`), and `tests/kafkalog/records/kernels/test_store.py` fails.
+
+numba's own cache imports all that the compiler knows before it loads a function (`BaseContext.refresh`), which takes
+0.15 s of processor time. Machine code only needs its symbols. Those are stored with it, and the compiler is imported
+only if one of them is unknown: LLVM ends the process if it meets such a symbol.
 """
 
 from __future__ import annotations
 
 import pickle
+import re
 from typing import Any
 
+import llvmlite.binding  # type: ignore[import-untyped]
 import numba.core.compiler
+import numba.core.runtime.nrt
 import numba.core.serialize
 
 # numba's own annotations, where a version has them, do not say what these take.
 _CompileResult: Any = numba.core.compiler.CompileResult
 _dumps: Any = numba.core.serialize.dumps
+_runtime: Any = numba.core.runtime.nrt.rtsys
+_EXTERNAL = re.compile(
+    r"""^(?:declare\s[^@]*@"?(?P<function>[^"(\s]+)"?\(|@"?(?P<variable>[^"=\s]+)"?\s*=\s*external\s)""", re.MULTILINE
+)
+"""In LLVM's text: a function or variable that is defined elsewhere."""
+_BUILT_IN = "llvm."
+"""How the names of functions start that LLVM replaces by instructions."""
 
 
 class AdoptError(Exception):
@@ -32,8 +46,11 @@ class _Stored:
         self.used = False
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        target_context.refresh()
-        result = _CompileResult._rebuild(target_context, *pickle.loads(self._data))
+        symbols, reduced = pickle.loads(self._data)
+        _runtime.initialize(target_context)
+        if unknown(symbols):
+            target_context.refresh()
+        result = _CompileResult._rebuild(target_context, *pickle.loads(reduced))
         self.used = True
         return result
 
@@ -53,8 +70,19 @@ class _Stored:
 def compiled(kernel: Any, signature: Any) -> bytes:
     """Compile a kernel, and return what was compiled."""
     kernel.compile(signature.args)
-    data: bytes = _dumps(kernel.overloads[signature.args]._reduce())
-    return data
+    result = kernel.overloads[signature.args]
+    return pickle.dumps((external_symbols(result.library.get_llvm_str()), _dumps(result._reduce())))
+
+
+def external_symbols(text: str) -> tuple[str, ...]:
+    """Return the names that a module of LLVM, given as text, takes from the process that loads it."""
+    names = {found["function"] or found["variable"] for found in _EXTERNAL.finditer(text)}
+    return tuple(sorted(name for name in names if not name.startswith(_BUILT_IN)))
+
+
+def unknown(symbols: tuple[str, ...]) -> list[str]:
+    """Return the symbols that LLVM does not find in this process."""
+    return [name for name in symbols if llvmlite.binding.address_of_symbol(name) is None]
 
 
 def adopt(kernel: Any, signature: Any, data: bytes) -> None:

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.records.kernels.store import bundle, finding, groups, places, processors
+from kafkalog.records.kernels.store import bundle, finding, groups, places, processors, results
 from kafkalog.records.kernels.store.bundle import BundleError
 from kafkalog.records.kernels.store.fingerprint import FORMATS, fingerprint, sources_digest
 from kafkalog.records.kernels.store.processors import Processor
@@ -465,3 +465,47 @@ def test_a_users_settings_of_numba_are_not_compiled_in_and_stay(kernels: Path, t
     (file,) = kernels.glob("*.kernels")
     assert file.name.split(".")[1] == processors.default().label
     assert load(tmp_path, KAFKALOG_KERNELS=str(kernels))[0][:2] == ["1", "False"]
+
+
+# What machine code needs of the process
+
+
+def test_symbols_of_a_module() -> None:
+    text = """
+    target triple = "x86_64-unknown-linux-gnu"
+@PyExc_TypeError = external global i8
+@"quoted.name" = external constant i8, align 1
+@.const.here = internal constant [5 x i8] c"@no()\\00"
+declare i8* @PyLong_FromLongLong(i64) local_unnamed_addr
+declare noalias nonnull i8* @"NRT_Free"(i8*, i32 (i8*)*)
+declare void @llvm.memcpy.p0i8.p0i8.i64(i8*, i8*, i64, i1)
+define i32 @defined(i8* %0) {
+  %1 = call i8* @called(i64 0)
+}
+"""
+    assert results.external_symbols(text) == ("NRT_Free", "PyExc_TypeError", "PyLong_FromLongLong", "quoted.name")
+
+
+_TELL_IMPORTS = """
+print("numba.np.linalg" in sys.modules, "numba.typed.typeddict" in sys.modules)
+"""
+"""Tell whether all that numba's compiler knows was imported."""
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_stored_kernel_needs_no_compiler(kernels: Path, tmp_path: Path) -> None:
+    there = environment(tmp_path, KAFKALOG_KERNELS=str(kernels))
+    assert load(tmp_path, KAFKALOG_KERNELS=str(kernels))[0][1] == "True"
+    told, _ = result(start(_LOAD.format(before=ELSEWHERE) + _TELL_IMPORTS, there))
+    assert told[:2] == ["1", "False"]
+    assert told[3:] == ["False", "False"]
+
+
+@pytest.mark.usefixtures("processes")
+def test_an_unknown_symbol_imports_the_compiler(kernels: Path, tmp_path: Path) -> None:
+    there = environment(tmp_path, KAFKALOG_KERNELS=str(kernels))
+    assert load(tmp_path, KAFKALOG_KERNELS=str(kernels))[0][1] == "True"
+    unknown = ELSEWHERE + "\nresults.unknown = lambda symbols, real=results.unknown: real((*symbols, 'kafkalog_none'))"
+    told, _ = result(start(_LOAD.format(before=unknown) + _TELL_IMPORTS, there))
+    assert told[:2] == ["1", "False"]
+    assert told[3:] == ["True", "True"]
