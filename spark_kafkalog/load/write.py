@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.client.types import TopicPartition
+from kafkalog.records.arrow.integers import to_arrow, to_numpy
 from kafkalog.records.checksum import crc32c
 from spark_kafkalog import faults
 from spark_kafkalog.executor.range_reader import read_range
@@ -233,8 +234,8 @@ def by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int | None, pa.RecordBatch]
         return
     for hour in np.unique(hours).tolist():
         # Copied, not sliced: a few waiting rows would keep the whole batch in memory.
-        yield (hour if hour >= 0 else None), batch.take(pa.array(np.flatnonzero(hours == hour)))
+        yield (hour if hour >= 0 else None), batch.take(to_arrow(np.flatnonzero(hours == hour)))
 
 
 def _int64(batch: pa.RecordBatch, name: str) -> Any:
-    return batch.column(batch.schema.get_field_index(name)).cast(pa.int64()).to_numpy()
+    return to_numpy(batch.column(batch.schema.get_field_index(name)).cast(pa.int64()))

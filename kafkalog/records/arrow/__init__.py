@@ -6,6 +6,7 @@ Import `arrow_schema`, `decode_arrow` and `encode_arrow` from here.
 - `columns`    the columns' growing buffers, in Arrow's layout
 - `scratch`    memory that batches are decompressed to
 - `encode`     Arrow columns to batches
+- `integers`   columns of integers to numpy and back
 - `grouping`   hashes of keys, sizes of records, rows by their group
 - `json_text`  whether values can stand within a JSON document
 """

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.records.arrow.integers import to_arrow
 from kafkalog.records.kernels.abi import table as t
 
 HEADER_TYPE = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -193,7 +194,7 @@ def _constant(value: str | int, rows: int) -> Any:
 @lru_cache(maxsize=16)
 def _repeated(value: str | int, rows: int) -> Any:
     if isinstance(value, int):
-        return pa.array(np.full(rows, value, np.int32))
+        return to_arrow(np.full(rows, value, np.int32))
     # Several times as fast as pyarrow's own repeat.
     encoded = value.encode()
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(len(encoded))

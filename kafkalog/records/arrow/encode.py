@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.records.arrow.columns import HEADERS_TYPE
+from kafkalog.records.arrow.integers import to_numpy
 from kafkalog.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -211,11 +212,11 @@ class _Inputs:
         if array.null_count:
             raise InvalidRecordError("a timestamp is null")
         if pa.types.is_timestamp(array.type):
-            values = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            values = to_numpy(array.cast(pa.int64()))
             per_milli = {"s": 0, "ms": 1, "us": 1000, "ns": 1000000}[array.type.unit]
             values = values * 1000 if not per_milli else values if per_milli == 1 else values // per_milli
         else:
-            values = array.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            values = to_numpy(array.cast(pa.int64()))
         values = np.ascontiguousarray(values, np.int64)
         self._kept.append(values)
         self.words[t.IN_TIMESTAMPS] = values.ctypes.data

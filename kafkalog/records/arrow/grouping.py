@@ -5,13 +5,14 @@ Needs pyarrow; the loops run in compiled kernels, which the first call loads (`l
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.records.arrow.integers import to_numpy
 from kafkalog.records.kernels import loader
 from kafkalog.records.kernels.abi import hash_layout as layout
 
@@ -70,15 +71,12 @@ def lengths(column: pa.Array) -> Int64s:
     """Return the bytes of each element of binary or strings, 0 for a null."""
     if column.type not in (pa.binary(), pa.string()):
         column = pc.cast(column, pa.binary())
-    sizes: Any = pc.binary_length(column)
-    if sizes.null_count:
-        sizes = pc.fill_null(sizes, 0)
-    return np.asarray(sizes.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return to_numpy(pc.binary_length(column), null=0).astype(np.int64)
 
 
 def headers_lengths(headers: pa.Array) -> tuple[Int64s, Int64s]:
     """Return how many headers each row has, and the bytes of their keys and values; `headers` as in `encode_arrow`."""
-    counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    counts = to_numpy(pc.list_value_length(headers), null=0).astype(np.int64)
     pairs = headers.flatten()
     sizes = lengths(pairs.field(0)) + lengths(pairs.field(1)) if len(pairs) else np.zeros(0, np.int64)
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from kafkalog.client.producer.arrow.arrow_rows import Chunk
 from kafkalog.client.producer.partitioner import StickyPartitioner, TopicLayout
 from kafkalog.records.arrow.grouping import NO_KEY, Int32s, Int64s, group_rows, hash_keys
+from kafkalog.records.arrow.integers import to_numpy
 
 _OPEN = -1
 """Marks a row whose partition is not decided yet."""
@@ -101,7 +102,7 @@ class RowPartitioner:
         if chunk.topics.null_count:
             raise RowError("null topic present in the data. Use the topic option for setting a default topic.")
         encoded = pc.dictionary_encode(chunk.topics)
-        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+        return encoded.dictionary.to_pylist(), to_numpy(encoded.indices)
 
     def _layout_for(self, name: str, rows: npt.NDArray[np.bool_], explicit: Int32s | None) -> TopicLayout:
         if explicit is None:
@@ -140,4 +141,4 @@ def _explicit(partitions: pa.Array | None) -> Int32s | None:
     least = pc.min(partitions).as_py()
     if least < 0:
         raise RowError(f"Invalid partition: {least}. Partition number should always be non-negative or null.")
-    return np.array(pc.fill_null(partitions, _OPEN).to_numpy(zero_copy_only=False), np.int32)
+    return to_numpy(partitions, null=_OPEN).astype(np.int32)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkalog.client.producer.partitioner import murmur2
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.arrow.grouping import NO_KEY, group_rows, hash_keys, headers_lengths, lengths
+from kafkalog.records.arrow.integers import to_arrow, to_numpy
 from kafkalog.records.batch import decode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import RecordTooLargeError
@@ -119,3 +120,26 @@ def test_a_large_row_gets_a_batch_of_its_own() -> None:
     assert read == [[b"a"], [b"x" * 1000], [b"b", b"c"]]
     with pytest.raises(RecordTooLargeError, match="row 1 does not fit a batch of 900 bytes"):
         encode_arrow(None, pa.array(values), 0, max_batch_bytes=200, max_single_bytes=900)
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()], ids=str)
+def test_integers_to_numpy_and_back(kind: pa.DataType) -> None:
+    column = pa.array([5, -1, 2**31 - 1, 0], kind)
+    assert to_numpy(column).tolist() == column.to_pylist()
+    assert to_numpy(column.slice(1, 2)).tolist() == [-1, 2**31 - 1]
+    assert to_numpy(column.slice(4)).tolist() == []
+    assert to_arrow(to_numpy(column)).equals(column)
+    assert to_arrow(to_numpy(column)[::2]).to_pylist() == [5, 2**31 - 1]
+
+
+@given(st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=40), st.integers(0, 9), st.integers(0, 9))
+def test_nulls_in_integers(values: list[int | None], skip: int, cut: int) -> None:
+    column = pa.array(values, pa.int32()).slice(skip, max(len(values) - skip - cut, 0))
+    expected = [-5 if value is None else value for value in column.to_pylist()]
+    assert to_numpy(column, null=-5).tolist() == expected
+
+
+@pytest.mark.parametrize("column", [pa.array([1, None]), pa.array([1.0]), pa.array(["1"])], ids=lambda it: str(it.type))
+def test_other_columns_are_no_integers(column: pa.Array) -> None:
+    with pytest.raises(ValueError, match="integers without nulls"):
+        to_numpy(column)
