@@ -26,7 +26,7 @@ BY_FILE := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # Versions that development and CI install; `make install LOCK=` takes the newest ones that pyproject.toml allows.
 LOCK ?= requirements-dev.lock
 
-.PHONY: help quickstart check test test-rest test-all test-soak lint format docs install lock clean check-python check-java
+.PHONY: help quickstart check test test-rest test-all test-soak lint format docs install lock clean check-python check-java class-data
 
 help:
 	@echo "make quickstart   broker, topic, real input, Spark into Parquet: the main job, on this machine"
@@ -77,16 +77,20 @@ quickstart: check-java $(BIN)/.installed
 check: lint
 	$(PYTEST) -m "$(IN_CHECK)" -n 2 --dist worksteal $(ARGS)
 
-test: check-java $(BIN)/.installed
+# Tests start many drivers of Spark, and each would load 12,000 classes anew. They run without the archive, too.
+class-data: check-java $(BIN)/.installed
+	-@$(BIN)/python -m tests.spark_kafkalog.class_data.make
+
+test: class-data
 	$(PYTEST) -m "$(IN_TEST)" $(BY_FILE) $(ARGS)
 
-test-all: check-java $(BIN)/.installed
+test-all: class-data
 	KAFKALOG_TESTS=all $(PYTEST) -m "not soak" $(BY_FILE) $(ARGS)
 
-test-rest: check-java $(BIN)/.installed
+test-rest: class-data
 	KAFKALOG_TESTS=all $(PYTEST) -m "$(IN_REST)" $(BY_FILE) $(ARGS)
 
-test-soak: check-java $(BIN)/.installed
+test-soak: class-data
 	KAFKALOG_TESTS=all $(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
 
 lint: $(BIN)/.installed

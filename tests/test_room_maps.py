@@ -14,8 +14,8 @@ ENTRY = re.compile(r"^\s*-\s+(.*)$", re.MULTILINE)
 NAME = re.compile(r"`{1,2}([a-z0-9_]+)/?`{1,2}")
 TABLES = {"kafkalog.protocol.messages"}
 """Folders with one module for each API, named after it."""
-OF_TESTS_ALONE = {"golden", "drill"}
-"""Folders of tests that hold bytes of other implementations, or programs that the tests start."""
+OF_TESTS_ALONE = {"golden", "drill", "class_data"}
+"""Folders of tests that hold bytes of other implementations, or programs that the tests or `make` start."""
 
 
 def folders() -> list[str]:

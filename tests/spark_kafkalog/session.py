@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tests.spark_kafkalog.class_data import archive_options
+
 _LOG4J2 = """status=error
 appender.file.type=File
 appender.file.name=file
@@ -23,17 +25,23 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options for JVMs that end soon, which gain nothing from thorough compilation. Benchmarks do not use them."""
 
 
+def short_lived() -> str:
+    """Return the options for such JVMs, with the archive of their classes."""
+    return f"{SHORT_LIVED} {archive_options()}"
+
+
 def session_options(directory: Path, *, measured: bool = False) -> dict[str, str]:
     """Return settings of the session; its log goes to `directory`/spark.log."""
     config = directory / "log4j2.properties"
     config.write_text(_LOG4J2.format(log=directory / "spark.log"))
+    jvm = "" if measured else short_lived()
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"{'' if measured else SHORT_LIVED} -Dlog4j2.configurationFile=file:{config}",
+        "spark.driver.extraJavaOptions": f"{jvm} -Dlog4j2.configurationFile=file:{config}",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
