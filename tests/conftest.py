@@ -29,8 +29,9 @@ settings.register_profile(
 )
 settings.load_profile("kafkalog")
 
-# Brokers and tools of tests end soon: they spend more on compiling well than they gain by it.
+# Brokers, tools and ZooKeepers of tests end soon: they spend more on compiling well than they gain by it.
 kafka.JVM_EXTRA.append("-XX:TieredStopAtLevel=1")
+os.environ.setdefault("JVMFLAGS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # A shell's background job ignores SIGINT, and so would the processes that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -38,12 +39,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 SLOW_FIRST = (
-    "simulation/cluster/test_schedules",
-    "history/test_history",
     "spark_kafkalog/jobs",
-    "spark_kafkalog/test_exactly_once",
     "spark_kafkalog/sink/transactional/test_once",
-    "spark_kafkalog/test_notebooks",
     "spark_kafkalog/load",
     "spark_kafkalog",
     "kafkalog/cli",
@@ -51,7 +48,8 @@ SLOW_FIRST = (
     "foreign",
     "kafkalog/client",
 )
-"""Paths of the slow files. They run first, so that no worker is left alone with one at the end."""
+"""Paths of the slow files among those that declare no time-out. They follow the files that do, so that no worker is
+left alone with one of them at the end."""
 
 
 MARKERS = {"processes": "processes", "spark": "spark", "foreign_programs": "peer"}
@@ -65,7 +63,7 @@ guard.install()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their fixtures, and begin the slow ones first."""
+    """Mark tests by their fixtures, and begin with the files whose tests declare the longest time-outs."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for fixture, marker in MARKERS.items():
@@ -75,10 +73,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("processes")
 
     here = Path(__file__).parent
+    longest: dict[Path, float] = {}
+    for item in items:
+        timeout = item.get_closest_marker("timeout")
+        if timeout is not None and item.get_closest_marker("soak") is None:
+            longest[item.path] = max(longest.get(item.path, 0.0), *timeout.args)
 
-    def place(item: pytest.Item) -> int:
+    def place(item: pytest.Item) -> tuple[float, int]:
         name = item.path.relative_to(here).as_posix()
-        return next((rank for rank, prefix in enumerate(SLOW_FIRST) if name.startswith(prefix)), len(SLOW_FIRST))
+        rank = next((rank for rank, prefix in enumerate(SLOW_FIRST) if name.startswith(prefix)), len(SLOW_FIRST))
+        return -longest.get(item.path, 0.0), rank
 
     items.sort(key=place)
 

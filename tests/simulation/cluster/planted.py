@@ -1,6 +1,7 @@
 """Defects that are planted into the brokers, to test the simulator: `python -m tests.simulation.cluster.planted NAME`.
 
-The exit code is 0 if the simulator finds the defect.
+The exit code is 0 if the simulator finds the defect. A seed that is known to find it runs first; where a change of the
+product makes another run of it, others follow.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ SEEDS = range(24)
 
 
 class Defect(NamedTuple):
-    """A defect, and a part of the message that names it."""
+    """A defect, a part of the message that names it, and a seed that found it."""
 
     plant: Callable[[], None]
     message: str
+    seed: int
 
 
 def _never_truncate() -> None:
@@ -77,13 +79,13 @@ def _replace(where: object, name: str, by: object) -> None:
 
 
 DEFECTS = {
-    "followers do not truncate": Defect(_never_truncate, "I2"),
-    "leaders acknowledge too early": Defect(_acknowledge_alone, "I6"),
-    "leaders ignore min.insync.replicas": Defect(_ignore_min_insync, "I10"),
-    "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR"),
-    "leaders go on after a loss of power": Defect(_ignore_restarts, "I1"),
-    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9"),
-    "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9"),
+    "followers do not truncate": Defect(_never_truncate, "I2", 6),
+    "leaders acknowledge too early": Defect(_acknowledge_alone, "I6", 0),
+    "leaders ignore min.insync.replicas": Defect(_ignore_min_insync, "I10", 1),
+    "leaders out of the ISR": Defect(_elect_anybody, "elected out of the ISR", 1),
+    "leaders go on after a loss of power": Defect(_ignore_restarts, "I1", 16),
+    "coordinators take over no offsets": Defect(_take_over_no_offsets, "I9", 4),
+    "coordinators take over no transactions": Defect(_take_over_no_transactions, "I9", 0),
 }
 
 
@@ -91,7 +93,7 @@ def main() -> int:
     """Plant a defect, and run seeds until one of them finds it."""
     defect = DEFECTS[sys.argv[1]]
     defect.plant()
-    for seed in SEEDS:
+    for seed in dict.fromkeys([defect.seed, *SEEDS]):
         if any(defect.message in fault for fault in run_schedule(seed).faults):
             print(f"seed {seed} finds it")
             return 0
