@@ -79,7 +79,13 @@ class ProtocolVersion(NamedTuple):
         Raises:
             KeyError: The versions of this API are negotiated.
         """
-        return max(version for since, version in _REQUESTS[api] if self >= since)
+        return _request_version(self, api)
+
+
+@functools.lru_cache(maxsize=64)
+def _request_version(own: ProtocolVersion, api: ApiKey) -> int:
+    """Return a version of a request; followers ask for it with each Fetch."""
+    return max(version for since, version in _REQUESTS[api] if own >= since)
 
 
 def _since(text: str) -> ProtocolVersion:

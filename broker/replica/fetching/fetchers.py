@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from broker.cluster_links import Connect, NoListenerError
 from broker.config.listeners import Endpoint
 from broker.config.protocol_version import Feature
+from broker.config.server import BrokerConfig
 from broker.metadata.model import NO_LEADER, BrokerRegistration
 from broker.replica.fetching.fetcher import Fetcher, FetchSettings
 from broker.replica.fetching.following import Following
@@ -60,6 +61,9 @@ class FollowerFetchers:
         self._parked: dict[PartitionKey, Following] = {}
         """Partitions whose leader is not alive, as far as is known."""
         self._closing: set[asyncio.Task[None]] = set()
+        self._settings: FetchSettings | None = None
+        self._settings_of: BrokerConfig | None = None
+        """The configuration that the settings are of; a change makes another one."""
         self._is_leaving = False
         self._is_stopped = False
         replicas.on_role_changed.append(self.role_changed)
@@ -88,14 +92,18 @@ class FollowerFetchers:
 
     def settings(self) -> FetchSettings:
         config = self._replicas.config
-        return FetchSettings(
-            version=config.protocol_version,
-            max_wait_ms=config["replica.fetch.wait.max.ms"],
-            min_bytes=config["replica.fetch.min.bytes"],
-            max_bytes=config["replica.fetch.response.max.bytes"],
-            partition_max_bytes=config["replica.fetch.max.bytes"],
-            backoff=config["replica.fetch.backoff.ms"] / 1000,
-        )
+        # Each fetcher asks several times for each request.
+        if self._settings is None or config is not self._settings_of:
+            self._settings_of = config
+            self._settings = FetchSettings(
+                version=config.protocol_version,
+                max_wait_ms=config["replica.fetch.wait.max.ms"],
+                min_bytes=config["replica.fetch.min.bytes"],
+                max_bytes=config["replica.fetch.response.max.bytes"],
+                partition_max_bytes=config["replica.fetch.max.bytes"],
+                backoff=config["replica.fetch.backoff.ms"] / 1000,
+            )
+        return self._settings
 
     def role_changed(self, partition: Partition) -> None:
         """Begin to follow a partition's leader, or end it: a listener of `ReplicaManager.on_role_changed`."""
