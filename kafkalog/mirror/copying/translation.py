@@ -19,6 +19,8 @@ from typing import NamedTuple
 
 MOST_RUNS = 8192
 """How many runs of a partition are kept. Beyond that, the older half is thinned: positions there become less exact."""
+_EXACTNESS = 1024
+"""How many times farther from the end than from its neighbour a run of the older half is, where there is room."""
 
 
 class Run(NamedTuple):
@@ -66,8 +68,25 @@ class OffsetMap:
         self._runs.append(run)
         if len(self._runs) > self._most:
             half = max(2, self._most // 2)
-            self._runs = self._runs[:half:2] + self._runs[half:]
+            self._runs = self._thinned(half) + self._runs[half:]
             self._starts = [each.upstream for each in self._runs]
+
+    def _thinned(self, count: int) -> list[Run]:
+        """Return at most half of the first `count` runs: the closer, the nearer they are to the end.
+
+        So a group that is a million records behind is translated a thousand times less exactly than one that is a
+        thousand behind, however many runs there have been.
+        """
+        end = self._runs[-1].upstream
+        exactness = _EXACTNESS
+        while True:
+            kept = [self._runs[0]]
+            for run in self._runs[1:count]:
+                if (run.upstream - kept[-1].upstream) * exactness >= end - run.upstream:
+                    kept.append(run)
+            if len(kept) <= (count + 1) // 2:
+                return kept
+            exactness //= 2
 
     def translate(self, offset: int) -> int | None:
         """Return the offset of the target for a position in the source; None where it is before all runs."""

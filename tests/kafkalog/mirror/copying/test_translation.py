@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -51,6 +52,18 @@ def test_with_fewer_runs_than_there_are_nothing_is_lost(steps: list[str], positi
     found = offsets.translate(position)
     if found is not None:
         assert all(down >= found for up, down in records if up >= position)
+
+
+@pytest.mark.parametrize("behind", [10_000, 100_000, 500_000, 900_000])
+def test_how_exact_a_translation_is_depends_on_how_far_the_position_is_behind(behind: int) -> None:
+    """As after small transactions: each has ten records, and its marker takes an offset of the target."""
+    offsets = OffsetMap(most=1024)
+    for number in range(100_000):
+        offsets.add(Run(10 * number, 11 * number, 10))
+    position = 1_000_000 - behind
+    found = offsets.translate(position)
+    assert found is not None
+    assert 0 <= position * 11 // 10 - found <= behind // 10
 
 
 def test_consecutive_records_are_one_run() -> None:
