@@ -50,6 +50,27 @@ def joined(found: Iterable[tuple[MirroredBatch | None, int]], most: int) -> Iter
         yield from _as_few(waiting, codec, position, most)
 
 
+def first_joined(waiting: Iterable[bytearray], most: int) -> tuple[bytearray, int]:
+    """Join the first batch with as many of those after it as may be; return it, and of how many batches it is made.
+
+    `most` is as in `joined`; with 0 the first batch comes alone.
+    """
+    small: list[tuple[MirroredBatch, int]] = []
+    size = codec = 0
+    for data in waiting:
+        header = read_header(data)
+        size += header.size
+        if small and (header.codec != codec or size > most or header.size >= SMALL_BYTES):
+            break
+        codec = header.codec
+        small.append((MirroredBatch(data, (), False), 0))
+        if header.size >= SMALL_BYTES:
+            break
+    group = next(_groups(small))
+    made = _at_most(group, codec, most)
+    return made[0][0].data, len(group) if len(made) == 1 else 1
+
+
 class _Decoded(NamedTuple):
     """A batch to join, the position after it, and its records."""
 

@@ -16,6 +16,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, about
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying.joining import first_joined
 from kafkalog.mirror.keeping.errors import KeepingError, MovedError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS
@@ -64,6 +65,7 @@ class Place:
         target: The partition.
         stated: Whether it takes batches that state their offsets.
         end: Where its log ends.
+        joined_bytes: How large a batch of joined small ones may be, where offsets are not stated; 0: none is joined.
 
     Attributes:
         target, stated: As given.
@@ -71,17 +73,25 @@ class Place:
         pending: The batches that it has not acknowledged, in order.
     """
 
-    def __init__(self, target: TopicPartition, stated: bool, end: int) -> None:
+    def __init__(self, target: TopicPartition, stated: bool, end: int, joined_bytes: int = 0) -> None:
         self.target, self.stated, self.end = target, stated, end
         self.pending: deque[KeptBatch] = deque()
+        self._joined_bytes = joined_bytes
 
     def upto(self, most: int) -> list[KeptBatch]:
-        """Return the batches of the next request: one where they are numbered, else of `most` bytes."""
-        taken = [self.pending[0]]
-        size = len(taken[0].data)
-        for batch in list(self.pending)[1:] if self.stated else ():
+        """Return the batches of the next request: `most` bytes, or one where they are numbered.
+
+        Numbered ones are joined only here, so `pending` has those of the source. Another process may join the same ones
+        otherwise: the log ends behind one of the source's all the same.
+        """
+        if not self.stated:
+            data, count = first_joined((each.data for each in self.pending), self._joined_bytes)
+            return [KeptBatch(data, self.pending[0].base_offset, self.pending[count - 1].next_offset)]
+        taken: list[KeptBatch] = []
+        size = 0
+        for batch in self.pending:
             size += len(batch.data)
-            if size > most or len(taken) == MAX_REQUEST_BATCHES:
+            if taken and (size > most or len(taken) == MAX_REQUEST_BATCHES):
                 break
             taken.append(batch)
         return taken

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog.client.producer.batches.encoded_batch import check_encoded
 from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.joining import EXPANDED_BYTES, JOINED_BYTES, SMALL_BYTES, joined
+from kafkalog.mirror.copying.joining import EXPANDED_BYTES, JOINED_BYTES, SMALL_BYTES, first_joined, joined
 from kafkalog.records.batch import HEADER, BatchHeader, Record, decode_batch, encode_batch, pack_header, read_header
 from kafkalog.records.compression import Codec
 
@@ -109,6 +109,24 @@ def test_many_that_expand_take_no_more_together() -> None:
     # The last of those that were fetched together have room left.
     assert max(sizes) == EXPANDED_BYTES // 200_000
     assert peak < 8 * EXPANDED_BYTES
+
+
+def first_of(*parts: tuple[MirroredBatch, int], most: int = JOINED_BYTES) -> tuple[int, int]:
+    """Return how many records the first batch has, and of how many batches it was made."""
+    data, count = first_joined((each.data for each, _ in parts), most)
+    assert count > 1 or data is parts[0][0].data
+    return read_header(data).records_count, count
+
+
+def test_the_first_batches_become_one_as_far_as_they_may() -> None:
+    small = [batch(0, 1), batch(1, 2), batch(3, 1)]
+    assert first_of(*small) == (4, 3)
+    assert first_of(*small, batch(4, 1, codec=Codec.LZ4)) == (4, 3)
+    assert first_of(*small, batch(4, 1, SMALL_BYTES), batch(5, 1)) == (4, 3)
+    assert first_of(batch(4, 1, SMALL_BYTES), batch(5, 1)) == (1, 1)
+    assert first_of(*small, most=len(small[0][0].data) + len(small[1][0].data)) == (3, 2)
+    assert first_of(*small, most=0) == (1, 1)
+    assert first_of(batch(0, 1), expanding(1, Codec.ZSTD, 2_000_000), batch(2, 1)) == (1, 1)
 
 
 def test_what_cannot_be_decoded_passes_as_it_is() -> None:

@@ -11,13 +11,14 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.joining import JOINED_BYTES
 from kafkalog.mirror.keeping.errors import KeepingError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.mirror.keeping.sender import MAX_REQUEST_BATCHES, KeptBatch, Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import ProduceRequest
-from kafkalog.records.batch import Record, encode_batch
+from kafkalog.records.batch import Record, encode_batch, read_header
 from tests.kafkalog.mirror.conftest import Clusters, read_all
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.scripted import ScriptedBroker, metadata, taken
@@ -44,16 +45,20 @@ def settings(clusters: Clusters, alias: str) -> MirrorSettings:
     return MirrorSettings.of({}, alias, "target", (clusters.client("source"), clusters.client("target")))[0]
 
 
-@pytest.mark.parametrize("stated", [True, False])
+TAKEN = [(True, 0), (False, 0), (False, JOINED_BYTES)]
+"""Whether a place takes stated offsets, and how large a batch of joined ones may be."""
+
+
+@pytest.mark.parametrize(("stated", "most"), TAKEN)
 def test_two_owners_of_a_partition_write_each_record_once(
-    clusters: Clusters, settings: MirrorSettings, alias: str, stated: bool
+    clusters: Clusters, settings: MirrorSettings, alias: str, stated: bool, most: int
 ) -> None:
     """Both begin at the same position, and each believes that it is alone."""
     tp, remote = TopicPartition("words", 0), f"{alias}.words"
     make(clusters.target, remote, 1, **({"kafkalog_mirror_source": alias} if stated else {}))
     # Each asks for the producer id by itself, and gets the same one.
     tasks = [
-        KeptTask(settings, {tp: Place(TopicPartition(remote, 0), stated, 0)}, producer_id(clusters, settings))
+        KeptTask(settings, {tp: Place(TopicPartition(remote, 0), stated, 0, most)}, producer_id(clusters, settings))
         for _ in range(2)
     ]
     try:
@@ -72,15 +77,15 @@ def test_two_owners_of_a_partition_write_each_record_once(
     assert [(record.offset, record.value) for record in found] == [(at, b"%d" % at) for at in range(COUNT)]
 
 
-@pytest.mark.parametrize("stated", [True, False])
+@pytest.mark.parametrize(("stated", "most"), TAKEN)
 def test_who_comes_back_late_changes_nothing(
-    clusters: Clusters, settings: MirrorSettings, alias: str, stated: bool
+    clusters: Clusters, settings: MirrorSettings, alias: str, stated: bool, most: int
 ) -> None:
     """A process that stood still sends what others have sent since."""
     tp, remote = TopicPartition("words", 0), f"{alias}.words"
     make(clusters.target, remote, 1, **({"kafkalog_mirror_source": alias} if stated else {}))
     shared = producer_id(clusters, settings)
-    places = [Place(TopicPartition(remote, 0), stated, 0) for _ in range(2)]
+    places = [Place(TopicPartition(remote, 0), stated, 0, most) for _ in range(2)]
     slow, quick = (KeptTask(settings, {tp: place}, shared) for place in places)
     try:
         quick.start()
@@ -164,6 +169,20 @@ def test_a_request_has_no_more_batches_than_a_broker_takes() -> None:
     place = Place(TopicPartition("words", 0), True, 0)
     place.pending += [KeptBatch(bytearray(10), offset, offset + 1) for offset in range(2 * MAX_REQUEST_BATCHES)]
     assert len(place.upto(1 << 20)) == MAX_REQUEST_BATCHES
+
+
+def test_numbered_batches_are_joined_for_a_request_and_stay_what_they_are() -> None:
+    """Another process, which joins them otherwise, may have written some of them."""
+    place = Place(TopicPartition("words", 0), False, 0, JOINED_BYTES)
+    place.pending += [KeptBatch(batch(first, False).data, first, first + STEP) for first in range(0, 4 * STEP, STEP)]
+    (one,) = place.upto(1)
+    assert (one.base_offset, one.next_offset) == (0, 4 * STEP)
+    assert read_header(one.data).records_count == 4 * STEP
+    place.acknowledge(STEP)
+    (rest,) = place.upto(1)
+    assert (rest.base_offset, rest.next_offset) == (STEP, 4 * STEP)
+    place.acknowledge(rest.next_offset)
+    assert not place.pending
 
 
 def test_what_a_place_has_is_not_sent_again() -> None:
