@@ -63,7 +63,9 @@ class MirrorSettings:
     tasks: int = option("tasks.max", 8, integer(1, 1024))
     """How many parts the work has that processes can share, each with a transactional producer; 1 in MirrorMaker 2."""
     commit_interval_ms: int = option("offset.flush.interval.ms", 1000, integer(1))
-    """How often transactions are committed; 60000 in Kafka Connect."""
+    """How often transactions are committed at the least; 60000 in Kafka Connect."""
+    boundary: str = option("transaction.boundary", "poll", one_of("poll", "interval"))
+    """Whether a transaction also ends as soon as the source is read to its end, or only after the interval above."""
     start_at: str = option("auto.offset.reset", "earliest", one_of("earliest", "latest"))
     """Where partitions begin that were never mirrored."""
     offsets: str = option("replication.offsets", "translate", one_of("translate", "keep"))
@@ -146,6 +148,11 @@ class MirrorSettings:
     def keeps_offsets(self) -> bool:
         """Whether records keep their offsets in the target."""
         return self.offsets == "keep"
+
+    @property
+    def commits_early(self) -> bool:
+        """Whether a transaction ends as soon as the source is read to its end."""
+        return self.boundary == "poll"
 
     @property
     def group_id(self) -> str:

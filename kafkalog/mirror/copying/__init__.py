@@ -10,5 +10,6 @@ Pure:
 - `batches`      makes batches to send of fetched bytes
 - `joining`      joins small batches
 - `limiter`      limits the bytes a second
+- `pace`         tells when tasks commit
 - `translation`  maps offsets of the source to offsets of the target
 """

@@ -71,11 +71,12 @@ class Progress:
             each.bytes += len(batch.data)
             each.decoded += batch.decoded
 
-    def fetched(self, partition: TopicPartition, records: FetchedRecords) -> None:
-        """Note where the source's log ends."""
+    def fetched(self, partition: TopicPartition, records: FetchedRecords) -> int:
+        """Note and return where the source's log ends; -1 where the broker does not report it."""
         with self._lock:
             each = self._partitions[partition]
             each.end = records.last_stable_offset if records.last_stable_offset >= 0 else records.high_watermark
+            return each.end
 
     def committed(self, partition: TopicPartition, done: Committed) -> None:
         """Note what a transaction has committed."""

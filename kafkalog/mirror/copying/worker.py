@@ -10,8 +10,9 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
@@ -24,6 +25,7 @@ from kafkalog.mirror.copying.assignor import task_assignor, task_of
 from kafkalog.mirror.copying.batches import batches
 from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
+from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.copying.translation import Run
@@ -74,8 +76,16 @@ class Worker(Closing, RebalanceListener):
         """Whether the target takes the offsets of a topic as they are stated; only of topics that keep them."""
         self._joined_bytes: dict[str, int] = {}
         """How large a batch of joined ones may be, by topic; only of topics that do not keep offsets."""
+        self._found: list[FetchedBatches] = []
+        """What was fetched and is not sent yet."""
+        self._behind: dict[int, set[TopicPartition]] = defaultdict(set)
+        """The partitions of each task of which more was in the source than was fetched."""
+        self._unshown: dict[TopicPartition, int] = {}
+        """Positions that are committed in the target, and not shown in the source yet."""
         self._has_begun = False
-        self._commit_at = 0.0
+        # With kept offsets nothing waits for a commit.
+        eager = settings.commits_early and not settings.keeps_offsets
+        self._pace = Pace(settings.commit_interval_ms / 1000, eager=eager, now=time.monotonic())
         self._limiter = Limiter(settings.max_bytes_per_second, time.monotonic())
         self._pool = ThreadPoolExecutor(settings.tasks, "mirror-commit")
 
@@ -95,17 +105,14 @@ class Worker(Closing, RebalanceListener):
                 ", ".join(sorted(returning)),
             )
         self._consumer.subscribe(pattern=self._settings.mirrored(returning), listener=self)
-        self._commit_at = time.monotonic()
         resume_at = 0.0
         while not stop.is_set():
             now = time.monotonic()
-            if now >= self._commit_at:
-                self._commit()
-                self._commit_at = time.monotonic() + self._settings.commit_interval_ms / 1000
+            patience = min(_POLL_S, max(self._commit_due(now) - now, 0.0))
             if now < resume_at:
-                self._wait(resume_at - now)
-            elif (found := self._consumer.poll_fetched(min(_POLL_S, max(self._commit_at - now, 0.0)))) is not None:
-                resume_at = time.monotonic() + self._limiter.take(self._mirror(found), time.monotonic())
+                self._wait(min(resume_at - now, patience))
+            elif size := self._mirror(self._fetched(patience)):
+                resume_at = time.monotonic() + self._limiter.take(size, time.monotonic())
         self._commit()
 
     def close(self) -> None:
@@ -118,45 +125,91 @@ class Worker(Closing, RebalanceListener):
 
     # Records
 
-    def _mirror(self, found: FetchedBatches) -> int:
+    def _fetched(self, patience: float) -> list[FetchedBatches]:
+        """Wait for something fetched, and for more as long as no commit is due, unless it is much."""
+        until, size = time.monotonic() + patience, 0
+        while size < JOINED_BYTES:
+            if self._found:
+                until = min(until, self._pace.gather_until)
+            found = self._consumer.poll_fetched(max(until - time.monotonic(), 0.0))
+            if found is None:
+                break
+            self._found.append(found)
+            size += len(found.fetched.records)
+        # A rebalance during a poll has emptied the list: then others mirror this, or it is fetched again.
+        found_now, self._found = self._found, []
+        return found_now
+
+    def _mirror(self, found: Iterable[FetchedBatches]) -> int:
         """Send what was fetched; return its size in bytes."""
-        tp = found.partition
-        task = self._tasks[task_of(tp, self._settings.tasks)]
+        by_partition: dict[TopicPartition, list[FetchedBatches]] = defaultdict(list)
+        for each in found:
+            by_partition[each.partition].append(each)
+        return sum(self._mirror_partition(tp, fetches) for tp, fetches in by_partition.items())
+
+    def _mirror_partition(self, tp: TopicPartition, fetches: Sequence[FetchedBatches]) -> int:
+        number = task_of(tp, self._settings.tasks)
+        task = self._tasks[number]
         size = 0
         keep = self._stated.get(tp.topic, False)
-        made = batches(found.fetched, found.offset, check_crcs=self._check_crcs, keep=keep)
-        if most := self._joined_bytes.get(tp.topic):
-            made = joined(made, most)
-        for batch, next_offset in made:
+        made = chain.from_iterable(
+            batches(each.fetched, each.offset, check_crcs=self._check_crcs, keep=keep) for each in fetches
+        )
+        for batch, next_offset in joined(made, most) if (most := self._joined_bytes.get(tp.topic)) else made:
             if batch is not None:
                 size += len(batch.data)
                 self._progress.count(tp, batch)
                 task.send(tp, batch)
             task.advance(tp, next_offset)
-        if found.next_offset > found.offset:
-            task.advance(tp, found.next_offset)
-        self._progress.fetched(tp, found.fetched)
+        first, last = fetches[0], fetches[-1]
+        if last.next_offset > first.offset:
+            task.advance(tp, last.next_offset)
+        if last.next_offset < self._progress.fetched(tp, last.fetched):
+            self._behind[number].add(tp)
+        else:
+            self._behind[number].discard(tp)
         return size
 
     def _wait(self, seconds: float) -> None:
         """Wait for the limit of bytes, and take part in the group meanwhile."""
         assigned = tuple(self._consumer.assignment())
         self._consumer.pause(*assigned)
-        self._consumer.poll_fetched(min(seconds, _POLL_S))
+        if (found := self._consumer.poll_fetched(seconds)) is not None:
+            # A rebalance has brought partitions that are not paused.
+            self._found.append(found)
         still = self._consumer.assignment()
         self._consumer.resume(*(tp for tp in assigned if tp in still))
 
+    def _commit_due(self, now: float) -> float:
+        """Commit what is due; return when there is something to commit next."""
+        ready = [task for number, task in self._tasks.items() if task.dirty and not self._behind[number]]
+        if now >= self._pace.all_at:
+            self._commit()
+        elif ready and now >= self._pace.soonest_at:
+            self._commit_tasks(ready)
+        else:
+            return self._pace.next_at(ready=bool(ready))
+        return self._pace.all_at
+
     def _commit(self) -> None:
-        """Commit all tasks, at the same time."""
-        dirty = [task for task in self._tasks.values() if task.dirty]
-        positions = {}
-        for committed in self._pool.map(lambda task: task.commit(), dirty):
+        """Commit all tasks, and show in the source how far they are."""
+        self._commit_tasks([task for task in self._tasks.values() if task.dirty])
+        self._pace.committed_all(time.monotonic())
+        if self._unshown:
+            # These only show how far the mirror is. A worker begins at the position that the target has.
+            self._consumer.commit_async(self._unshown)
+            self._unshown = {}
+
+    def _commit_tasks(self, tasks: Collection[MirrorTask | KeptTask]) -> None:
+        """Commit these tasks, at the same time."""
+        if not tasks:
+            return
+        began = time.monotonic()
+        for committed in self._pool.map(lambda task: task.commit(), tasks):
             for tp, done in committed.items():
                 self._progress.committed(tp, done)
-                positions[tp] = done.next_offset
-        if positions:
-            # These only show how far the mirror is. A worker begins at the position that the target has.
-            self._consumer.commit_async(positions)
+                self._unshown[tp] = done.next_offset
+        self._pace.committed(began, time.monotonic(), behind=any(self._behind.values()))
 
     # The group
 
@@ -210,11 +263,15 @@ class Worker(Closing, RebalanceListener):
                 producer_id = requests.init().producer_id
         mine = [tp for tps in by_task.values() for tp in tps]
         positions = kept_positions(self._settings, self._source, self._target, mine)
+        limits = self._limits([topic for topic, stated in self._stated.items() if not stated])
         naming = self._settings.naming
         for number, tps in by_task.items():
             places = {
                 tp: Place(
-                    TopicPartition(naming.remote(tp.topic), tp.partition), self._stated[tp.topic], positions.get(tp, 0)
+                    TopicPartition(naming.remote(tp.topic), tp.partition),
+                    self._stated[tp.topic],
+                    positions.get(tp, 0),
+                    limits.get(tp.topic, 0),
                 )
                 for tp in tps
             }
@@ -267,3 +324,5 @@ class Worker(Closing, RebalanceListener):
         for task in self._tasks.values():
             task.close()
         self._tasks.clear()
+        for noted in (self._found, self._behind, self._unshown):
+            noted.clear()

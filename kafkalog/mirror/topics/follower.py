@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 MIRROR_SOURCE = "kafkalog.mirror.source"
 """The configuration of a topic of kafkalog that keeps the offsets of the cluster with this alias."""
 COMPACTED = {"cleanup.policy": "compact"}
+_OFTEN_WRITTEN = {**COMPACTED, "segment.bytes": str(16 << 20), "delete.retention.ms": "600000"}
+"""Of topics that get records in each transaction: a process that begins reads them whole. Only closed segments are
+compacted, and transaction markers stay for `delete.retention.ms`."""
 
 
 def set_in_topic(entries: Mapping[str, ConfigEntry], wanted: NameFilter) -> dict[str, str]:
@@ -66,10 +69,13 @@ class TopicFollower:
 
     def make_own(self) -> None:
         """Create the missing ones of the mirror's internal topics in the target, compacted, with one partition."""
-        own = [] if self._settings.keeps_offsets else [self._naming.offsets, self._naming.offset_syncs]
+        own: dict[str, dict[str, str]] = {}
+        if not self._settings.keeps_offsets:
+            own |= dict.fromkeys((self._naming.offsets, self._naming.offset_syncs), _OFTEN_WRITTEN)
         if self._settings.emit_checkpoints:
-            own.append(self._naming.checkpoints)
-        self._create([NewTopic(name, 1, self._settings.replication_factor, COMPACTED) for name in own])
+            own[self._naming.checkpoints] = COMPACTED
+        factor = self._settings.replication_factor
+        self._create([NewTopic(name, 1, factor, configs) for name, configs in own.items()])
 
     def make(self, topics: Iterable[str]) -> None:
         """Create the target's topics for these of the source, or add the partitions that they lack.

@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
@@ -59,13 +61,14 @@ class Writer:
         return self.committed
 
 
+@pytest.mark.parametrize("boundary", ["poll", "interval"])
 def test_a_mirror_that_is_killed_mirrors_each_committed_record_once(
-    clusters: Clusters, alias: str, tmp_path: Path
+    clusters: Clusters, alias: str, tmp_path: Path, boundary: str
 ) -> None:
     topic = f"crash-{alias}"
     remote = f"{alias}.{topic}"
     config, client = tmp_path / "mirror.properties", tmp_path / "source.properties"
-    config.write_text("offset.flush.interval.ms=100\nemit.heartbeats.enabled=false\n")
+    config.write_text(f"offset.flush.interval.ms=100\ntransaction.boundary={boundary}\nemit.heartbeats.enabled=false\n")
     # As a static member it gets its partitions back at once.
     client.write_text("group.instance.id=one\n")
     words = ["mirror", "start", "--source", clusters.source, "--target", clusters.target, "--topics", topic]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
+from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, contents, read_all
 from tests.support.waiting import wait_until
@@ -50,6 +51,40 @@ def test_records_keep_what_they_are_and_their_partitions(
     assert all(each.lag in (0, None) and not each.decoded for each in state.values())
     assert mirror.stop() is None
     assert {tp: at for tp, at in read_positions(mirror.settings).items() if at} == {k: v for k, v in ends.items() if v}
+
+
+SELDOM = {"offset_flush_interval_ms": "600000"}
+"""No test waits for so long."""
+
+
+def test_records_do_not_wait_for_the_interval_where_there_are_no_more(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    topic = f"soon-{alias}"
+    make(clusters.source, topic, 3)
+    start_mirror(topic, **SELDOM)
+    for number in range(3):
+        write(clusters.source, topic, range(number, number + 1), number)
+        read_all(clusters.target, f"{alias}.{topic}", number + 1)
+
+
+def test_records_wait_for_the_interval_where_it_is_the_boundary(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    topic = f"later-{alias}"
+    remote = TopicPartition(f"{alias}.{topic}", 0)
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(10))
+    mirror = start_mirror(topic, transaction_boundary="interval", **SELDOM)
+    with Admin(clusters.client("target")) as admin:
+
+        def end(isolation: int) -> int:
+            return list_offsets(admin.cluster, {remote: LATEST}, isolation)[remote].offset
+
+        wait_until(lambda: remote.topic in admin.list_topics() and end(READ_UNCOMMITTED) == 10, "all are in the target")
+        assert end(READ_COMMITTED) == 0
+        assert mirror.stop() is None
+    read_all(clusters.target, remote.topic, 10)
 
 
 def test_a_mirror_goes_on_where_the_last_one_stopped(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
