@@ -13,6 +13,7 @@ What all of them use:
 - `config_providers`     references to files and variables in properties
 - `foreign_properties`   properties of other clients that have no effect here, and why
 - `cluster`              metadata, a connection to each broker, retries
+- `metadata`             brokers, topics and leaders as values
 - `network`              connections to brokers, and what is logged while no broker answers
 - `security`             TLS and logins, from the client's properties
 - `coordinators`         the brokers that coordinate groups and transactions

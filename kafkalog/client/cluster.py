@@ -10,10 +10,9 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.config import Address, ClientConfig
@@ -25,78 +24,29 @@ from kafkalog.client.errors import (
     UnresolvedNameError,
     about,
 )
+from kafkalog.client.metadata import (
+    Broker,
+    ClusterMetadata,
+    Leader,
+    LeaderIdAndEpoch,
+    TopicMetadata,
+    from_response,
+    with_leaders,
+)
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.outage import Outage
 from kafkalog.client.retry import Retry
 from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import (
-    ErrorCode,
-    LeaderNotAvailableError,
-    NotControllerError,
-    UnknownTopicOrPartitionError,
-)
-from kafkalog.protocol.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-    MetadataResponseTopic,
-)
-from kafkalog.protocol.schema import ZERO_UUID, Request
+from kafkalog.protocol.errors import LeaderNotAvailableError, NotControllerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkalog.protocol.schema import Request
 
 T = TypeVar("T")
 FIRST_PATIENCE_S = 1.5
 """How long the first attempt to connect waits to be accepted. Each attempt that times out doubles it, up to
 socket.connection.setup.timeout.ms. So a host that drops packets is noticed soon, and another one is tried."""
-
-
-class Broker(NamedTuple):
-    """A broker's id and address."""
-
-    node_id: int
-    host: str
-    port: int
-    rack: str | None = None
-
-
-class PartitionMetadata(NamedTuple):
-    """A partition's leader and replicas; `leader` is -1 where it has none, `leader_epoch` where it is unknown."""
-
-    partition: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
-    error_code: int = 0
-
-
-class TopicMetadata(NamedTuple):
-    """A topic and its partitions by number; without partitions where `error_code` is not 0."""
-
-    name: str
-    topic_id: UUID
-    is_internal: bool
-    partitions: dict[int, PartitionMetadata]
-    error_code: int = 0
-
-
-@dataclass(frozen=True)
-class ClusterMetadata:
-    """The latest answer of the brokers. `controller_id` is -1 where there is none."""
-
-    cluster_id: str | None = None
-    controller_id: int = -1
-    brokers: dict[int, Broker] = field(default_factory=dict)
-    topics: dict[str, TopicMetadata] = field(default_factory=dict)
-
-
-class Leader(NamedTuple):
-    """The leader of a partition and its epoch, which is -1 where unknown."""
-
-    broker: Broker
-    epoch: int
 
 
 class _Slot:
@@ -181,13 +131,10 @@ class Cluster(Closing):
         return self._remember(response, wanted)
 
     def _remember(self, response: MetadataResponse, wanted: list[str] | None) -> ClusterMetadata:
-        brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
-        topics = {topic.name: _topic(topic) for topic in response.topics if topic.name is not None}
-        for name in wanted or ():
-            topics.setdefault(name, TopicMetadata(name, ZERO_UUID, False, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        answer = ClusterMetadata(response.cluster_id, response.controller_id, brokers, topics)
         now = time.monotonic()
         with self._lock:
+            answer = from_response(response, wanted, self._known)
+            topics = answer.topics
             # A topic with an error is not kept, so that the next call asks for it again.
             kept = {} if wanted is None else {k: v for k, v in self._known.topics.items() if k not in topics}
             kept.update((name, topic) for name, topic in topics.items() if not topic.error_code)
@@ -198,6 +145,17 @@ class Cluster(Closing):
             if wanted is None:
                 self._all_fetched = now if len(kept) == len(topics) else float("-inf")
         return answer
+
+    def learn_leaders(
+        self, leaders: Mapping[TopicPartition, LeaderIdAndEpoch], brokers: Iterable[Broker]
+    ) -> frozenset[TopicPartition]:
+        """Take leaders that a response names in an error, and their addresses; return the partitions that have moved.
+
+        Leaders that are not newer than the known ones are ignored (KIP-951).
+        """
+        with self._lock:
+            self._known, moved = with_leaders(self._known, leaders, brokers)
+        return moved
 
     def forget(self, topics: Collection[str] | None = None) -> None:
         """Mark the metadata of these topics (None: all metadata) as old, so that it is fetched before its next use."""
@@ -467,19 +425,3 @@ def _left(deadline: float, address: str) -> float:
     if left <= 0:
         raise ClientTimeoutError(f"no time was left to ask {address}")
     return left
-
-
-def _topic(topic: MetadataResponseTopic) -> TopicMetadata:
-    partitions = {
-        each.partition_index: PartitionMetadata(
-            each.partition_index,
-            each.leader_id,
-            each.leader_epoch,
-            tuple(each.replica_nodes),
-            tuple(each.isr_nodes),
-            tuple(each.offline_replicas),
-            each.error_code,
-        )
-        for each in topic.partitions
-    }
-    return TopicMetadata(topic.name or "", topic.topic_id, topic.is_internal, partitions, topic.error_code)

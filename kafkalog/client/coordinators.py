@@ -12,8 +12,9 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, about
+from kafkalog.client.metadata import Broker
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, NotCoordinatorError, error_for
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalog.protocol.schema import Request

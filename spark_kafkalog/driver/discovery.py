@@ -14,8 +14,9 @@ from contextlib import nullcontext, suppress
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, is_retriable
+from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.cli.cluster.description import NOT_RUNNING, Description, NoClusterError, is_alive, load
 
 if TYPE_CHECKING:
-    from kafkalog.client.cluster import ClusterMetadata, PartitionMetadata, TopicMetadata
+    from kafkalog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 REQUEST_MS = "5000"
 

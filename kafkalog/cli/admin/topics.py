@@ -22,7 +22,7 @@ from kafkalog.cli.shared.client_options import (
 
 if TYPE_CHECKING:
     from kafkalog.client.admin import Admin, ConfigEntry
-    from kafkalog.client.cluster import PartitionMetadata, TopicMetadata
+    from kafkalog.client.metadata import PartitionMetadata, TopicMetadata
 
     _Filter: TypeAlias = Callable[[PartitionMetadata], bool]
 

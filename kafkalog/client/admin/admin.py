@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigEntry, ConfigResource
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.topics import NewTopic, TopicAdmin
-from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.foreign_properties import warn_about
+from kafkalog.client.metadata import ClusterMetadata, TopicMetadata
 from kafkalog.client.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError
+from kafkalog.client.metadata import ClusterMetadata
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

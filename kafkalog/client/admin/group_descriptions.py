@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkalog.client.cluster import Broker
 from kafkalog.client.consumer.classic.protocol import PROTOCOL_TYPE, decode_assignment
+from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.messages import consumer_group_describe as next_generation
 from kafkalog.protocol.messages import describe_groups as classic

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_commit import (

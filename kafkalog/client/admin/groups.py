@@ -26,10 +26,11 @@ from kafkalog.client.admin.group_descriptions import (
     of_next_generation,
 )
 from kafkalog.client.admin.group_offsets import GroupOffsets
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import InvalidResponseError, is_retriable
+from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (

@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import about
+from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, error_for

@@ -15,10 +15,11 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ConfigError, about
+from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests
 from kafkalog.client.types import TopicPartition

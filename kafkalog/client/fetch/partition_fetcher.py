@@ -9,9 +9,10 @@ import logging
 import time
 
 from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, FetchedRecords, fetch_request, read_partition
+from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition

@@ -18,11 +18,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 
 from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError, ConfigError, ConnectionFailedError, is_retriable
 from kafkalog.client.fetch.decode import decode_records
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
+from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.retry import Retry

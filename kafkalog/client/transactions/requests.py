@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from kafkalog.client.closing import Closing
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientError
+from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.transactions.errors import Operation, transaction_error
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition

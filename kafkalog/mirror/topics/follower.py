@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource
 from kafkalog.client.admin.topics import NewTopic
-from kafkalog.client.cluster import TopicMetadata
+from kafkalog.client.metadata import TopicMetadata
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.selection import NameFilter
 from kafkalog.protocol.errors import (

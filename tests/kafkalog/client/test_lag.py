@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.admin.group_descriptions import CLASSIC_TYPE, CommittedOffset, GroupDescription, GroupMember
-from kafkalog.client.cluster import Broker
 from kafkalog.client.lag import PartitionLag, lags
+from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
 
 PARTITIONS = [TopicPartition(topic, number) for topic in "ab" for number in range(4)]

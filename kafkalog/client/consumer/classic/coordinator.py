@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import RebalanceProtocol
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
 from kafkalog.client.consumer.classic.join import Joined, Joining, JoinRefusedError, Snapshot, Wish, snapshot_of
@@ -21,6 +21,7 @@ from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation,
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import is_retriable
+from kafkalog.client.metadata import ClusterMetadata
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.assignors import Assignor, CooperativeStickyAssignor, RebalanceProtocol, common_protocol
 from kafkalog.client.consumer.assignors.base import Layout
 from kafkalog.client.consumer.classic.heartbeat import Heartbeat
@@ -27,6 +27,7 @@ from kafkalog.client.consumer.group.generation import Generation, Next
 from kafkalog.client.consumer.group.group_requests import GroupRequests
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientError
+from kafkalog.client.metadata import ClusterMetadata
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import KafkaError, error_for
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from kafkalog.client.cluster import Broker, Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import LogTruncationError
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
@@ -36,6 +36,7 @@ from kafkalog.client.consumer.subscription import PartitionState, SubscriptionSt
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
 from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
+from kafkalog.client.metadata import Broker, ClusterMetadata
 from kafkalog.client.network.waker import Waker
 from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for

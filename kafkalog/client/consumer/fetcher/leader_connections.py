@@ -12,9 +12,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
 
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.threads import Worker
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.waker import Waker
 from kafkalog.protocol.schema import Request

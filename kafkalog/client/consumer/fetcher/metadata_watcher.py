@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import about
+from kafkalog.client.metadata import ClusterMetadata
 from kafkalog.protocol.errors import InvalidTopicError, TopicAuthorizationFailedError
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.commits import Commits, Committer
 from kafkalog.client.consumer.group.generation import Generation
@@ -22,6 +22,7 @@ from kafkalog.client.consumer.subscription import SubscriptionState, Subscriptio
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.coordinators import Coordinators
 from kafkalog.client.errors import is_retriable
+from kafkalog.client.metadata import ClusterMetadata
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import RebalanceInProgressError
 

@@ -7,11 +7,12 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.generation import Generation
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation
@@ -24,6 +24,7 @@ from kafkalog.client.consumer.kip848.member import (
 )
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
+from kafkalog.client.metadata import ClusterMetadata
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 

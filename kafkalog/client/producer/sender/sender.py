@@ -18,7 +18,7 @@ from kafkalog.client.network.waker import Waker
 from kafkalog.client.producer.accumulator import Accumulator, ProducerClosedError
 from kafkalog.client.producer.batches.batch import UNKNOWN_OFFSET, ProducerBatch
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.producer.partition_queue import PartitionQueue
+from kafkalog.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from kafkalog.client.producer.sender.channels import Channel
 from kafkalog.client.producer.sender.metrics import Counters
 from kafkalog.client.producer.sender.sequences import Sequences
@@ -284,13 +284,18 @@ class Sender:
             answers: dict[tuple[str, int], PartitionProduceResponse] = {
                 (topic.name, each.index): each for topic in response.responses for each in topic.partition_responses
             }
-            self._settle(batches, answers)
+            self.topics.take_leaders(response)
+            self._settle(channel.node_id, batches, answers)
             if not channel.has_response():
                 return
 
     def _settle(
-        self, batches: Sequence[ProducerBatch], answers: dict[tuple[str, int], PartitionProduceResponse]
+        self,
+        node_id: int,
+        batches: Sequence[ProducerBatch],
+        answers: dict[tuple[str, int], PartitionProduceResponse],
     ) -> None:
+        """Handle the answers of a broker about batches."""
         done: list[tuple[ProducerBatch, PartitionProduceResponse]] = []
         for batch in batches:
             answer = answers.get((batch.topic, batch.partition))
@@ -299,7 +304,7 @@ class Sender:
             elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 done.append((batch, answer))
             else:
-                self._refused(batch, answer)
+                self._refused(node_id, batch, answer)
         for batch, _ in done:
             self._remove_in_flight(batch)
             self._queue(batch).acknowledge(batch)
@@ -311,7 +316,7 @@ class Sender:
                 batch.complete(answer.base_offset, answer.log_append_time_ms, None)
         self.accumulator.end_release()
 
-    def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+    def _refused(self, node_id: int, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         code = answer.error_code
         # Brokers give no reason with this error, and an application writes to several topics.
         is_unauthorized = code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -322,9 +327,11 @@ class Sender:
         if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
             self._split(batch)
             return
-        if code in _METADATA_ERRORS:
-            self.topics.refresh(batch.topic)
         queue = self._queue(batch)
+        # The response names the new leader, or another one did, or the metadata that was fetched meanwhile.
+        at_once = code in _METADATA_ERRORS and queue.leader not in (NO_LEADER, node_id)
+        if code in _METADATA_ERRORS and not at_once:
+            self.topics.refresh(batch.topic)
         if code in _SEQUENCE_ERRORS and batch.base_sequence != NO_SEQUENCE:
             # The broker sees a gap before the batch: either an earlier batch must be sent again, or the broker has lost
             # its state.
@@ -336,7 +343,7 @@ class Sender:
                 queue.reset = True
             self._try_again(batch, error)
         elif is_retriable(error):
-            self._try_again(batch, error)
+            self._try_again(batch, error, at_once=at_once)
         else:
             self._refuse(queue, batch, error)
 
@@ -365,7 +372,7 @@ class Sender:
         self.accumulator.replace(batch, parts)
         self.accumulator.requeue(queue, parts)
 
-    def _try_again(self, batch: ProducerBatch, error: Exception) -> None:
+    def _try_again(self, batch: ProducerBatch, error: Exception, *, at_once: bool = False) -> None:
         queue = self._queue(batch)
         queue.last_error = error
         self._remove_in_flight(batch)
@@ -383,7 +390,7 @@ class Sender:
             return
         client = self._config.client
         pause = min(client.retry_backoff * 2 ** min(batch.attempts - 1, 16), client.retry_backoff_max)
-        batch.retry_at = now + pause
+        batch.retry_at = now if at_once else now + pause
         self.accumulator.requeue(queue, [batch])
 
     # Failing

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from uuid import UUID
 
-from kafkalog.client.cluster import Cluster, TopicMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
+from kafkalog.client.metadata import Broker, LeaderIdAndEpoch, TopicMetadata
 from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from kafkalog.client.producer.partitioner import StickyPartitioner
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
+from kafkalog.protocol.messages.produce import ProduceResponse
 
 UNKNOWN_TOPIC_TRIES = 30
 """How often a topic may be unknown to a broker before it counts as missing. It may have been created a moment ago, or
@@ -230,6 +233,26 @@ class Topics:
             queue.leader = NO_LEADER if partition is None else partition.leader
             if queue.leader != NO_LEADER:
                 state.available.append(queue.partition)
+
+    def take_leaders(self, response: ProduceResponse) -> None:
+        """Take the leaders that a broker names for partitions that it does not lead (KIP-951)."""
+        leaders = {
+            TopicPartition(topic.name, each.index): LeaderIdAndEpoch(
+                each.current_leader.leader_id, each.current_leader.leader_epoch
+            )
+            for topic in response.responses
+            for each in topic.partition_responses
+            if each.error_code and each.current_leader.leader_id != NO_LEADER
+        }
+        if not leaders:
+            return
+        brokers = [Broker(each.node_id, each.host, each.port, each.rack) for each in response.node_endpoints]
+        moved = self._cluster.learn_leaders(leaders, brokers)
+        with self._accumulator.lock:
+            for tp in moved:
+                state = self.states.get(tp.topic)
+                if state is not None and tp.partition < len(state.queues):
+                    state.queues[tp.partition].leader = leaders[tp].node_id
 
     def close(self) -> None:
         """Wake the threads that wait for topics."""

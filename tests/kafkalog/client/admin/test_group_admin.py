@@ -10,9 +10,9 @@ import pytest
 
 from kafkalog.client.admin.group_descriptions import DEAD, CommittedOffset, GroupListing
 from kafkalog.client.admin.groups import GroupAdmin
-from kafkalog.client.cluster import Broker
 from kafkalog.client.consumer.classic.protocol import Assignment, encode_assignment
 from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError
+from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ErrorCode,

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.cluster import Broker, Cluster
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.fetcher.leader_connections import LeaderConnections
 from kafkalog.client.errors import AuthenticationError
+from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.waker import Waker
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeResponse

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.client.cluster import Cluster, ClusterMetadata, TopicMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer import ConsumerConfig
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
@@ -25,6 +25,7 @@ from kafkalog.client.consumer.kip848.member import State, TopicIdPartition, topi
 from kafkalog.client.consumer.offsets.position_reset import PositionReset
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
+from kafkalog.client.metadata import ClusterMetadata, TopicMetadata
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatResponse

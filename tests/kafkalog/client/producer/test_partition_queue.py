@@ -10,8 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from kafkalog.client.cluster import Cluster, PartitionMetadata, TopicMetadata
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.metadata import PartitionMetadata, TopicMetadata
 from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.batches.batch import ProducerBatch
 from kafkalog.client.producer.batches.encoded_batch import EncodedBatch
