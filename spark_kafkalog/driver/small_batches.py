@@ -42,7 +42,7 @@ BYTES = 1 << 20
 """The same for bytes, where `smallBatchBytes` is not set."""
 PARTITION_ROWS = 1000
 """Rows that the planner reads, sends and turns into a task's input in the time that a task costs beside its records."""
-PARTITION_BYTES = 160 << 10
+PARTITION_BYTES = 256 << 10
 MOST_ROWS = 100_000
 MOST_BYTES = 16 << 20
 """The planner holds this much in memory, and so does the JVM."""
