@@ -47,12 +47,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "like); may be repeated (default: the highest level up to x86-64-v3 that this processor has)",
     )
     parser.add_argument("--no-byte-code", action="store_true", help="leave Python byte code alone")
-    parser.add_argument("--status", action="store_true", help="tell what is there, and change nothing")
+    parser.add_argument("--status", action="store_true", help="list the compiled kernels, and change nothing")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compile, or tell what there is; return 1 if that failed or --status has found something to do, 2 for a CPU."""
+    """Run the command; return 1 if kernels were not compiled, or `--status` found some missing, and 2 for a bad CPU."""
     from kafkalog.records.kernels.store import processors
 
     try:

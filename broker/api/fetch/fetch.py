@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from broker.api.context import Request
 from broker.api.fetch.fetch_in_turns import fetch_in_turns
-from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in, refuse
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchPartitionState
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
@@ -90,8 +90,8 @@ def _respond(reading: FetchReading) -> None:
 
 
 def _send(reading: FetchReading) -> None:
-    topics: Told = {}
-    reading.tell(topics, reading.context.partitions, reading.results)
+    topics: ResponseTopics = {}
+    reading.add_results(topics, reading.context.partitions, reading.results)
     reading.request.reply(reading.response(topics), 0)
 
 

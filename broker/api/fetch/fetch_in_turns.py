@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from broker.api.context import Request
 from broker.api.errors import ClientGoneError
-from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, Told, read_in, refuse
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchContext, FetchPartitionState
 from broker.api.large import release
 from broker.replica.purgatory import DelayedOperation
@@ -173,10 +173,10 @@ class _FetchInTurns:
             return
         if reading.needs_conversion:
             await self._convert(reading)
-        topics: Told = {}
+        topics: ResponseTopics = {}
         pairs = zip(_pieces(reading.context.partitions), _pieces(reading.results), strict=True)
         for states, results in pairs:
-            reading.tell(topics, states, results)
+            reading.add_results(topics, states, results)
             if self._turn.is_over:
                 await self._end_turn()
         await self._request.answer(reading.response(topics), topics, wait_ms=0)

@@ -78,7 +78,7 @@ EXPECTED_ERRORS = frozenset(
 
 _EMPTY: Sized = b""
 
-Told = dict[str | uuid.UUID, FetchableTopicResponse]
+ResponseTopics = dict[str | uuid.UUID, FetchableTopicResponse]
 """The result of each topic in a response, by the topic's name or id."""
 
 
@@ -326,7 +326,7 @@ class FetchReading:
 
     # -- answering
 
-    def response(self, topics: Told) -> FetchResponse:
+    def response(self, topics: ResponseTopics) -> FetchResponse:
         """Return the response with what `tell` has added to `topics`."""
         return FetchResponse(
             session_id=self.context.session_id, responses=list(topics.values()), node_endpoints=self._leaders.nodes
@@ -363,7 +363,9 @@ class FetchReading:
         """Convert the records that were read."""
         FetchConversion(self.request, self.context.partitions, self.results, self.fail, then).start()
 
-    def tell(self, topics: Told, states: Iterable[FetchPartitionState], results: Iterable[PartitionData]) -> None:
+    def add_results(
+        self, topics: ResponseTopics, states: Iterable[FetchPartitionState], results: Iterable[PartitionData]
+    ) -> None:
         """Add the results of these partitions to the response, and note in the session what was sent."""
         context = self.context
         session = context.session

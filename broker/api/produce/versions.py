@@ -1,4 +1,4 @@
-"""What a version of Produce may carry, and how much work records are. Pure."""
+"""The record formats and codecs that each version of Produce allows, and the cost of records. Pure."""
 
 from __future__ import annotations
 

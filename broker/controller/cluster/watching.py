@@ -90,12 +90,12 @@ class Watches:
             return None
         self._armed.add(key)
 
-        def told(event: WatchEvent) -> None:
+        def fired(event: WatchEvent) -> None:
             self._armed.discard(key)
             if key in self._wanted:
                 self._changed(*event_of(kind, path))
 
-        return told
+        return fired
 
     def forget(self, path: str) -> None:
         """Watch a node's data no longer."""

@@ -1,4 +1,4 @@
-"""What follows from the answers of brokers to requests of the controller."""
+"""The decisions that follow from brokers' responses to LeaderAndIsr and StopReplica."""
 
 from __future__ import annotations
 
