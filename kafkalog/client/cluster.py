@@ -31,7 +31,9 @@ from kafkalog.client.metadata import (
     LeaderIdAndEpoch,
     TopicMetadata,
     from_response,
+    with_later_leaders,
     with_leaders,
+    without_leader_epoch,
 )
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.outage import Outage
@@ -131,9 +133,10 @@ class Cluster(Closing):
         return self._remember(response, wanted)
 
     def _remember(self, response: MetadataResponse, wanted: list[str] | None) -> ClusterMetadata:
+        answer = from_response(response, wanted)
         now = time.monotonic()
         with self._lock:
-            answer = from_response(response, wanted, self._known)
+            answer = with_later_leaders(answer, self._known)
             topics = answer.topics
             # A topic with an error is not kept, so that the next call asks for it again.
             kept = {} if wanted is None else {k: v for k, v in self._known.topics.items() if k not in topics}
@@ -156,6 +159,15 @@ class Cluster(Closing):
         with self._lock:
             self._known, moved = with_leaders(self._known, leaders, brokers)
         return moved
+
+    def doubt_leader(self, tp: TopicPartition) -> None:
+        """Take the leader that the next metadata names, also one of an older epoch.
+
+        A leader that denies to be one may have been named in an error of another partition with the same name: of a
+        topic that was deleted and created again.
+        """
+        with self._lock:
+            self._known = without_leader_epoch(self._known, tp)
 
     def forget(self, topics: Collection[str] | None = None) -> None:
         """Mark the metadata of these topics (None: all metadata) as old, so that it is fetched before its next use."""

@@ -1,7 +1,8 @@
 """What clients know about a cluster: brokers, topics, leaders of partitions. Pure values; nothing changes them.
 
 Answers of brokers may come in another order than the changes that they tell. So a partition's leader is replaced only
-by one of the same or a later leader epoch, as in Java (`Metadata.updateLatestMetadata`).
+by one of the same or a later leader epoch, as in Java (`Metadata.updateLatestMetadata`). This needs the id of the
+topic: without ids, a topic that was created again could not be told from the old one, and any answer counts.
 """
 
 from __future__ import annotations
@@ -72,25 +73,29 @@ class LeaderIdAndEpoch(NamedTuple):
     epoch: int
 
 
-def from_response(response: MetadataResponse, wanted: Iterable[str] | None, known: ClusterMetadata) -> ClusterMetadata:
+def from_response(response: MetadataResponse, wanted: Iterable[str] | None) -> ClusterMetadata:
     """Return what a broker has answered to a request for the topics `wanted` (None: all).
 
-    Topics that the broker leaves out have UNKNOWN_TOPIC_OR_PARTITION. Leaders that are later in `known` are taken from
-    there.
+    Topics that the broker leaves out have UNKNOWN_TOPIC_OR_PARTITION.
     """
     brokers = {each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers}
     topics = {topic.name: _topic(topic) for topic in response.topics if topic.name is not None}
     for name in wanted or ():
         topics.setdefault(name, TopicMetadata(name, ZERO_UUID, False, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    for name, topic in topics.items():
-        if name in known.topics:
-            topics[name] = _with_later_leaders(topic, known.topics[name])
     return ClusterMetadata(response.cluster_id, response.controller_id, brokers, topics)
+
+
+def with_later_leaders(answer: ClusterMetadata, known: ClusterMetadata) -> ClusterMetadata:
+    """Return an answer with the leaders of `known` that are of a later epoch."""
+    topics = {
+        name: _with_later_leaders(topic, known.topics[name]) if name in known.topics else topic
+        for name, topic in answer.topics.items()
+    }
+    return replace(answer, topics=topics)
 
 
 def _with_later_leaders(topic: TopicMetadata, known: TopicMetadata) -> TopicMetadata:
     if topic.topic_id != known.topic_id or topic.topic_id == ZERO_UUID:
-        # Without an id, a topic that was created again could not be told from the old one.
         return topic
     later = {
         each.partition: known.partitions[each.partition]
@@ -98,6 +103,16 @@ def _with_later_leaders(topic: TopicMetadata, known: TopicMetadata) -> TopicMeta
         if each.partition in known.partitions and known.partitions[each.partition].leader_epoch > each.leader_epoch
     }
     return topic._replace(partitions={**topic.partitions, **later}) if later else topic
+
+
+def without_leader_epoch(known: ClusterMetadata, tp: TopicPartition) -> ClusterMetadata:
+    """Return the metadata with an unknown leader epoch of a partition, so that any answer replaces its leader."""
+    topic = known.topics.get(tp.topic)
+    found = None if topic is None else topic.partitions.get(tp.partition)
+    if topic is None or found is None:
+        return known
+    changed = topic._replace(partitions={**topic.partitions, tp.partition: found._replace(leader_epoch=-1)})
+    return replace(known, topics={**known.topics, tp.topic: changed})
 
 
 def with_leaders(

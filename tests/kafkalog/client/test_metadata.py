@@ -13,7 +13,9 @@ from kafkalog.client.metadata import (
     PartitionMetadata,
     TopicMetadata,
     from_response,
+    with_later_leaders,
     with_leaders,
+    without_leader_epoch,
 )
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode
@@ -50,13 +52,21 @@ def response(leader: int, epoch: int, topic_id: UUID = ID) -> MetadataResponse:
 )
 def test_an_older_answer_does_not_replace_a_leader(epoch: int, topic_id: UUID, leader: int) -> None:
     before = known(1, 7, ZERO_UUID if topic_id == ZERO_UUID else ID)
-    found = from_response(response(2, epoch, topic_id), ["t"], before).topics["t"].partitions[0]
+    answer = from_response(response(2, epoch, topic_id), ["t"])
+    found = with_later_leaders(answer, before).topics["t"].partitions[0]
     assert found.leader == leader
     assert found.leader_epoch == (7 if leader == 1 else epoch)
 
 
+def test_any_answer_replaces_a_leader_that_is_doubted() -> None:
+    before = without_leader_epoch(known(1, 7), TP)
+    assert before.topics["t"].partitions[0].leader == 1
+    assert with_later_leaders(from_response(response(2, 0), ["t"]), before).topics["t"].partitions[0].leader == 2
+    assert without_leader_epoch(before, TopicPartition("other", 0)) == before
+
+
 def test_topics_that_the_broker_leaves_out() -> None:
-    found = from_response(response(2, 0), ["t", "other"], ClusterMetadata())
+    found = from_response(response(2, 0), ["t", "other"])
     assert {name: topic.error_code for name, topic in found.topics.items()} == {
         "t": ErrorCode.NONE,
         "other": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -137,6 +137,7 @@ class ProducerBatch:
         serial: Its number among the partition's batches.
         size: An upper bound of the bytes of its records, uncompressed; the memory it counts for in buffer.memory.
         keys: None while no record has a key or headers.
+        hurried: Whether its last retry went to another leader without a pause.
         in_doubt: Whether it was sent under its present sequence number, so that it may be in the log.
         position: The place of its first record in the batch that it was split from, directly or in several steps.
     """
@@ -154,6 +155,7 @@ class ProducerBatch:
         "done",
         "encoded",
         "headers",
+        "hurried",
         "in_doubt",
         "keys",
         "parent",
@@ -186,6 +188,7 @@ class ProducerBatch:
         self.attempts = 0
         self.retry_at = 0.0
         self.in_doubt = False
+        self.hurried = False
         self.encoded: bytearray | None = None
         self.done = False
         self.parent: ProducerBatch | None = None
@@ -249,6 +252,7 @@ class ProducerBatch:
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
         self.in_doubt = False
+        self.hurried = False
         self.encoded = None
 
     def split(self, serial: int, limit: int) -> list[ProducerBatch]:

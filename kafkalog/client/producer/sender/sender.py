@@ -24,6 +24,7 @@ from kafkalog.client.producer.sender.metrics import Counters
 from kafkalog.client.producer.sender.sequences import Sequences
 from kafkalog.client.producer.sender.topic_metadata import Topics
 from kafkalog.client.producer.sender.transaction_registration import TransactionRegistration
+from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest
 from kafkalog.protocol.messages.produce import TopicProduceData as TopicData
@@ -328,9 +329,11 @@ class Sender:
             self._split(batch)
             return
         queue = self._queue(batch)
-        # The response names the new leader, or another one did, or the metadata that was fetched meanwhile.
-        at_once = code in _METADATA_ERRORS and queue.leader not in (NO_LEADER, node_id)
+        # The response names the new leader, or another one did, or metadata that was fetched meanwhile. A batch that
+        # is sent from one broker to another and back pauses.
+        at_once = code in _METADATA_ERRORS and queue.leader not in (NO_LEADER, node_id) and not batch.hurried
         if code in _METADATA_ERRORS and not at_once:
+            self._cluster.doubt_leader(TopicPartition(batch.topic, batch.partition))
             self.topics.refresh(batch.topic)
         if code in _SEQUENCE_ERRORS and batch.base_sequence != NO_SEQUENCE:
             # The broker sees a gap before the batch: either an earlier batch must be sent again, or the broker has lost
@@ -391,6 +394,7 @@ class Sender:
         client = self._config.client
         pause = min(client.retry_backoff * 2 ** min(batch.attempts - 1, 16), client.retry_backoff_max)
         batch.retry_at = now if at_once else now + pause
+        batch.hurried = at_once
         self.accumulator.requeue(queue, [batch])
 
     # Failing
