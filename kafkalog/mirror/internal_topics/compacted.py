@@ -7,7 +7,7 @@ transactions (by `init_transactions`) reads all that they committed.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
@@ -26,8 +26,8 @@ def partitions_of(cluster: Cluster, topic: str) -> list[int]:
     return [] if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else sorted(found.partitions)
 
 
-def read_topic(properties: Mapping[str, str], topic: str, timeout: float) -> list[ConsumerRecord]:
-    """Read the committed records of a topic up to its end; none where it does not exist.
+def read_topic(properties: Mapping[str, str], topic: str, timeout: float) -> Iterator[ConsumerRecord]:
+    """Yield the committed records of a topic up to its end; none where it does not exist.
 
     Raises:
         ClientTimeoutError: It took longer than `timeout` seconds, perhaps because a transaction is open.
@@ -39,17 +39,16 @@ def read_topic(properties: Mapping[str, str], topic: str, timeout: float) -> lis
     with Cluster(config) as cluster:
         partitions = [TopicPartition(topic, number) for number in partitions_of(cluster, topic)]
         if not partitions:
-            return []
+            return
         ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST), deadline=deadline)
         starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST), deadline=deadline)
         left = {tp: found.offset for tp, found in ends.items() if found.offset > starts[tp].offset}
-        found: list[ConsumerRecord] = []
         with SimpleConsumer(config, cluster=cluster) as consumer:
             consumer.assign(left)
             for tp in left:
                 consumer.seek(tp, starts[tp].offset)
             while left:
-                found += consumer.poll(_POLL_S)
+                yield from consumer.poll(_POLL_S)
                 left = {tp: end for tp, end in left.items() if consumer.position(tp) < end}
                 if left and time.monotonic() > deadline:
                     tp, end = next(iter(left.items()))
@@ -57,4 +56,3 @@ def read_topic(properties: Mapping[str, str], topic: str, timeout: float) -> lis
                         f"{tp} was read up to offset {consumer.position(tp)} only, of {end}, in {timeout:g} s; a "
                         "transaction there may be open: `kafkalog transactions list` shows it"
                     )
-        return found

@@ -59,6 +59,15 @@ def config_changes(
     return changes + [ConfigChange(name, operation=ConfigOperation.DELETE) for name in gone]
 
 
+def unset_configs(present: Mapping[str, ConfigEntry], wanted: Mapping[str, str]) -> list[ConfigChange]:
+    """Return the configurations that are wanted, have another value, and are not set in the topic itself."""
+    return [
+        ConfigChange(name, value)
+        for name, value in wanted.items()
+        if name in present and present[name].source is not ConfigSource.TOPIC and present[name].value != value
+    ]
+
+
 class TopicFollower:
     """The topics of one mirror, by connections of the caller."""
 
@@ -68,7 +77,11 @@ class TopicFollower:
         self._configs = settings.config_filter
 
     def make_own(self) -> None:
-        """Create the missing ones of the mirror's internal topics in the target, compacted, with one partition."""
+        """Create the missing ones of the mirror's internal topics in the target, compacted, with one partition.
+
+        Those that are there, of MirrorMaker 2 or of an older mirror, get the configurations that they have by default
+        only, so that they do not grow to a size that is slow to read.
+        """
         own: dict[str, dict[str, str]] = {}
         if not self._settings.keeps_offsets:
             own |= dict.fromkeys((self._naming.offsets, self._naming.offset_syncs), _OFTEN_WRITTEN)
@@ -76,6 +89,19 @@ class TopicFollower:
             own[self._naming.checkpoints] = COMPACTED
         factor = self._settings.replication_factor
         self._create([NewTopic(name, 1, factor, configs) for name, configs in own.items()])
+        for name, configs in own.items():
+            self._complete(ConfigResource.topic(name), configs)
+
+    def _complete(self, topic: ConfigResource, wanted: Mapping[str, str]) -> None:
+        """Set the configurations that nobody has set in a topic of the mirror; an error is logged."""
+        try:
+            present = self._target.describe_configs([topic])[topic]
+            changes = unset_configs(present, wanted)
+            if changes:
+                self._target.incremental_alter_configs({topic: changes})
+                logger.info("topic %s: set %s", topic.name, ", ".join(change.name for change in changes))
+        except KafkaError as error:
+            logger.warning("topic %s is not configured for a mirror: %s", topic.name, error.message)
 
     def make(self, topics: Iterable[str]) -> None:
         """Create the target's topics for these of the source, or add the partitions that they lack.

@@ -53,6 +53,25 @@ def test_records_keep_what_they_are_and_their_partitions(
     assert {tp: at for tp, at in read_positions(mirror.settings).items() if at} == {k: v for k, v in ends.items() if v}
 
 
+def test_topics_of_an_older_mirror_get_what_nobody_has_set(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    """MirrorMaker 2 creates them with segments of 1 GiB, which a new process would read whole."""
+    topic = f"older-{alias}"
+    make(clusters.source, topic)
+    names = (f"mm2-offsets.{alias}.internal", f"mm2-offset-syncs.{alias}.internal")
+    make(clusters.target, names[0], cleanup_policy="compact")
+    make(clusters.target, names[1], cleanup_policy="compact", segment_bytes="1000000")
+    start_mirror(topic)
+    with Admin({"bootstrap.servers": clusters.target}) as admin:
+
+        def sizes() -> list[tuple[str | None, str | None]]:
+            configs = [admin.describe_configs([each])[each] for each in map(ConfigResource.topic, names)]
+            return [(each["segment.bytes"].value, each["delete.retention.ms"].value) for each in configs]
+
+        wait_until(lambda: sizes() == [("16777216", "600000"), ("1000000", "600000")], "the topics are configured")
+
+
 SELDOM = {"offset_flush_interval_ms": "600000"}
 """No test waits for so long."""
 
