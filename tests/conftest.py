@@ -77,7 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         timeout = item.get_closest_marker("timeout")
         if timeout is not None and item.get_closest_marker("soak") is None:
-            longest[item.path] = max(longest.get(item.path, 0.0), *timeout.args)
+            seconds = timeout.args[0] if timeout.args else timeout.kwargs["timeout"]
+            longest[item.path] = max(longest.get(item.path, 0.0), seconds)
 
     def place(item: pytest.Item) -> tuple[float, int]:
         name = item.path.relative_to(here).as_posix()

@@ -4,8 +4,7 @@ A Python task costs PySpark tens of milliseconds of processor time before and af
 takes a task. In a micro-batch of few records that is most of the time. PySpark has a way around it, made for its
 `SimpleDataSourceStreamReader`: a planner that already has the rows of a batch sends them to the JVM with the plan, as
 Arrow, and no Python runs in the tasks (`compat.prefetched`). The stream reader does the same for batches of at most
-`smallBatchBytes` and ROWS records. With many partitions more are allowed, because each would take a task: up to
-PARTITION_ROWS and PARTITION_BYTES for each of them, and MOST_ROWS and MOST_BYTES in all.
+`smallBatchBytes` and ROWS records.
 
 Nothing depends on it. The rows are exactly those of the offsets in the plan. If they cannot be read completely at once
 (lost records, a leader that moves, records larger than expected), tasks read the batch: they wait, retry and report.
@@ -37,15 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ROWS = 10_000
-"""A batch of few partitions with more offsets than this is not small, whatever its bytes."""
-BYTES = 1 << 20
-"""The same for bytes, where `smallBatchBytes` is not set."""
-PARTITION_ROWS = 1000
-"""Rows that the planner reads, sends and turns into a task's input in the time that a task costs beside its records."""
-PARTITION_BYTES = 256 << 10
-MOST_ROWS = 100_000
-MOST_BYTES = 16 << 20
-"""The planner holds this much in memory, and so does the JVM."""
+"""A batch of more offsets than this is not small, whatever its bytes."""
 ROUNDS = 4
 """Fetches for one batch: a leader leaves out partitions that do not fit in a response."""
 QUICK_S = 0.5
@@ -69,7 +60,7 @@ class SmallBatches:
             or options.max_bytes_per_partition
             or options.client_rack
         )
-        self._most_bytes = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
+        self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
         """Bytes of Arrow per offset in the last batch that was read."""
         self._planned: float | None = None
@@ -84,17 +75,9 @@ class SmallBatches:
     def is_small(self, ranges: Sequence[OffsetRange]) -> bool:
         """Return whether a batch of these ranges is expected to be small."""
         offsets = sum(each.size for each in ranges)
-        most_rows = max(ROWS, min(len(ranges) * PARTITION_ROWS, MOST_ROWS))
-        most_bytes = self._limit(ranges)
-        if not 0 < offsets <= most_rows or offsets * self._density > most_bytes or most_bytes == 0:
+        if not 0 < offsets <= ROWS or offsets * self._density > self._limit or self._limit == 0:
             return False
         return len(self._times) < SLOW_BATCHES or min(self._times) <= QUICK_S
-
-    def _limit(self, ranges: Sequence[OffsetRange]) -> int:
-        """Return how many bytes a batch of these ranges may have as Arrow."""
-        if self._most_bytes is not None:
-            return self._most_bytes
-        return max(BYTES, min(len(ranges) * PARTITION_BYTES, MOST_BYTES))
 
     def read(self, ranges: Sequence[OffsetRange], topics: Mapping[str, str]) -> list[pa.RecordBatch] | None:
         """Read the records of a batch; None if tasks have to read it.
@@ -116,36 +99,36 @@ class SmallBatches:
         return found
 
     def _read(self, ranges: Sequence[OffsetRange]) -> list[pa.RecordBatch] | None:
-        limit = self._limit(ranges)
         left = {each.tp: each for each in ranges}
         found: dict[TopicPartition, list[pa.RecordBatch]] = {each.tp: [] for each in ranges}
         offsets = size = 0
         for _ in range(ROUNDS):
             asked: Offsets = {tp: each.start for tp, each in left.items()}
-            for tp, chunk in self._discovery.records(asked, limit).items():
+            for tp, chunk in self._discovery.records(asked, self._limit).items():
                 if chunk.log_start_offset > asked[tp]:
                     return None
-                batches, behind = self._decode(left[tp], chunk.records, chunk.aborted, limit)
+                batches, behind = self._decode(left[tp], chunk.records, chunk.aborted, self._limit - size)
                 found[tp] += batches
                 size += sum(each.nbytes for each in batches)
                 offsets += behind - asked[tp]
                 left[tp] = left[tp]._replace(start=behind)
-            self._density = size / max(offsets, 1)
-            if size > limit:
-                return None
+                self._density = size / max(offsets, 1)
+                if size > self._limit:
+                    return None
             left = {tp: each for tp, each in left.items() if each.size}
             if not left:
                 return [batch for batches in found.values() for batch in batches]
         return None
 
     def _decode(
-        self, wanted: OffsetRange, records: memoryview, aborted: list[tuple[int, int]], limit: int
+        self, wanted: OffsetRange, records: memoryview, aborted: list[tuple[int, int]], most: int
     ) -> tuple[list[pa.RecordBatch], int]:
+        """Decode the records of a range until they have more than `most` bytes; return them and the offset after."""
         # Slow to import, and a query with large batches never needs it here.
         from kafkalog.records.arrow import decode_arrow
 
-        batches, position = [], wanted.start
-        while position < wanted.end:
+        batches, position, size = [], wanted.start, 0
+        while position < wanted.end and size <= most:
             batch, behind = decode_arrow(
                 records,
                 topic=wanted.tp.topic,
@@ -155,10 +138,11 @@ class SmallBatches:
                 columns=self._columns,
                 aborted=aborted,
                 check_crc=self._options.client.check_crcs,
-                max_decompressed=max(limit, BYTES),
+                max_decompressed=max(most, 1 << 20),
             )
             if batch is not None and batch.num_rows:
                 batches.append(batch)
+                size += batch.nbytes
             if behind <= position:
                 break
             position = behind

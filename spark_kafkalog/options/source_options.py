@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_POLL_TIMEOUT_MS = 120_000
 """The default of `spark.network.timeout`."""
 DEFAULT_MAX_TRIGGER_DELAY_S = 15 * 60.0
+DEFAULT_SMALL_BATCH_BYTES = 1 << 20
 
 _BATCH_IGNORED = (
     "maxOffsetsPerTrigger",
@@ -104,8 +105,8 @@ class SourceOptions:
     commit_group: str | None = None
     """The consumer group to which the offsets that were read are committed, for lag tools."""
     filter_pushdown: bool = False
-    small_batch_bytes: int | None = None
-    """The planner reads micro-batches of at most this many bytes; 0: none; None: `driver.small_batches` chooses."""
+    small_batch_bytes: int = DEFAULT_SMALL_BATCH_BYTES
+    """The planner reads micro-batches of at most this many bytes (`driver.small_batches`); 0: none."""
     keep_freed_memory: int = 0
     """Bytes of freed memory that a Python worker keeps (`python_worker`); 0: the default of the C library."""
     poll_timeout_ms: int = DEFAULT_POLL_TIMEOUT_MS
@@ -162,7 +163,7 @@ class SourceOptions:
             max_bytes_per_partition=given.get("maxBytesPerPartition", size, None),
             commit_group=given.get("commitGroup", _group, None),
             filter_pushdown=given.get("filterPushdown", boolean, False),
-            small_batch_bytes=given.get("smallBatchBytes", size_or_none, None),
+            small_batch_bytes=given.get("smallBatchBytes", size_or_none, DEFAULT_SMALL_BATCH_BYTES),
             keep_freed_memory=given.get("keepFreedMemory", size_or_none, 0),
             max_trigger_delay_s=given.get("maxTriggerDelay", duration, DEFAULT_MAX_TRIGGER_DELAY_S),
             poll_timeout_ms=given.get("kafkaConsumer.pollTimeoutMs", positive, DEFAULT_POLL_TIMEOUT_MS),

@@ -327,7 +327,7 @@ class FetchReading:
     # -- answering
 
     def response(self, topics: ResponseTopics) -> FetchResponse:
-        """Return the response with what `tell` has added to `topics`."""
+        """Return the response with what `add_results` has added to `topics`."""
         return FetchResponse(
             session_id=self.context.session_id, responses=list(topics.values()), node_endpoints=self._leaders.nodes
         )

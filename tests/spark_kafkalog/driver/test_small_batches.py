@@ -12,7 +12,7 @@ import pytest
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.compat.prefetched import WRAPPER, RowsInPlanner
 from spark_kafkalog.driver.discovery import Discovery
-from spark_kafkalog.driver.small_batches import MOST_ROWS, PARTITION_ROWS, ROWS, SLOW_BATCHES, SmallBatches
+from spark_kafkalog.driver.small_batches import ROWS, SLOW_BATCHES, SmallBatches
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
@@ -107,34 +107,6 @@ def test_many_records_are_not_asked_for(small: Any, topics: Topics) -> None:
     assert not reader.is_small([])
 
 
-def spread(partitions: int, size: int) -> list[OffsetRange]:
-    return [OffsetRange(TopicPartition("t", at), 0, size) for at in range(partitions)]
-
-
-def test_more_records_are_read_where_each_task_has_few(small: Any, topics: Topics) -> None:
-    reader = small(topics.create("spread"))
-    assert reader.is_small(spread(40, PARTITION_ROWS))
-    assert not reader.is_small(spread(40, PARTITION_ROWS + 1))
-    most = MOST_ROWS // PARTITION_ROWS
-    assert reader.is_small(spread(most, PARTITION_ROWS))
-    assert not reader.is_small(spread(most + 1, PARTITION_ROWS))
-
-
-def test_many_partitions_of_few_records_are_read_at_once(stream: Any, topics: Topics) -> None:
-    """The records of all partitions have 1.4 MiB as Arrow, and do not fit in the bytes that few partitions may have."""
-    topic = topics.create("small-spread", 15)
-    rows = [{"value": b"%0900d" % row, "partition": row % 15} for row in range(1500)]
-    topics.produce(topic, rows)
-    query = stream(subscribe=topic)
-    assert query.trigger()
-    assert sorted(query.values()) == [row["value"] for row in rows]
-    assert query.batches_in_planner == 1
-    query = stream(subscribe=topic, smallBatchBytes="1m")
-    assert query.trigger()
-    assert sorted(query.values()) == [row["value"] for row in rows]
-    assert query.batches_in_planner == 0
-
-
 def test_large_records_are_left_to_tasks_the_second_time_unasked(small: Any, topics: Topics) -> None:
     topic = topics.create("large")
     topics.produce(topic, [bytes(2000)] * 10)
@@ -143,6 +115,19 @@ def test_large_records_are_left_to_tasks_the_second_time_unasked(small: Any, top
     assert not reader.is_small(whole(topic, 10))
     assert reader.is_small(whole(topic, 2)), "fewer of them would do"
     assert len(reader.read(whole(topic, 2), marks(reader))) == 1
+
+
+def test_no_more_is_decompressed_than_may_be_sent(small: Any, topics: Topics) -> None:
+    topic = topics.create("expanding")
+    topics.produce(topic, [bytes(900_000)] * 4, config={"compression.type": "lz4"})
+    reader = small(topic)
+    (wanted,) = whole(topic, 4)
+    chunk = reader._discovery.records({wanted.tp: 0}, 1 << 20)[wanted.tp]
+    assert reader._decode(wanted, chunk.records, chunk.aborted, 4 << 20)[1] == 4
+    batches, behind = reader._decode(wanted, chunk.records, chunk.aborted, 1 << 20)
+    assert behind < 4
+    assert sum(batch.num_rows for batch in batches) == behind
+    assert reader.read([wanted], marks(reader)) is None
 
 
 def test_a_loss_is_for_tasks_to_report(small: Any, stream: Any, topics: Topics) -> None:
