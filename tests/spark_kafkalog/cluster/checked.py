@@ -19,7 +19,8 @@ def main() -> None:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         code = runpy.run_path(check)["main"](["--bootstrap-server", bootstrap, "--json"])
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic}
+    # So many tasks that no executor comes too late for one.
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "minPartitions": "24"}
     rows, error = None, None
     try:
         rows = spark.read.format("kafkalog").options(**options).load().count()
