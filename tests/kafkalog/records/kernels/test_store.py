@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kafkalog
-from kafkalog.records.kernels.store import bundle, finding, groups, places, processors, results
+from kafkalog.records.kernels.store import bundle, finding, groups, places, processors
 from kafkalog.records.kernels.store.bundle import BundleError
 from kafkalog.records.kernels.store.fingerprint import FORMATS, fingerprint, sources_digest
 from kafkalog.records.kernels.store.processors import Processor
@@ -468,22 +468,6 @@ def test_a_users_settings_of_numba_are_not_compiled_in_and_stay(kernels: Path, t
 
 
 # What machine code needs of the process
-
-
-def test_symbols_of_a_module() -> None:
-    text = """
-    target triple = "x86_64-unknown-linux-gnu"
-@PyExc_TypeError = external global i8
-@"quoted.name" = external constant i8, align 1
-@.const.here = internal constant [5 x i8] c"@no()\\00"
-declare i8* @PyLong_FromLongLong(i64) local_unnamed_addr
-declare noalias nonnull i8* @"NRT_Free"(i8*, i32 (i8*)*)
-declare void @llvm.memcpy.p0i8.p0i8.i64(i8*, i8*, i64, i1)
-define i32 @defined(i8* %0) {
-  %1 = call i8* @called(i64 0)
-}
-"""
-    assert results.external_symbols(text) == ("NRT_Free", "PyExc_TypeError", "PyLong_FromLongLong", "quoted.name")
 
 
 _TELL_IMPORTS = """
