@@ -1,6 +1,6 @@
 """Brokers that come, go, start anew or change their addresses, and log directories that fail.
 
-A broker that was started anew between two looks is told from one that stayed by the epoch of its registration.
+A broker that restarts gets a new registration epoch. So a restart is noticed even if the broker was never seen absent.
 """
 
 from __future__ import annotations
