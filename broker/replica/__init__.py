@@ -4,6 +4,7 @@
 - `partition`        one partition on this broker: its log and its role
 - `isolation`        how far a fetch may read
 - `roles`            the state and the decisions of a leader and of a follower
+- `divergence`       where the logs of a leader and of a follower diverge, by the ends of leader epochs; pure
 - `isr`              rules for which followers are in sync and how far the high watermark may advance
 - `isr_keeper`       proposes changes of the ISR, and takes over what was decided
 - `fetching/`        followers: fetching what other brokers lead

@@ -17,16 +17,16 @@ from broker.log.log import Log
 from broker.log.log_config import MAX_LONG
 from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import PartitionState
+from broker.replica.divergence import Truncation, divergence, truncation
 from broker.replica.isolation import FetchIsolation
 from broker.replica.isr import UNKNOWN_BROKER_EPOCH
-from broker.replica.roles import Leader, Role, Truncation, role_of, truncation
+from broker.replica.roles import Leader, Role, role_of
 from broker.replica.throttles import Throttled
 from kafkalog.protocol.errors import (
     FencedLeaderEpochError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     OffsetNotAvailableError,
-    OffsetOutOfRangeError,
     PolicyViolationError,
     UnknownLeaderEpochError,
 )
@@ -289,7 +289,7 @@ class Partition:
             log.delete_records(start)
 
     def truncation(self, epoch: int, end_offset: int) -> Truncation:
-        """Return where to truncate, given the leader's end offset for the last epoch here; see `roles.truncation`."""
+        """Return where to truncate, given the end of the last epoch here in the leader's log; see `truncation`."""
         log = self.log
         return truncation(epoch, end_offset, log.log_end_offset, log.high_watermark, log.end_offset_for_epoch)
 
@@ -434,21 +434,8 @@ class Partition:
         return self.last_stable_offset if isolation is FetchIsolation.LAST_STABLE_OFFSET else self.log.log_end_offset
 
     def divergence(self, fetched_epoch: int, offset: int) -> tuple[int, int] | None:
-        """Find where a follower's log diverges from this one.
-
-        The follower has records of `fetched_epoch` before `offset`.
-
-        Returns:
-            The largest epoch up to `fetched_epoch` in this log and the offset where it ends, to which the follower
-            has to truncate before it fetches again; None if the logs agree.
-
-        Raises:
-            OffsetOutOfRangeError: `offset` is before the start of this log, or no epoch is known.
-        """
-        epoch, end = self.log.end_offset_for_epoch(fetched_epoch)
-        if epoch == NO_LEADER_EPOCH or end < 0 or offset < self.log.log_start_offset:
-            raise OffsetOutOfRangeError
-        return (epoch, end) if epoch < fetched_epoch or end < offset else None
+        """Return where the log of a follower at `offset` diverges from this one; see `divergence.divergence`."""
+        return divergence(fetched_epoch, offset, self.log.log_start_offset, self.log.end_offset_for_epoch)
 
     def aborted_within(self, offset: int, result: ReadResult) -> list[AbortedTransaction]:
         """Return the aborted transactions to be skipped in a `result` that was read from `offset`."""

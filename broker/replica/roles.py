@@ -7,16 +7,10 @@ affect a later one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from broker.metadata.model import PartitionState
 from broker.replica import isr as in_sync
 from broker.replica.isr import UNKNOWN_BROKER_EPOCH, FollowerState
 from kafkalog.protocol.errors import NotLeaderOrFollowerError
-
-UNDEFINED = -1
-"""The value of an unknown epoch or offset."""
 
 
 class Leader:
@@ -219,43 +213,3 @@ def role_of(state: PartitionState, broker_id: int, log_end: int, now_ms: int, be
         followers[replica] = follower.elected(log_end, now_ms, in_sync=replica in isr, again=last is not None)
     since = state.leader_epoch if last is None else last.since
     return Leader(broker_id, state, since, log_end, followers)
-
-
-class Truncation(NamedTuple):
-    """Where a follower truncates its log to agree with its leader's."""
-
-    offset: int
-    """Records at or after it are dropped."""
-    done: bool
-    """Whether the logs agree afterwards; otherwise the follower has to ask the leader again."""
-
-
-def truncation(
-    leader_epoch: int,
-    leader_end: int,
-    log_end: int,
-    high_watermark: int,
-    end_offset_for: Callable[[int], tuple[int, int]],
-) -> Truncation:
-    """Return where to truncate, given the leader's answer about this log's last epoch (KIP-101, KIP-279).
-
-    Args:
-        leader_epoch, leader_end: the largest epoch, up to the one asked for, that the leader knows, and the offset
-            where
-            it ends there; UNDEFINED if the leader knows none, or speaks a version without epochs.
-        log_end: the log end offset here.
-        high_watermark: the high watermark here.
-        end_offset_for: finds the same epoch and offset in this log (`Log.end_offset_for_epoch`).
-    """
-    if leader_end == UNDEFINED:
-        # Only the records below the high watermark are known to be in the leader's log.
-        return Truncation(min(high_watermark, log_end), True)
-    if leader_epoch == UNDEFINED:
-        return Truncation(min(leader_end, log_end), True)
-    own_epoch, own_end = end_offset_for(leader_epoch)
-    if own_end == UNDEFINED:
-        return Truncation(min(leader_end, log_end), True)
-    if own_epoch != leader_epoch:
-        # The leader has that epoch but this log does not: ask again with this log's previous epoch.
-        return Truncation(min(own_end, log_end), False)
-    return Truncation(min(own_end, leader_end, log_end), True)

@@ -18,11 +18,11 @@ from broker.config.protocol_version import ProtocolVersion
 from broker.metadata.model import NO_TOPIC_ID
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError, LinkRefusedError
+from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching.following import Following
 from broker.replica.fetching.sessions import LAST_EPOCH_VERSION, TOPIC_ID_VERSION, FollowerSession, PartitionKey, Wanted
 from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.manager import ReplicaManager
-from broker.replica.roles import UNDEFINED
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import ErrorCode, FencedLeaderEpochError, KafkaError
 from kafkalog.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState

@@ -6,8 +6,8 @@ import uuid
 from dataclasses import dataclass
 
 from broker.metadata.model import NO_TOPIC_ID
+from broker.replica.divergence import UNDEFINED
 from broker.replica.partition import Partition
-from broker.replica.roles import UNDEFINED
 
 FIRST_PAUSE_S = 0.05
 """The pause after a first error. A new leader that has not heard of its role yet is heard of again soon."""

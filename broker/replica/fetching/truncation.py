@@ -12,9 +12,9 @@ from typing import Protocol
 
 from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.net.links.link import Link
+from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching.following import Following
 from broker.replica.manager import ReplicaManager
-from broker.replica.roles import UNDEFINED
 from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, error_for
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -1,4 +1,4 @@
-"""Test the roles of a partition with histories of appends, fetches, elections, ISR changes; and truncation points."""
+"""Test the roles of a partition with histories of appends, fetches, elections and changes of the ISR."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from broker.metadata.model import PartitionState
-from broker.replica.roles import Follower, Leader, Role, role_of, truncation
+from broker.replica.divergence import truncation
+from broker.replica.roles import Follower, Leader, Role, role_of
 from kafkalog.protocol.errors import NotLeaderOrFollowerError
 
 LAG_MS = 100
@@ -272,24 +273,3 @@ def test_what_was_acknowledged_is_in_the_log_of_every_leader(block: int) -> None
         assert [leading.log[at] for at, _ in history.acknowledged] == [record for _, record in history.acknowledged]
         assert len(history.acknowledged) > 20
     assert shrinks
-
-
-@pytest.mark.parametrize(
-    ("answer", "cut"),
-    [
-        ((-1, -1), (4, True)),
-        ((-1, 7), (7, True)),
-        ((-1, 99), (10, True)),
-        ((3, 6), (5, False)),
-        ((4, 9), (9, True)),
-        ((4, 99), (10, True)),
-        ((1, 2), (2, True)),
-    ],
-)
-def test_truncation_points(answer: tuple[int, int], cut: tuple[int, bool]) -> None:
-    """A log of ten records in epochs 2 (from 0) and 4 (from 5), whose high watermark is 4."""
-
-    def end_offset_for(epoch: int) -> tuple[int, int]:
-        return (4, 10) if epoch == 4 else (2, 5) if epoch in (2, 3) else (-1, -1)
-
-    assert truncation(*answer, 10, 4, end_offset_for) == cut

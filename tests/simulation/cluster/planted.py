@@ -14,8 +14,8 @@ from broker.controller.cluster.machine import restarts
 from broker.controller.cluster.model import leaders
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.transaction.partition_transactions import PartitionTransactions
+from broker.replica.divergence import Truncation
 from broker.replica.partition import Partition
-from broker.replica.roles import Truncation
 from tests.simulation.cluster.schedule import run_schedule
 
 SEEDS = range(24)
