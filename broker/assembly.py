@@ -29,7 +29,7 @@ from broker.metadata.store import MetadataStore
 from broker.quota.client import ClientQuotas
 from broker.quota.connections import ConnectionRates
 from broker.quota.measures import Window
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.system.workers import WorkerShare
 from kafkalog.protocol.api_keys import ApiKey

@@ -37,8 +37,8 @@ from broker.modes.lone import LoneMode
 from broker.modes.mode import Mode
 from broker.net.acceptor import Acceptor
 from broker.net.disk_reads import DiskReads, on_workers
-from broker.replica.applier import ReplicaApplier
-from broker.replica.log_dirs import resume_moves
+from broker.replica.hosting.applier import ReplicaApplier
+from broker.replica.hosting.log_dirs import resume_moves
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 

@@ -7,7 +7,7 @@ its followers are.
 from __future__ import annotations
 
 from broker.api.context import Broker
-from broker.replica.isr import LONG_AGO_MS
+from broker.replica.isr.rules import LONG_AGO_MS
 from kafkalog.protocol.messages.describe_topic_partitions import (
     ExplainedChange,
     ExplainedFollower,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from broker.controller.decisions.requests import ControlRequests
-from broker.replica.applier import ReplicaApplier, Results
+from broker.replica.hosting.applier import ReplicaApplier, Results
 from kafkalog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

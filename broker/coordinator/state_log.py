@@ -21,8 +21,8 @@ from broker.log.append.legacy.message_sets import prepare_set
 from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.metadata.model import TopicState
-from broker.replica.acknowledgement import acknowledgement, when_acknowledged
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
+from broker.replica.acknowledging.waiting import acknowledgement, when_acknowledged
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import ACKS_ALL, Partition
 from kafkalog.protocol.errors import (

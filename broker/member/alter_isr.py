@@ -17,8 +17,8 @@ from broker.member.isr_nodes import read_state
 from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError
-from broker.replica.isr import UNKNOWN_BROKER_EPOCH
-from broker.replica.isr_keeper import Answer, IsrDecision, IsrProposal
+from broker.replica.isr.keeper import Answer, IsrDecision, IsrProposal
+from broker.replica.isr.rules import UNKNOWN_BROKER_EPOCH
 from broker.runtime import Runtime
 from broker.zookeeper.interface import ZooKeeper
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError

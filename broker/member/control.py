@@ -14,7 +14,7 @@ from broker.member.orders import roles, roles_answered, stops, stops_answered
 from broker.member.update import merged
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import Operation
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.errors import InvalidRequestError, StaleBrokerEpochError
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse

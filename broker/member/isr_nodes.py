@@ -15,7 +15,7 @@ from broker.metadata.model import LeaderRecoveryState
 from broker.metadata.znodes import notices, paths
 from broker.metadata.znodes.json_node import ZnodeError
 from broker.metadata.znodes.topics import StateNode, decode_state, encode_state
-from broker.replica.isr_keeper import Answer, IsrDecision, IsrProposal
+from broker.replica.isr.keeper import Answer, IsrDecision, IsrProposal
 from broker.runtime import Runtime
 from broker.zookeeper.interface import BadVersionError, NoNodeError, ZooKeeper, ZooKeeperError
 from kafkalog.protocol.errors import ErrorCode

@@ -24,9 +24,9 @@ from broker.member.reconciliation import Reconciliation
 from broker.member.registration import Registration
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.znodes import brokers, notices, paths
-from broker.replica.applier import ReplicaApplier
 from broker.replica.fetching.fetchers import FollowerFetchers
-from broker.replica.isr_keeper import IsrKeeper
+from broker.replica.hosting.applier import ReplicaApplier
+from broker.replica.isr.keeper import IsrKeeper
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError

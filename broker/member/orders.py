@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 from broker.metadata.model import NO_TOPIC_ID, LeaderRecoveryState, PartitionState
-from broker.replica.applier import NO_LEADER_EPOCH, LeaderAndIsr, Results, StopReplica
+from broker.replica.hosting.applier import NO_LEADER_EPOCH, LeaderAndIsr, Results, StopReplica
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,

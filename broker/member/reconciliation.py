@@ -16,7 +16,7 @@ from collections.abc import Callable
 from broker.member.control import Control
 from broker.member.role_mending import RoleMending
 from broker.member.role_survey import RoleSurvey
-from broker.replica.isr_keeper import IsrKeeper
+from broker.replica.isr.keeper import IsrKeeper
 from broker.replica.manager import ReplicaManager
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 

@@ -16,7 +16,7 @@ from broker.log.directories.strays import mark_stray
 from broker.member.role_check import Kind
 from broker.member.role_survey import Difference, PartitionKey, present
 from broker.metadata.znodes import notices, paths
-from broker.replica.isr_keeper import IsrDecision, IsrKeeper
+from broker.replica.isr.keeper import IsrDecision, IsrKeeper
 from broker.replica.manager import ReplicaManager
 from broker.zookeeper.interface import ZooKeeper
 from kafkalog.protocol.errors import KafkaStorageError

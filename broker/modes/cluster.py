@@ -34,7 +34,7 @@ from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import move, paths
 from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.modes.zookeeper_session import open_session
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.zookeeper.interface import ZooKeeper

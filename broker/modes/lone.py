@@ -25,7 +25,7 @@ from broker.metadata.local import FILE_NAME, JOINED_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
 from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
 from broker.modes.broker_id import NO_ID, known_broker_id
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.storage import names

@@ -12,7 +12,7 @@ from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration, ClusterState
 from broker.metadata.store import MetadataStore
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 
 

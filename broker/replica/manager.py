@@ -20,10 +20,10 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.metadata.model import PartitionState, TopicState
 from broker.quota.measures import Window
-from broker.replica.appended import Appended
-from broker.replica.flushes import Flushes
-from broker.replica.hosting_retries import HostingRetries
-from broker.replica.isr import UNKNOWN_BROKER_EPOCH
+from broker.replica.acknowledging.appended import Appended
+from broker.replica.acknowledging.flushes import Flushes
+from broker.replica.hosting.retries import HostingRetries
+from broker.replica.isr.rules import UNKNOWN_BROKER_EPOCH
 from broker.replica.partition import NO_LEADER_EPOCH, Partition
 from broker.replica.purgatory import Purgatory
 from broker.replica.resting import RestingPartitions

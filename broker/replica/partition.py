@@ -19,7 +19,7 @@ from broker.log.segment.file_slices import ReadResult
 from broker.metadata.model import PartitionState
 from broker.replica.divergence import Truncation, divergence, truncation
 from broker.replica.isolation import FetchIsolation
-from broker.replica.isr import UNKNOWN_BROKER_EPOCH
+from broker.replica.isr.rules import UNKNOWN_BROKER_EPOCH
 from broker.replica.roles import Leader, Role, role_of
 from broker.replica.throttles import Throttled
 from kafkalog.protocol.errors import (

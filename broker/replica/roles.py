@@ -8,8 +8,8 @@ affect a later one.
 from __future__ import annotations
 
 from broker.metadata.model import PartitionState
-from broker.replica import isr as in_sync
-from broker.replica.isr import UNKNOWN_BROKER_EPOCH, FollowerState
+from broker.replica.isr import rules
+from broker.replica.isr.rules import UNKNOWN_BROKER_EPOCH, FollowerState
 from kafkalog.protocol.errors import NotLeaderOrFollowerError
 
 
@@ -96,7 +96,7 @@ class Leader:
             return log_end
         if len(self.isr) < min_insync:
             return current
-        found = in_sync.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms, alive)
+        found = rules.high_watermark(log_end, self.followers, self.maximal_isr, now_ms, max_lag_ms, alive)
         return max(current, found)
 
     @property
@@ -134,7 +134,7 @@ class Leader:
         """Return the ISR with a follower that has caught up, to propose to the controller; None for no change."""
         if self.proposed is not None or replica in self.isr:
             return None
-        if not in_sync.may_join(self.followers[replica], high_watermark, self.epoch_start):
+        if not rules.may_join(self.followers[replica], high_watermark, self.epoch_start):
             return None
         return self.isr | {replica}
 
@@ -142,7 +142,7 @@ class Leader:
         """Return the ISR without the followers that fell behind, to propose to the controller; None for no change."""
         if self.proposed is not None:
             return None
-        gone = in_sync.out_of_sync(self.isr, self.broker_id, self.followers, log_end, now_ms, max_lag_ms)
+        gone = rules.out_of_sync(self.isr, self.broker_id, self.followers, log_end, now_ms, max_lag_ms)
         return self.isr - gone if gone else None
 
     def propose(self, isr: frozenset[int]) -> None:

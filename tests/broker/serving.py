@@ -11,7 +11,7 @@ from broker.api.context import Broker, Request
 from broker.assembly import assemble
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from tests.broker.coordinator.support import Stored
 from tests.support.asking import Client, request_of
 from tests.support.wire import batch

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.log.directories.log_dir import LogDir
-from broker.replica.log_dirs import alter_log_dir
+from broker.replica.hosting.log_dirs import alter_log_dir
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.produce import NodeEndpoint, PartitionProduceResponse

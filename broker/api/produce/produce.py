@@ -30,7 +30,7 @@ from broker.log.append.mirrored import prepare_mirrored
 from broker.log.append.rejection import RejectedRecordsError, RejectedTimestampsError
 from broker.log.append.validation import CheckedBatch, Origin, prepare_ahead
 from broker.log.log_config import LogConfig
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from broker.replica.partition import ACKS_ALL, ACKS_LEADER, ACKS_NONE, Partition
 from kafkalog.protocol.errors import (
     ErrorCode,

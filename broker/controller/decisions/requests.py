@@ -2,7 +2,7 @@
 
 Each replica of a partition that is new, or has another leader, ISR or assignment, gets a LeaderAndIsr. A broker that
 holds a partition that is deleted, or no longer assigned to it, gets a StopReplica. Brokers carry both out by
-`replica.applier.ReplicaApplier`, whether they arrive by a call or over the network.
+`replica.hosting.applier.ReplicaApplier`, whether they arrive by a call or over the network.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import AddPartitions, ChangePartitions, CreateTopic, DeleteTopic, Operation
-from broker.replica.applier import DELETION_EPOCH, LeaderAndIsr, StopReplica
+from broker.replica.hosting.applier import DELETION_EPOCH, LeaderAndIsr, StopReplica
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicParti
 from broker.coordinator.group.removal import Removal, tombstone_batches
 from broker.coordinator.group.replay import Replay
 from broker.coordinator.state_log import DEFAULT_TIMEOUT_MS, RETRY_LOAD_MS, StateRecord
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     ErrorCode,

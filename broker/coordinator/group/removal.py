@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
 from broker.coordinator.group.offsets import TopicPartition, tombstones
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from kafkalog.protocol.errors import GroupIdNotFoundError, NotCoordinatorError
 
 logger = logging.getLogger(__name__)

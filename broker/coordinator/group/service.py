@@ -34,7 +34,7 @@ from broker.coordinator.group.removal import TOMBSTONES_AT_ONCE
 from broker.coordinator.state_log import LOADS_AT_ONCE, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (

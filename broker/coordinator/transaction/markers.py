@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.log.append.validation import Origin
-from broker.replica.acknowledgement import acknowledgement
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
+from broker.replica.acknowledging.waiting import acknowledgement
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import ACKS_ALL
 from kafkalog.protocol.errors import UnsupportedForMessageFormatError

@@ -18,7 +18,7 @@ from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.coordinator.transaction.settings import TransactionSettings
 from broker.coordinator.transaction.verification import Verifier
 from broker.metadata.cache import MetadataCache
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafkalog.storage.topics import TRANSACTION_STATE

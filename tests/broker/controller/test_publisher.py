@@ -30,7 +30,7 @@ from broker.metadata.operations import (
     SetConfig,
 )
 from broker.quota.entities import QuotaEntity
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from tests.support.node_store import Nodes, NodeStore

@@ -27,7 +27,7 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, LocalStore
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.operations import DeleteTopic, RegisterBroker
-from broker.replica.applier import APPLIED_AT_ONCE, ReplicaApplier, Results
+from broker.replica.hosting.applier import APPLIED_AT_ONCE, ReplicaApplier, Results
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from broker.system.collector import OWN_COLLECTOR, ProcessCollector

@@ -18,7 +18,7 @@ from broker.metadata.local import LocalStore
 from broker.metadata.model import BrokerRegistration, PartitionState
 from broker.metadata.operations import RegisterBroker
 from broker.net.sockets.network import LoopNetwork
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.runtime import Runtime

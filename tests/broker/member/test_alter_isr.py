@@ -15,7 +15,7 @@ from broker.member.alter_isr import RETRY_S, AlterIsr
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkBrokenError
-from broker.replica.isr_keeper import IsrDecision, IsrProposal
+from broker.replica.isr.keeper import IsrDecision, IsrProposal
 from broker.runtime import Runtime
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse

@@ -8,7 +8,7 @@ import pytest
 
 from broker.member.orders import roles, roles_answered, stops, stops_answered
 from broker.metadata.model import NO_TOPIC_ID, LeaderRecoveryState, PartitionState
-from broker.replica.applier import DELETION_EPOCH, NO_LEADER_EPOCH, LeaderAndIsr, StopReplica
+from broker.replica.hosting.applier import DELETION_EPOCH, NO_LEADER_EPOCH, LeaderAndIsr, StopReplica
 from kafkalog.protocol.codec import encode_response
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.leader_and_isr import (

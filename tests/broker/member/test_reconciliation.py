@@ -15,7 +15,7 @@ from broker.log.log import Log
 from broker.member.role_check import compare
 from broker.metadata.znodes import paths, topics
 from broker.metadata.znodes.topics import Assignment, TopicNode
-from broker.replica.applier import LeaderAndIsr, ReplicaApplier
+from broker.replica.hosting.applier import LeaderAndIsr, ReplicaApplier
 from broker.zookeeper.interface import ConnectionLossError, Delete, Node, SetData
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.storage import names

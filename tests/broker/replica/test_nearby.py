@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.metadata.model import PartitionState
-from broker.replica.isr import FollowerState
+from broker.replica.isr.rules import FollowerState
 from broker.replica.nearby import nearby_replica
 from broker.replica.roles import Leader
 

@@ -14,7 +14,7 @@ from broker.controller.decisions.planning import NewTopic, Placement, TopicPlan,
 from broker.controller.decisions.requests import requests_for, roles_of
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metadata.operations import ChangePartitions, CreateTopic, DeleteTopic, apply
-from broker.replica.applier import DELETION_EPOCH
+from broker.replica.hosting.applier import DELETION_EPOCH
 from kafkalog.protocol.errors import InvalidTopicError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
 
 BROKERS = (1, 2, 5)

@@ -15,7 +15,7 @@ from broker.coordinator.group.membership import CommitRequest
 from broker.coordinator.group.offsets import Committed
 from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
-from broker.replica.applier import ReplicaApplier
+from broker.replica.hosting.applier import ReplicaApplier
 from tests.broker.coordinator.group.running import DEADLINE_S
 from tests.broker.coordinator.support import Stored
 from tests.support.asking import Client, request_of

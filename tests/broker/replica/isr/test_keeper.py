@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replica.isr_keeper import Answer, IsrDecision, IsrKeeper, IsrProposal
+from broker.replica.isr.keeper import Answer, IsrDecision, IsrKeeper, IsrProposal
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchRequest, ReplicaState

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from broker.replica.isr import described
+from broker.replica.isr.rules import described
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import ErrorCode

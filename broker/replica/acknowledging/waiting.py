@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from broker.replica.appended import Appended
+from broker.replica.acknowledging.appended import Appended
 from broker.replica.purgatory import DelayedOperation, Purgatory
 from kafkalog.protocol.errors import ErrorCode, error_for
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replica.isr import LONG_AGO_MS, FollowerState, high_watermark, may_join, out_of_sync
+from broker.replica.isr.rules import LONG_AGO_MS, FollowerState, high_watermark, may_join, out_of_sync
 
 LAG_MS = 100
 FETCHES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10), st.integers(0, 80)), max_size=25)

@@ -15,14 +15,14 @@ from broker.config.server import BrokerConfig
 from broker.log.log_manager import LogManager
 from broker.metadata.model import NO_TOPIC_ID, PartitionState
 from broker.net.sockets.network import LoopNetwork
-from broker.replica.applier import (
+from broker.replica.hosting.applier import (
     APPLIED_AT_ONCE,
     DELETION_EPOCH,
     LeaderAndIsr,
     ReplicaApplier,
     StopReplica,
 )
-from broker.replica.hosting_retries import FIRST_SECONDS
+from broker.replica.hosting.retries import FIRST_SECONDS
 from broker.replica.manager import ReplicaManager
 from broker.replica.partition import Partition
 from broker.runtime import Runtime

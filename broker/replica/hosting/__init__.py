@@ -1,0 +1,6 @@
+"""Which partitions this broker hosts, and in which of its log directories.
+
+- `applier`   applies a controller's LeaderAndIsr and StopReplica to partitions and logs
+- `retries`   retries partitions whose log could not be opened
+- `log_dirs`  moves of partitions between log directories
+"""
