@@ -15,12 +15,12 @@ from broker.cluster_links import ClusterLinks
 from broker.config.listeners import Endpoint
 from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.config.server import BrokerConfig
-from broker.member.alter_isr import AlterIsr
-from broker.member.control import Control, PublishedStore
+from broker.member.control.control import Control, PublishedStore
 from broker.member.group_offsets import GroupOffsetNodes
-from broker.member.isr_nodes import IsrNodes
+from broker.member.isr.alter_isr import AlterIsr
+from broker.member.isr.isr_nodes import IsrNodes
 from broker.member.leaving import leave
-from broker.member.reconciliation import Reconciliation
+from broker.member.reconciliation.reconciliation import Reconciliation
 from broker.member.registration import Registration
 from broker.metadata.model import BrokerRegistration, TopicState
 from broker.metadata.znodes import brokers, notices, paths

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.api.context import Request
 from broker.api.errors import error_code
-from broker.member.control import Control
+from broker.member.control.control import Control
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse

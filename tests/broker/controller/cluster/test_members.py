@@ -50,7 +50,7 @@ SETTINGS = {
     "controlled.shutdown.retry.backoff.ms": "200",
     "leader.imbalance.check.interval.seconds": "5",
     "offsets.topic.replication.factor": "1",
-    # `tests.broker.member.test_reconciliation` has the tests of that.
+    # `tests.broker.member.reconciliation.test_reconciliation` has the tests of that.
     "kafkalog.role.check.interval.ms": "-1",
 }
 

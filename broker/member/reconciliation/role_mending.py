@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from broker.log.directories.strays import mark_stray
-from broker.member.role_check import Kind
-from broker.member.role_survey import Difference, PartitionKey, present
+from broker.member.reconciliation.role_check import Kind
+from broker.member.reconciliation.role_survey import Difference, PartitionKey, present
 from broker.metadata.znodes import notices, paths
 from broker.replica.isr.keeper import IsrDecision, IsrKeeper
 from broker.replica.manager import ReplicaManager

@@ -12,7 +12,7 @@ import pytest
 
 from broker.controller.decisions.elections import ElectionType
 from broker.log.log import Log
-from broker.member.role_check import compare
+from broker.member.reconciliation.role_check import compare
 from broker.metadata.znodes import paths, topics
 from broker.metadata.znodes.topics import Assignment, TopicNode
 from broker.replica.hosting.applier import LeaderAndIsr, ReplicaApplier
@@ -253,7 +253,7 @@ def test_a_replica_is_not_given_up_that_is_unassigned_for_a_moment_only(tmp_path
             return result
 
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("broker.member.role_survey.compare", seen)
+            patched.setattr("broker.member.reconciliation.role_survey.compare", seen)
             await cluster.until(lambda: bool(found))
             await asyncio.sleep(FOREVER_S)
         assert [epoch_at(cluster, number, "words") is None for number in IDS] == [False] * 3

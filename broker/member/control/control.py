@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from broker.member.orders import roles, roles_answered, stops, stops_answered
-from broker.member.update import merged
+from broker.member.control.orders import roles, roles_answered, stops, stops_answered
+from broker.member.control.update import merged
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import Operation
 from broker.replica.hosting.applier import ReplicaApplier

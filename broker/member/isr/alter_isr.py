@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.cluster_links import Connect, NoListenerError
-from broker.member.isr_nodes import read_state
+from broker.member.isr.isr_nodes import read_state
 from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError

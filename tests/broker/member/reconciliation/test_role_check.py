@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from broker.member.role_check import CLOCKS_APART_MS, Finding, Held, Kind, Topic, compare
+from broker.member.reconciliation.role_check import CLOCKS_APART_MS, Finding, Held, Kind, Topic, compare
 from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
 
 ME, OTHER = 2, 1

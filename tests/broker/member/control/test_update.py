@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from broker.config.listeners import Endpoint
-from broker.member.update import DELETED, UNKNOWN_EPOCH, merged
+from broker.member.control.update import DELETED, UNKNOWN_EPOCH, merged
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import NO_LEADER, BrokerRegistration, ClusterState, PartitionState, TopicState
 from broker.metadata.operations import ChangePartitions, CreateTopic, DeleteTopic

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from broker.member.orders import roles, roles_answered, stops, stops_answered
+from broker.member.control.orders import roles, roles_answered, stops, stops_answered
 from broker.metadata.model import NO_TOPIC_ID, LeaderRecoveryState, PartitionState
 from broker.replica.hosting.applier import DELETION_EPOCH, NO_LEADER_EPOCH, LeaderAndIsr, StopReplica
 from kafkalog.protocol.codec import encode_response

@@ -13,9 +13,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.member.control import Control
-from broker.member.role_mending import RoleMending
-from broker.member.role_survey import RoleSurvey
+from broker.member.control.control import Control
+from broker.member.reconciliation.role_mending import RoleMending
+from broker.member.reconciliation.role_survey import RoleSurvey
 from broker.replica.isr.keeper import IsrKeeper
 from broker.replica.manager import ReplicaManager
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError

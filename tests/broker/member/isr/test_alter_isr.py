@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.member.alter_isr import RETRY_S, AlterIsr
+from broker.member.isr.alter_isr import RETRY_S, AlterIsr
 from broker.metadata.model import BrokerRegistration
 from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkBrokenError

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from broker.log.log import Log
-from broker.member.role_check import Finding, Held, Topic, compare, is_of_another
+from broker.member.reconciliation.role_check import Finding, Held, Topic, compare, is_of_another
 from broker.metadata.znodes import paths
 from broker.metadata.znodes.json_node import ZnodeError
 from broker.metadata.znodes.topics import StateNode, decode_state, decode_topic
