@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from broker.log.append.append_info import AppendInfo
+from broker.log.append.fetched import PlacedBatch, fetched_batches
 from broker.log.append.mirrored import MirroredRecords
-from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.validation import CheckedBatch, Origin, check_transaction, prepare
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
@@ -24,7 +25,6 @@ from broker.log.roller import Roller
 from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
-from kafkalog.records.any_format import iter_any_headers, verify_any_crc
 from kafkalog.records.batch import MAGIC, BatchHeader, assign_offsets
 from kafkalog.records.errors import RecordsError
 
@@ -203,40 +203,53 @@ class LogAppender:
         """
         if self._errors.offline is not None:
             raise self._errors.offline_error()
-        info: AppendInfo | None = None
+        found = fetched_batches(records, self._offsets.end, leader_epoch, self._directory.label)
         try:
-            for position, header in iter_any_headers(records):
-                if leader_epoch is not None and header.partition_leader_epoch > leader_epoch:
-                    break
-                verify_any_crc(records, position, header)
-                if header.base_offset < self._offsets.end:
-                    raise OffsetOutOfRangeError(
-                        f"Unexpected offset in append to {self._directory.label}: {header.base_offset} is less than "
-                        f"the next offset {self._offsets.end}"
-                    )
-                batch = records[position : position + header.size]
-                self._append_replicated(batch, header, now_ms)
-                first = info.first_offset if info else header.base_offset
-                info = AppendInfo(first, header.last_offset, header.max_timestamp, -1, self._offsets.start, False)
-        except RecordsError as error:
-            raise as_protocol_error(error, self._directory.label) from error
+            for run in found.runs:
+                self._append_run(records, run, now_ms)
         except OSError as error:
             raise self._errors.report("append to", error) from error
-        return info
+        if found.error is not None:
+            raise found.error
+        if not found.runs:
+            return None
+        (_, first), (_, last) = found.runs[0][0], found.runs[-1][-1]
+        return AppendInfo(first.base_offset, last.last_offset, last.max_timestamp, -1, self._offsets.start, False)
 
-    def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> None:
-        last = header.last_offset
-        if self._segments.active.should_roll(len(batch), last, header.max_timestamp, now_ms):
+    def _append_run(self, records: memoryview, run: Sequence[PlacedBatch], now_ms: int) -> None:
+        if len(run) == 1 or (self._segments.active.size and not self._is_roll_due(run, now_ms)):
+            self._append_together(records, run, now_ms)
+            return
+        # A batch of them may begin a segment.
+        for each in run:
+            self._append_together(records, [each], now_ms)
+
+    def _is_roll_due(self, batches: Sequence[PlacedBatch], now_ms: int) -> bool:
+        (start, _), (at, last) = batches[0], batches[-1]
+        latest = max(header.max_timestamp for _, header in batches)
+        size = at + last.size - start
+        return self._segments.active.should_roll(size, last.last_offset, latest, now_ms, len(batches))
+
+    def _append_together(self, records: memoryview, batches: Sequence[PlacedBatch], now_ms: int) -> None:
+        """Append batches of one run by one write. If it is a single batch, it may begin a segment."""
+        (start, first), (at, last) = batches[0], batches[-1]
+        if len(batches) == 1 and self._is_roll_due(batches, now_ms):
             # A wrapper message of v0 or v1 carries its last offset only.
-            self._roller.roll(header.base_offset if header.magic == MAGIC else self._offsets.end, now_ms)
-        if header.magic < MAGIC:
-            self.forget_epochs(header.magic)
-        if header.partition_leader_epoch >= 0:
-            self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-        self._segments.active.append(batch, header.base_offset, last, header.max_timestamp)
+            self._roller.roll(first.base_offset if first.magic == MAGIC else self._offsets.end, now_ms)
+        if first.magic < MAGIC:
+            self.forget_epochs(first.magic)
+        if first.partition_leader_epoch >= 0:
+            self._epochs.assign(first.partition_leader_epoch, first.base_offset)
+        active = self._segments.active
+        shift = active.size - start
+        active.write(records[start : at + last.size])
         self._flusher.appended(self._offsets.end, now_ms)
-        self._offsets.end = last + 1
-        self._note_producer(header, batch)
+        for position, header in batches:
+            active.note_batch(
+                position + shift, header.size, header.base_offset, header.last_offset, header.max_timestamp
+            )
+            self._offsets.end = header.last_offset + 1
+            self._note_producer(header, records[position : position + header.size])
 
     def _check_producer(self, records: memoryview, header: BatchHeader, origin: Origin) -> AppendInfo | None:
         if origin is not Origin.CLIENT:

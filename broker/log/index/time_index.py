@@ -54,10 +54,9 @@ class TimeIndex(IndexFile):
         if timestamp < first or relative < 0 or (count > 1 and timestamp == first) or (timestamp, relative) == (0, 0):
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
 
-    @property
-    def is_full(self) -> bool:
-        """Whether only the slot for the closing entry is left."""
-        return self.entries >= self.max_entries - 1
+    def has_no_room(self, entries: int) -> bool:
+        """Return whether fewer than `entries` slots are left beside that for the closing entry."""
+        return self.entries + entries > self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if `timestamp` is later than the last one.

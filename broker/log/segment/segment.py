@@ -260,8 +260,11 @@ class Segment:
 
     # -- appending -------------------------------------------------------------------------------------------
 
-    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Return whether a batch of `size` bytes up to `last_offset` must begin a new segment."""
+    def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
+        """Return whether batches of `size` bytes up to `last_offset` must begin a new segment.
+
+        Where there are several, one of them must, not necessarily the first; `max_timestamp` is the largest of all.
+        """
         if self.size + size > self.config.segment_bytes:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
@@ -272,8 +275,8 @@ class Segment:
             self.activate()
         index = self.offset_index
         return (
-            index.entries >= index.max_entries
-            or self.time_index.is_full
+            index.entries + batches > index.max_entries
+            or self.time_index.has_no_room(batches)
             or self._waited(now_ms, max_timestamp) > self.config.max_segment_ms - self.jitter_ms
         )
 

@@ -191,9 +191,9 @@ def test_a_time_index_keeps_a_slot_for_the_closing_entry(tmp_path: Path) -> None
     index = TimeIndex(str(tmp_path / "a.timeindex"), 0, 36)
     index.create()
     index.maybe_append(1, 1)
-    assert not index.is_full
+    assert not index.has_no_room(1)
     index.maybe_append(2, 2)
-    assert index.is_full
+    assert index.has_no_room(1)
 
 
 @pytest.mark.parametrize("content", [b"\0" * 11, struct.pack(">qiqi", 1000, 3, 0, 0), struct.pack(">qi", 5, -1)])
