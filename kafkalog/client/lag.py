@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafkalog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupMember
+from kafkalog.client.admin.groups.descriptions import CommittedOffset, GroupDescription, GroupMember
 from kafkalog.client.types import TopicPartition
 
 

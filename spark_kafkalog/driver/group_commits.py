@@ -21,7 +21,7 @@ from spark_kafkalog.offsets import Offsets
 from spark_kafkalog.options.source_options import SourceOptions
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.group_offsets import GroupOffsets
+    from kafkalog.client.admin.groups.offsets import GroupOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class GroupProgress:
         try:
             if self._group is None:
                 # A late import, so that planners without a group start faster.
-                from kafkalog.client.admin.group_offsets import GroupOffsets
+                from kafkalog.client.admin.groups.offsets import GroupOffsets
 
                 self._cluster = Cluster(self._options.logged_in().client)
                 self._group = GroupOffsets(self._cluster, name)

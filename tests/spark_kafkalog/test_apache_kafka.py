@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition

@@ -281,7 +281,7 @@ def _dynamic(resource: ConfigResource) -> ConfigSource:
 
 
 def _all_of(admin: Admin, config: ClientConfig, kind: str) -> list[str]:
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
 
     if kind == "topics":
         return admin.list_topics(internal=True)

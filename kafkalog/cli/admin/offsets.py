@@ -34,7 +34,7 @@ from kafkalog.cli.shared.client_options import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.config import ClientConfig
     from kafkalog.client.types import TopicPartition
     from kafkalog.client.zookeeper.migration import Move
@@ -170,7 +170,7 @@ def run_import(arguments: argparse.Namespace) -> int:
 @reporting
 def run_migrate(arguments: argparse.Namespace) -> int:
     """Move offsets and print a row about each; return 1 if something was not moved."""
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
 
     config = _client(arguments)
     complete = True

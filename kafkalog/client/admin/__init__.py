@@ -6,8 +6,7 @@
 - `connected`            connections of its own, or those of another object: the base of `Admin` and its parts
 - `topics`               create, delete, describe and grow topics; delete records
 - `configs`              configurations of topics, brokers and groups
-- `groups`               consumer groups seen from outside; `group_descriptions` their members and states as values;
-                         `group_offsets` what a group has committed
+- `groups/`              consumer groups seen from outside: their members, states and committed offsets
 - `delegation_tokens`    credentials for a time (KIP-48)
 - `quotas`               client quotas (KIP-546)
 - `replicas`             leader elections, reassignments, log directories; `explanations` why partitions changed
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
         ResourceType,
     )
     from kafkalog.client.admin.delegation_tokens import DelegationToken, DelegationTokenAdmin, Principal
-    from kafkalog.client.admin.group_descriptions import MemberToRemove
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.descriptions import MemberToRemove
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import ANY, QuotaAdmin
     from kafkalog.client.admin.replicas import ElectionType, ReplicaAdmin, ReplicaOnBroker
     from kafkalog.client.admin.topics import NewTopic, TopicAdmin
@@ -93,8 +92,8 @@ _MODULES = {
     "DelegationToken": "delegation_tokens",
     "DelegationTokenAdmin": "delegation_tokens",
     "ElectionType": "replicas",
-    "GroupAdmin": "groups",
-    "MemberToRemove": "group_descriptions",
+    "GroupAdmin": "groups.group_admin",
+    "MemberToRemove": "groups.descriptions",
     "NewTopic": "topics",
     "Principal": "delegation_tokens",
     "QuotaAdmin": "quotas",

@@ -18,7 +18,7 @@ from kafkalog.client.types import TopicPartition
 if TYPE_CHECKING:
     from kafkalog.client.admin.acls import AclAdmin
     from kafkalog.client.admin.delegation_tokens import DelegationTokenAdmin
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.admin.quotas import QuotaAdmin
     from kafkalog.client.admin.replicas import ReplicaAdmin
     from kafkalog.client.admin.transactions import TransactionsAdmin
@@ -72,7 +72,7 @@ class Admin(Connected):
     @cached_property
     def groups(self) -> GroupAdmin:
         """List, describe and delete consumer groups; read and change their offsets; remove members."""
-        from kafkalog.client.admin.groups import GroupAdmin
+        from kafkalog.client.admin.groups.group_admin import GroupAdmin
 
         return GroupAdmin(self._config, cluster=self.cluster)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.group_descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
+from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY, CommittedOffset, is_of_consumers
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.progress import Progress

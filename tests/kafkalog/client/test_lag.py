@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.client.admin.group_descriptions import CLASSIC_TYPE, CommittedOffset, GroupDescription, GroupMember
+from kafkalog.client.admin.groups.descriptions import CLASSIC_TYPE, CommittedOffset, GroupDescription, GroupMember
 from kafkalog.client.lag import PartitionLag, lags
 from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition

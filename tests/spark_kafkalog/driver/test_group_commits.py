@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import CoordinatorNotAvailableError
 from spark_kafkalog.driver.group_commits import PAUSE_S, GroupProgress

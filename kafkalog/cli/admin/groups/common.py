@@ -15,7 +15,7 @@ from kafkalog.cli.shared.client_options import (
 )
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.types import TopicPartition
     from kafkalog.client.zookeeper.session import ZooKeeperSession
 
@@ -44,14 +44,14 @@ def open_admin(arguments: argparse.Namespace) -> GroupAdmin:
         UsageError: The configuration file cannot be read.
         ConfigError: A property cannot have its value.
     """
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
 
     return GroupAdmin(admin_config(arguments))
 
 
 def selected(admin: GroupAdmin, arguments: argparse.Namespace) -> list[str]:
     """Return the groups that `--group` or `--all-groups` names."""
-    from kafkalog.client.admin.group_descriptions import is_of_consumers
+    from kafkalog.client.admin.groups.descriptions import is_of_consumers
 
     if arguments.group:
         return list(dict.fromkeys(arguments.group))

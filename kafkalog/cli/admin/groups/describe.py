@@ -22,8 +22,8 @@ from kafkalog.cli.admin.groups.zookeeper import describe
 from kafkalog.cli.shared.client_options import add_action, complain, reporting
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.group_descriptions import GroupDescription
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.descriptions import GroupDescription
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.lag import PartitionLag
     from kafkalog.client.types import TopicPartition
 
@@ -58,7 +58,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_describe(arguments: argparse.Namespace) -> int:
     """Print a table for each group; return 1 if one of them does not exist."""
-    from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
+    from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY
 
     if arguments.zookeeper is not None:
         return describe(arguments)

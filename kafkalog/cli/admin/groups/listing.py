@@ -38,7 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_list(arguments: argparse.Namespace) -> int:
     """Print the names of groups, one a line, sorted; with their types and states if the options say so."""
-    from kafkalog.client.admin.group_descriptions import is_of_consumers
+    from kafkalog.client.admin.groups.descriptions import is_of_consumers
 
     if arguments.zookeeper is not None:
         return list_all(arguments)

@@ -35,7 +35,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run_remove_members(arguments: argparse.Namespace) -> int:
     """Remove members, and print a line about each."""
-    from kafkalog.client.admin.group_descriptions import MemberToRemove
+    from kafkalog.client.admin.groups.descriptions import MemberToRemove
 
     members = [MemberToRemove(instance_id=each) for each in arguments.instance_id]
     members += [MemberToRemove(member_id=each) for each in arguments.member]

@@ -23,7 +23,7 @@ from kafkalog.cli.admin.groups.times import duration_ms, timestamp_of
 from kafkalog.cli.shared.client_options import UsageError, add_action, complain, natural, reporting
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.offset_reset import Plan, Rule
     from kafkalog.client.types import TopicPartition
 

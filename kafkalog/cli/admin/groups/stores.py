@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from kafkalog.cli.admin.groups.common import open_zookeeper, selected, selected_in_zookeeper
 
 if TYPE_CHECKING:
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.types import TopicPartition
     from kafkalog.client.zookeeper.session import ZooKeeperSession
 
@@ -44,7 +44,7 @@ class BrokerStore:
         return selected(self._admin, self._arguments)
 
     def active(self, groups: Sequence[str]) -> dict[str, str]:
-        from kafkalog.client.admin.group_descriptions import DEAD, EMPTY
+        from kafkalog.client.admin.groups.descriptions import DEAD, EMPTY
 
         return {
             name: f"the current state is {group.state}"

@@ -41,7 +41,7 @@ def list_all(arguments: argparse.Namespace) -> int:
 
 def describe(arguments: argparse.Namespace) -> int:
     """Print offset, lag and owner of each partition; return 1 if a group does not exist."""
-    from kafkalog.client.admin.groups import GroupAdmin
+    from kafkalog.client.admin.groups.group_admin import GroupAdmin
     from kafkalog.client.zookeeper.groups import read_group
 
     if arguments.members or arguments.state:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.client.admin.groups import GroupAdmin
+from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector import ConsumerConnector
 from kafkalog.client.types import TopicPartition

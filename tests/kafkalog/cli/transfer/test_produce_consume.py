@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.cli.shared.interruptible import InterruptedCommand
 from kafkalog.cli.transfer.sources import Source, member
-from kafkalog.client.admin.groups import GroupAdmin
+from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import ConsumerConfig
 from kafkalog.client.types import ConsumerRecord

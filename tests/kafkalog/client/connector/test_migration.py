@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector import ConsumerConnector

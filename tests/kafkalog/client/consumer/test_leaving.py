@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.admin.group_descriptions import MemberToRemove
-from kafkalog.client.admin.groups import GroupAdmin
+from kafkalog.client.admin.groups.descriptions import MemberToRemove
+from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.group_descriptions import CommittedOffset
+from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.housekeeping.checkpoints import is_news, to_commit

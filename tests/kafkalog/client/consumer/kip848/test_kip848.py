@@ -15,7 +15,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from kafkalog.client.admin.groups import GroupAdmin
+from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer import (
     CommitFailedError,

@@ -13,7 +13,7 @@ from contextlib import suppress
 import pytest
 
 from kafkalog.client.admin import Admin, NewTopic
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import TransactionAbortedError, TransactionStateError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import TopicPartition

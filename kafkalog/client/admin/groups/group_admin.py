@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.admin.group_descriptions import (
+from kafkalog.client.admin.groups.descriptions import (
     CONSUMER_TYPE,
     CommittedOffset,
     GroupDescription,
@@ -25,7 +25,7 @@ from kafkalog.client.admin.group_descriptions import (
     of_classic,
     of_next_generation,
 )
-from kafkalog.client.admin.group_offsets import GroupOffsets
+from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog.client.admin.group_descriptions import DEAD, CommittedOffset, GroupListing
-from kafkalog.client.admin.groups import GroupAdmin
+from kafkalog.client.admin.groups.descriptions import DEAD, CommittedOffset, GroupListing
+from kafkalog.client.admin.groups.group_admin import GroupAdmin
 from kafkalog.client.consumer.classic.protocol import Assignment, encode_assignment
 from kafkalog.client.errors import ClientTimeoutError, InvalidResponseError
 from kafkalog.client.metadata import Broker
