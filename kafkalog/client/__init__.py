@@ -9,9 +9,8 @@
 
 What all of them use:
 
-- `config`               Kafka's client properties, declared by `options`; `types` values; `errors` what can go wrong
-- `config_providers`     references to files and variables in properties
-- `foreign_properties`   properties of other clients that have no effect here, and why
+- `config`               Kafka's client properties; `types` values; `errors` what can go wrong
+- `properties/`          how properties are declared, parsed and resolved, and those of other clients
 - `cluster`              metadata, a connection to each broker, retries
 - `metadata`             brokers, topics and leaders as values
 - `network`              connections to brokers, and what is logged while no broker answers

@@ -7,10 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafkalog.client.config_providers import resolve
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import INT32_MAX, boolean, declared, integer, milliseconds, one_of, read_options, text_of
-from kafkalog.client.options import option as _option
+from kafkalog.client.properties.options import (
+    INT32_MAX,
+    boolean,
+    declared,
+    integer,
+    milliseconds,
+    one_of,
+    read_options,
+    text_of,
+)
+from kafkalog.client.properties.options import option as _option
+from kafkalog.client.properties.providers import resolve
 from kafkalog.client.security.jaas import JaasLogin, parse_jaas
 from kafkalog.client.security.kerberos.options import KerberosOptions, login_of
 from kafkalog.client.security.oauth.options import OAuthOptions

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, declared, integer, one_of, option, read_options
+from kafkalog.client.properties.options import boolean, declared, integer, one_of, option, read_options
 from kafkalog.mirror.topics.naming import Naming, naming_of
 from kafkalog.mirror.topics.selection import CONFIGS_EXCLUDE, GROUPS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter
 

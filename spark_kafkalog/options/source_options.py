@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.foreign_properties import warnings_about
+from kafkalog.client.properties.foreign import warnings_about
 from spark_kafkalog.delegation import clusters
 from spark_kafkalog.delegation.application import application_settings
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit, check_order, parse_limit

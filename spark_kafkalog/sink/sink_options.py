@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.foreign_properties import warnings_about
 from kafkalog.client.producer import ProducerConfig
+from kafkalog.client.properties.foreign import warnings_about
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 from spark_kafkalog.delegation import clusters
 from spark_kafkalog.delegation.application import application_settings

@@ -140,7 +140,7 @@ def zookeeper_properties(arguments: argparse.Namespace) -> dict[str, str]:
     Raises:
         UsageError: The file cannot be read.
     """
-    from kafkalog.client.options import declared
+    from kafkalog.client.properties.options import declared
     from kafkalog.client.zookeeper.security import SecurityOptions
 
     known = declared(SecurityOptions)
@@ -195,7 +195,7 @@ def admin_config(arguments: argparse.Namespace) -> ClientConfig:
 
 def warn_unknown(unknown: Iterable[str]) -> None:
     """Warn of properties without effect: in one line of those of other clients, and of each that may be misspelt."""
-    from kafkalog.client.foreign_properties import warnings_about
+    from kafkalog.client.properties.foreign import warnings_about
 
     for text in warnings_about(set(unknown) - _CLASSES):
         complain(text)

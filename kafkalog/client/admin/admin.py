@@ -11,8 +11,8 @@ from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.topics import NewTopic, TopicAdmin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.metadata import ClusterMetadata, TopicMetadata
+from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector.assignment import STRATEGIES
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, integer, milliseconds, one_of, option, read_options
+from kafkalog.client.properties.options import boolean, integer, milliseconds, one_of, option, read_options
 from kafkalog.client.zookeeper.nodes import check_group
 from kafkalog.client.zookeeper.security import SecurityOptions, read_security
 from kafkalog.client.zookeeper.session import ZooKeeperSession

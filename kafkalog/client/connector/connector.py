@@ -44,7 +44,7 @@ from kafkalog.client.connector.streams import Decoder, MessageStream, PartitionS
 from kafkalog.client.connector.subscription import Subscription, ThreadId
 from kafkalog.client.consumer.topic_filter import TopicFilter
 from kafkalog.client.errors import ClientError
-from kafkalog.client.foreign_properties import warn_about
+from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.brokers import in_session
 from kafkalog.client.zookeeper.steps import ConnectionLossError, Read, SessionExpiredError, Steps

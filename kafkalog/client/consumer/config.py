@@ -10,7 +10,7 @@ from typing import Any
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.assignors import Assignor, find_assignors
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, milliseconds, one_of
+from kafkalog.client.properties.options import boolean, milliseconds, one_of
 
 Deserializer = Callable[[bytes], Any]
 """Make a value from the bytes of a record's key or value; not called for null."""

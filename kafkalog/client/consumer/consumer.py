@@ -28,7 +28,7 @@ from kafkalog.client.consumer.subscription import SubscriptionState, checked_top
 from kafkalog.client.consumer.threads import Monitor, SingleThread
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.foreign_properties import warn_about
+from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import (
     EARLIEST,
     LATEST,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import INT32_MAX, integer, milliseconds, one_of, option, read_options
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.properties.options import INT32_MAX, integer, milliseconds, one_of, option, read_options
 from kafkalog.client.zookeeper.security import SecurityOptions, read_security
 from kafkalog.client.zookeeper.session import ZooKeeperSession
 

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from kafkalog.client.closing import Closing
 from kafkalog.client.config import ClientConfig, addresses
 from kafkalog.client.errors import ClientError
-from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.old_producer.config import ASYNC, OldProducerConfig
 from kafkalog.client.old_producer.discovery import Discovery
 from kafkalog.client.old_producer.metrics import OldProducerCounters
 from kafkalog.client.old_producer.partitioning import chooser
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
 from kafkalog.client.producer.serialization import SerializationError
+from kafkalog.client.properties.foreign import warn_about
 from kafkalog.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, integer, milliseconds, one_of
+from kafkalog.client.properties.options import boolean, integer, milliseconds, one_of
 from kafkalog.records.compression import Codec
 
 DEFAULT_BATCH_SIZE = 16384

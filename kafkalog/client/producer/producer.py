@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import Address
 from kafkalog.client.errors import ClientError, ClientTimeoutError
-from kafkalog.client.foreign_properties import warn_about
 from kafkalog.client.producer.accumulator import ProducerClosedError
 from kafkalog.client.producer.batches.batch import BatchFuture, DeliveryFuture, failed_future
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture, check_encoded
@@ -38,6 +37,7 @@ from kafkalog.client.producer.sender.sender import Sender
 from kafkalog.client.producer.serialization import apply
 from kafkalog.client.producer.transactions.transaction_calls import OpenTransaction, TransactionCalls, needs_id
 from kafkalog.client.producer.transactions.transaction_manager import State, TransactionStateError
+from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.transactions.errors import TransactionError
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import KafkaError, MessageTooLargeError

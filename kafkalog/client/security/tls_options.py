@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, one_of, option
+from kafkalog.client.properties.options import boolean, one_of, option
 
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
 PROTOCOLS = ("TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3")

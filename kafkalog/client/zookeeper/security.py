@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, option, read_options
+from kafkalog.client.properties.options import boolean, option, read_options
 from kafkalog.client.security.jaas import parse_entry
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.client.security.tls_options import PROTOCOLS, TlsOptions

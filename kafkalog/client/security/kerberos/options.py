@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import decimal, milliseconds, option
+from kafkalog.client.properties.options import decimal, milliseconds, option
 
 DEFAULT_SERVICE = "kafka"
 """The service's name where none is given, as in librdkafka. Java's clients then refuse to start."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import boolean, decimal, integer, milliseconds, one_of, option
+from kafkalog.client.properties.options import boolean, decimal, integer, milliseconds, one_of, option
 
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

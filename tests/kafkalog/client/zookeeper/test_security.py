@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog.client.connector import ConnectorConfig
 from kafkalog.client.errors import ConfigError
-from kafkalog.client.options import declared
+from kafkalog.client.properties.options import declared
 from kafkalog.client.zookeeper.security import DIGEST, SecurityOptions, read_security
 from kafkalog.zookeeper.security import JAAS_KEY, PLAIN, Login
 

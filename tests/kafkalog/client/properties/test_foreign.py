@@ -13,9 +13,9 @@ from kafkalog.client import Consumer, Producer
 from kafkalog.client.admin import Admin
 from kafkalog.client.config import property_names
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.foreign_properties import IGNORED, warnings_about
-from kafkalog.client.options import declared
 from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.properties.foreign import IGNORED, warnings_about
+from kafkalog.client.properties.options import declared
 from peers import java, require
 from peers.kafka import VERSIONS, kafka_classpath
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.config_providers import resolve
 from kafkalog.client.errors import ConfigError
+from kafkalog.client.properties.providers import resolve
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 
