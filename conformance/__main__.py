@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.brokers import broker
 from conformance.model import Outcome, Suite, SuiteReport, TestResult, merged
 from conformance.report import render
 from conformance.suites import SUITES
+from conformance.targets.brokers import broker
 from peers import cache, kafka
 from peers.cache import MissingPeerError, cache_root
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "peers")
+PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "peers", "conformance")
 ENTRY = re.compile(r"^\s*-\s+(.*)$", re.MULTILINE)
 NAME = re.compile(r"`{1,2}([a-z0-9_]+)/?`{1,2}")
-TABLES = {"kafkalog.protocol.messages"}
-"""Folders with one module for each API, named after it."""
+TABLES = {"kafkalog.protocol.messages", "conformance.suites"}
+"""Folders with one module for each API or client, named after it."""
 OF_TESTS_ALONE = {"golden", "drill", "class_data"}
 """Folders of tests that hold bytes of other implementations, or programs that the tests or `make` start."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance import sources
 from conformance.model import LeftOut, Suite, Target, TestResult
-from conformance.pytest_suite import PLUGINS, run_pytest
+from conformance.runners.pytest_suite import PLUGINS, run_pytest
 
 VERSION = "0.14.0"
 REQUIREMENTS = (

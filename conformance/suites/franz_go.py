@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import sources
-from conformance.go_suite import run_go_test
 from conformance.model import LeftOut, Suite, Target, TestResult
+from conformance.runners.go_suite import run_go_test
 
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 

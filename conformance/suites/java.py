@@ -7,9 +7,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.checks import run_checks
-from conformance.java_program import run_java_program
 from conformance.model import LeftOut, Suite, Target, TestResult
+from conformance.runners.checks import run_checks
+from conformance.runners.java_program import run_java_program
 from peers import kafka
 from peers.cache import MissingPeerError
 

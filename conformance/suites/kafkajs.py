@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from conformance import jest, sources
+from conformance import sources
+from conformance.formats import jest
 from conformance.model import Explained, LeftOut, Outcome, Suite, Target, TestResult
-from conformance.pytest_suite import PLUGINS
-from conformance.running import run as run_command
+from conformance.runners.pytest_suite import PLUGINS
+from conformance.runners.running import run as run_command
 from peers.node import KAFKAJS as VERSION
 from peers.process import tail
 

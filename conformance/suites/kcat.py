@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.checks import run_checks
 from conformance.model import LeftOut, Suite, Target, TestResult
+from conformance.runners.checks import run_checks
 from peers import kcat
 from peers.cache import MissingPeerError
 

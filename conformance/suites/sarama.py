@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance import sources
-from conformance.go_suite import run_go_test
 from conformance.model import Explained, LeftOut, Suite, Target, TestResult
-from conformance.toxiproxy import toxiproxy
+from conformance.runners.go_suite import run_go_test
+from conformance.targets.toxiproxy import toxiproxy
 
 MODULE, VERSION = "github.com/IBM/sarama", "v1.46.3"
 PROXIES = {f"kafka{number}": f"127.0.0.1:{29090 + number}" for number in range(1, 6)}

@@ -11,10 +11,9 @@ from typing import cast
 
 import pytest
 
-from conformance import go_test, java_program, jest, junit, sources
+from conformance import sources
 from conformance.__main__ import exit_code
-from conformance.checks import run_checks
-from conformance.cluster import Cluster, Keeper
+from conformance.formats import go_test, jest, junit
 from conformance.model import (
     Explained,
     LeftOut,
@@ -27,9 +26,12 @@ from conformance.model import (
     left_out,
     merged,
 )
-from conformance.pytest_suite import PLUGINS
 from conformance.report import render
+from conformance.runners import java_program
+from conformance.runners.checks import run_checks
+from conformance.runners.pytest_suite import PLUGINS
 from conformance.suites import SUITES
+from conformance.targets.cluster import Cluster, Keeper
 
 JUNIT = """<?xml version="1.0"?><testsuites><testsuite name="pytest">
 <testcase classname="t.test_a.TestA" name="test_good" time="0.1"/>

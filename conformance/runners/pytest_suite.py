@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from conformance import junit
+from conformance.formats import junit
 from conformance.model import LeftOut, Outcome, TestResult
-from conformance.running import run
+from conformance.runners.running import run
 from peers.process import tail
 
-PLUGINS = Path(__file__).parent / "plugins"
+PLUGINS = Path(__file__).parents[1] / "plugins"
 TEST_TIMEOUT_S = 120
 
 

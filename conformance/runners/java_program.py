@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from conformance.model import Outcome, Target, TestResult, first_line
-from conformance.running import run
+from conformance.runners.running import run
 from peers import java, kafka
 from peers.cache import MissingPeerError
 from peers.process import tail
 
-SOURCES = Path(__file__).parent / "java"
+SOURCES = Path(__file__).parents[1] / "java"
 TIMEOUT_S = 3000.0
 
 

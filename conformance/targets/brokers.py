@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conformance.cluster import Cluster, Keeper
 from conformance.model import Suite, Target
+from conformance.targets.cluster import Cluster, Keeper
 from peers import kafka
 from peers.cache import MissingPeerError
 from peers.process import free_port

@@ -120,7 +120,7 @@ class Keeper:
         port = self._server.server_address[1]
         self.environment = {
             "CONFORMANCE_KEEPER": str(port),
-            "PATH": f"{Path(__file__).parent / 'plugins'}:{os.environ['PATH']}",
+            "PATH": f"{Path(__file__).parents[1] / 'plugins'}:{os.environ['PATH']}",
         }
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 

@@ -6,9 +6,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from conformance import go_test
+from conformance.formats import go_test
 from conformance.model import LeftOut, Outcome, TestResult, left_out
-from conformance.running import run
+from conformance.runners.running import run
 from peers.cache import MissingPeerError
 
 TIMEOUT_S = 2400

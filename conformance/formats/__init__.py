@@ -1,0 +1,6 @@
+"""How what test runners write becomes results.
+
+- `go_test`  the events of `go test -json`
+- `jest`     the report of `jest --json`
+- `junit`    JUnit XML, as pytest and other runners write it
+"""
