@@ -43,7 +43,7 @@ from benchmarks.findings import HIGHER, LOWER, Finding, compared, count, size
 from benchmarks.peers import report
 from benchmarks.peers.clusters import BROKERS, CLUSTERS, PEER, Cluster, running
 from benchmarks.produce import TOOL, TOOL_DEADLINE_S, summary_of
-from peers import kafka
+from peers.brokers import kafka
 
 PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle", "controller")
 RECORDS = {100: 1_000_000, 1000: 200_000}

@@ -48,7 +48,7 @@ from benchmarks.peers.brokers import APACHE, NAMES, OURS, Broker, stop_when_told
 from benchmarks.startup import started
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.schema import Request
-from peers import probe
+from peers.brokers import probe
 from tests.support.wire import batch, fetch_request, list_offset, produce_request, receive_frame
 
 PRODUCE_VERSION, FETCH_VERSION = 7, 4

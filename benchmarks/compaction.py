@@ -36,7 +36,7 @@ from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.records.arrow import encode_arrow
 from kafkalog.records.compression import Codec
-from peers import kafka
+from peers.brokers import kafka
 from peers.clients.confluent import ConfluentClient
 from tests.support.kafkalog_broker import KafkalogBroker
 

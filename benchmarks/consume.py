@@ -30,7 +30,8 @@ from benchmarks.findings import LOWER, Finding, compared, size
 from benchmarks.peers import raw_fetch, report
 from benchmarks.peers.brokers import APACHE, Broker, add_options, running
 from benchmarks.produce import TOOL
-from peers import kafka, kcat
+from peers import kcat
+from peers.brokers import kafka
 
 # 500 MB of 100-byte records, 2 GB of 1 KB records
 RECORDS = {100: 5_000_000, 1000: 2_000_000}

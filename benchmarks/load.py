@@ -34,7 +34,7 @@ from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
 from benchmarks.produce import TOOL
-from peers import kafka
+from peers.brokers import kafka
 from tests.spark_kafkalog import older
 
 RECORDS = 10_000_000

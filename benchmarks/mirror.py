@@ -38,7 +38,7 @@ from benchmarks.findings import HIGHER, LOWER, OURS, Finding, compared, size
 from benchmarks.peers import report
 from benchmarks.peers.brokers import NAMES, Broker, cpu_seconds, resident_bytes, running
 from kafkalog.client.producer import Producer
-from peers import kafka
+from peers.brokers import kafka
 from peers.process import Process
 
 PEER, KEEPING = "MirrorMaker 2", "kafkalog, offsets kept"

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from benchmarks.findings import LOWER, Finding, compared, several, size, spanned
 from benchmarks.peers import report
 from benchmarks.peers.brokers import APACHE, Broker, add_options, running
-from peers import kafka
+from peers.brokers import kafka
 
 TOOL = "org.apache.kafka.tools.ProducerPerformance"
 # Per case: 500 MB of 100-byte records, 1 GB of 1 KB records

@@ -39,7 +39,7 @@ from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.protocol.codec import encode_request
 from kafkalog.records.kernels import loader
-from peers import probe
+from peers.brokers import probe
 from tests.support.wire import produce_request, receive_frame
 
 PER_TOPIC = 1000

@@ -48,8 +48,8 @@ from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running, stop_when_told
 from benchmarks.peers.spark import GIVEN, ROOT, SparkProcess
 from benchmarks.produce import TOOL
-from peers import kafka
-from peers.secured_kafka import SecuredKafka
+from peers.brokers import kafka
+from peers.brokers.secured_kafka import SecuredKafka
 from tests.spark_kafkalog import older
 
 RECORDS = 10_000_000

@@ -145,7 +145,7 @@ def main(words: Sequence[str] | None = None) -> list[Finding]:
         return []
     if arguments.quick:
         arguments.records, arguments.runs = arguments.records // QUICK_SHARE, 1
-    from peers.kafka import ApacheKafka
+    from peers.brokers.kafka import ApacheKafka
     from tests.spark_kafkalog import older
 
     python = older.python()

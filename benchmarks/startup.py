@@ -34,7 +34,7 @@ from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import APACHE, OURS, PEERS, Broker, add_options, stop_when_told
 from kafkalog.protocol.codec import encode_request
-from peers import kafka, probe
+from peers.brokers import kafka, probe
 from peers.process import Process, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, produce_request, receive_frame

@@ -20,7 +20,8 @@ from conformance.model import Outcome, Suite, SuiteReport, TestResult, merged
 from conformance.report import render
 from conformance.suites import SUITES
 from conformance.targets.brokers import broker
-from peers import cache, kafka
+from peers import cache
+from peers.brokers import kafka
 from peers.cache import MissingPeerError, cache_root
 
 FETCH_PATIENCE_S = 1800.0

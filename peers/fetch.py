@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from peers import cache, hadoop, hdfs, kafka, yarn
+from peers import cache
+from peers.brokers import kafka
 from peers.clients import old_java
 from peers.clients.registry import PROGRAMS
+from peers.clusters import hadoop, hdfs, yarn
 
 PATIENCE_S = 1800.0
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from peers import kafka, kerberos, require, secured_kafka
+from peers import require
+from peers.brokers import kafka, secured_kafka
+from peers.security import kerberos
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.member import MemberCluster, member_cluster

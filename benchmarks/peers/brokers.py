@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from benchmarks import findings
-from peers import kafka
+from peers.brokers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
 
 OURS = findings.OURS

@@ -16,10 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from benchmarks.findings import OURS
 from benchmarks.peers.brokers import PEERS, cpu_seconds, end_offsets, resident_bytes, stop_when_told
-from peers import kafka, probe
-from peers.kafka import ZooKeeperKafka
+from peers.brokers import kafka, probe
+from peers.brokers.kafka import ZooKeeperKafka
+from peers.brokers.zookeeper import ZooKeeper
 from peers.process import Process, free_port
-from peers.zookeeper import ZooKeeper
 from tests.support.kafkalog_broker import KafkalogBroker
 
 BROKERS = (1, 2, 3)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from conformance.model import Outcome, Target, TestResult, first_line
 from conformance.runners.running import run
-from peers import java, kafka
+from peers.brokers import kafka
 from peers.cache import MissingPeerError
 from peers.process import tail
+from peers.toolchains import java
 
 SOURCES = Path(__file__).parents[1] / "java"
 TIMEOUT_S = 3000.0

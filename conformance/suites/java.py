@@ -10,7 +10,7 @@ from pathlib import Path
 from conformance.model import LeftOut, Suite, Target, TestResult
 from conformance.runners.checks import run_checks
 from conformance.runners.java_program import run_java_program
-from peers import kafka
+from peers.brokers import kafka
 from peers.cache import MissingPeerError
 
 VERSION = kafka.KAFKA_3

@@ -13,8 +13,8 @@ from conformance.formats import jest
 from conformance.model import Explained, LeftOut, Outcome, Suite, Target, TestResult
 from conformance.runners.pytest_suite import PLUGINS
 from conformance.runners.running import run as run_command
-from peers.node import KAFKAJS as VERSION
 from peers.process import tail
+from peers.toolchains.node import KAFKAJS as VERSION
 
 DEPENDENCIES = (
     "execa",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance.model import Suite, Target
 from conformance.targets.cluster import Cluster, Keeper
-from peers import kafka
+from peers.brokers import kafka
 from peers.cache import MissingPeerError
 from peers.process import free_port
 from tests.support.kafkalog_broker import RETENTION_LATER, KafkalogBroker

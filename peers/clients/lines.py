@@ -27,8 +27,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from peers import golang, java, kafka, node
+from peers.brokers import kafka
 from peers.clients.base import DEADLINE_S, DEFAULT_MAX_REQUEST, ClientError, ForeignClient, Record
+from peers.toolchains import golang, java, node
 
 HERE = Path(__file__).parent
 JAVA_SOURCE = HERE / "JavaClient.java"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from peers import java
 from peers.clients.old_java import jars
 from peers.process import Process
+from peers.toolchains import java
 
 VERSION = "0.8.2.2"
 _SOURCE = Path(__file__).with_name("OldConnector.java")

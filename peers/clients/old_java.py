@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peers import java, maven
 from peers.cache import why_missing
+from peers.toolchains import java, maven
 
 VERSIONS = ("0.8.2.2", "0.9.0.1", "0.10.0.1")
 _SOURCE = Path(__file__).with_name("OldClient.java")

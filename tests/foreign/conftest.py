@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from peers.clients.base import ForeignClient
 from peers.clients.registry import CLIENTS, LIBRARIES
 

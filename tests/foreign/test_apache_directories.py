@@ -24,10 +24,11 @@ from broker.log.tools import targets, verify
 from broker.log.tools.checks.findings import Level
 from broker.log.tools.dump import dump_file
 from kafkalog.storage.checkpoints import CorruptCheckpointError
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.zookeeper import ZooKeeper
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
-from peers.zookeeper import ZooKeeper
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed
 from tests.support.kafkalog_broker import KafkalogBroker
 

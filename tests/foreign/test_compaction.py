@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from broker.log.directories.checkpoints import read_offsets
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.spark_kafkalog.without_spark import Batch
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

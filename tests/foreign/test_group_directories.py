@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from broker.coordinator.group import records
 from broker.log.segment.batch_scan import verified_batches
 from kafkalog.records.any_format import decode_any
-from peers import kafka, require
-from peers.zookeeper import ZooKeeper
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.zookeeper import ZooKeeper
 from tests.foreign.test_groups import DEADLINE_S, RECORDS, consumer, make_topic, produce, take
 from tests.support.kafkalog_broker import KafkalogBroker
 

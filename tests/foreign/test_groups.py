@@ -14,7 +14,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from peers import java, kafka, kcat, require
+from peers import kcat, require
+from peers.brokers import kafka
+from peers.toolchains import java
 from tests.support.kafkalog_broker import KafkalogBroker
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"

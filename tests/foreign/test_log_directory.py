@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from peers.clients.base import CODECS, ForeignClient, Record
 from peers.clients.confluent import ConfluentClient
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed

@@ -26,10 +26,11 @@ from broker.log.tools.dump import dump_file
 from kafkalog.records.compression import Codec
 from kafkalog.storage import names
 from kafkalog.storage.properties import encode_uuid
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.zookeeper import ZooKeeper
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
-from peers.zookeeper import ZooKeeper
 from tests.broker.log.support import batch, marker
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.foreign.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until

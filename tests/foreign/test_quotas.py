@@ -11,8 +11,10 @@ from confluent_kafka import Producer, ThrottleEvent
 
 from kafkalog.client.admin.quotas import QuotaAdmin
 from kafkalog.client.config import ClientConfig
-from peers import java, kafka, require
-from peers.kafka_tools import CONFIGS, KafkaTools
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka_tools import CONFIGS, KafkaTools
+from peers.toolchains import java
 from tests.support.command import call
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

@@ -12,8 +12,8 @@ import kafka.errors
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from peers import kafka as apache
 from peers import require
+from peers.brokers import kafka as apache
 from peers.clients.base import ForeignClient
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

@@ -25,9 +25,9 @@ from kafkalog.protocol.errors import (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
 )
-from peers.kerberos import Kdc
-from peers.secured_kafka import ALICE, BOB, PASSWORD_MECHANISMS, SecuredKafka
-from peers.tokens import unsecured_token
+from peers.brokers.secured_kafka import ALICE, BOB, PASSWORD_MECHANISMS, SecuredKafka
+from peers.security.kerberos import Kdc
+from peers.security.tokens import unsecured_token
 from tests.support.waiting import wait_until
 from tests.support.ways import WAYS, by_password, listening, properties
 

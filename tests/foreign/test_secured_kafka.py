@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
-from peers.certificates import PASSWORD
-from peers.secured_kafka import ALICE, BOB, LISTENERS, PASSWORD_MECHANISMS, SecuredKafka, password_of
-from peers.tokens import unsecured_token
+from peers.brokers.secured_kafka import ALICE, BOB, LISTENERS, PASSWORD_MECHANISMS, SecuredKafka, password_of
+from peers.security.certificates import PASSWORD
+from peers.security.tokens import unsecured_token
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import AuthenticationError
-from peers.secured_kafka import ALICE, LISTENERS, SecuredKafka, password_of
+from peers.brokers.secured_kafka import ALICE, LISTENERS, SecuredKafka, password_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kafkalog.client.admin import Admin
-from peers import require, stores
-from peers.secured_kafka import SecuredKafka
-from peers.stores import KEY_PASSWORD, STORE_PASSWORD
+from peers import require
+from peers.brokers.secured_kafka import SecuredKafka
+from peers.security import stores
+from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
-from peers import java, require
-from peers.kafka import JVM_EXTRA, logging_options, streams_classpath, streams_missing
+from peers import require
+from peers.brokers.kafka import JVM_EXTRA, logging_options, streams_classpath, streams_missing
 from peers.process import Process
+from peers.toolchains import java
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import create_topic

@@ -11,7 +11,8 @@ from pathlib import Path
 import confluent_kafka as ck
 import pytest
 
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from peers.clients.base import ForeignClient, Record
 from peers.clients.confluent import ConfluentClient
 from tests.foreign.conftest import client_params

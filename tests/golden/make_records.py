@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from peers import kafka
+from peers.brokers import kafka
 from peers.clients.base import CODECS, ForeignClient, Record
 from peers.clients.confluent import ConfluentClient
 from peers.clients.kafka_py import KafkaPythonClient

@@ -12,8 +12,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from peers.certificates import make_certificates
-from peers.stores import make_stores
+from peers.security.certificates import make_certificates
+from peers.security.stores import make_stores
 
 HERE = Path(__file__).parent / "stores"
 

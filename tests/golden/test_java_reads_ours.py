@@ -11,7 +11,9 @@ import pytest
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
-from peers import java, kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.toolchains import java
 
 pytestmark = pytest.mark.peer
 

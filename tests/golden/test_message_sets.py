@@ -12,7 +12,9 @@ from kafkalog.records.any_format import decode_any, iter_any_headers, timestamp_
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import LZ4_MAGIC, Codec
 from kafkalog.records.legacy.message_set import encode_message_set
-from peers import java, kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.toolchains import java
 from tests.golden.make_message_sets import HERE, SOURCE
 
 BASE_TIME = 1_700_000_000_000

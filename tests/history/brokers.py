@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from peers.kafka import KAFKA_3, ApacheKafka
+from peers.brokers.kafka import KAFKA_3, ApacheKafka
 from tests.crash.cluster.drilled import IDS, drilled_cluster
 from tests.history.plan import BROKER, Act
 from tests.support.kafkalog_broker import KafkalogBroker

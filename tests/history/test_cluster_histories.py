@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.history import brokers
 from tests.history.brokers import HistoryBroker
 from tests.history.plan import BROKER, Act, plan

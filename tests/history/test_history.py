@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.history import brokers
 from tests.history.brokers import HistoryBroker
 from tests.history.plan import BROKER, Act, plan

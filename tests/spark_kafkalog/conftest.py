@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from peers import hdfs, java
 from peers.cache import require
+from peers.clusters import hdfs
+from peers.toolchains import java
 from tests.spark_kafkalog.session import start_session
 from tests.spark_kafkalog.topics import Topics
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from peers import java, maven
 from peers.cache import MissingPeerError, cached
+from peers.toolchains import java, maven
 
 PYSPARK = "4.2.0"
 CONNECTOR = (

@@ -16,9 +16,9 @@ from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.types import TopicPartition
-from peers import kafka
+from peers.brokers import kafka
+from peers.brokers.kafka import ApacheKafka
 from peers.cache import require
-from peers.kafka import ApacheKafka
 from spark_kafkalog.driver.discovery import Discovery
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.plan.test_byte_sizes import options_for, spans

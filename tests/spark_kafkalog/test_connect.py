@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from peers import java
 from peers.cache import require
+from peers.toolchains import java
 from spark_kafkalog import offsets
 from tests.spark_kafkalog.topics import Topics, numbers
 

@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.load.job import topic_path
 from tests.crash.cluster.drilled import DEADLINE_S, IDS, DrilledCluster, drilled_cluster

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from peers import java
 from peers.cache import require
+from peers.toolchains import java
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.sink.sink_options import SinkOptions
 from tests.spark_kafkalog import older

@@ -16,9 +16,10 @@ import pytest
 
 from kafkalog.client import Producer
 from kafkalog.client.admin import Admin, NewTopic
-from peers import java, require
-from peers.kafka import KAFKA_4
-from peers.secured_kafka import ALICE, SecuredKafka, password_of
+from peers import require
+from peers.brokers.kafka import KAFKA_4
+from peers.brokers.secured_kafka import ALICE, SecuredKafka, password_of
+from peers.toolchains import java
 from tests.spark_kafkalog.topics import Topics
 from tests.support.pages import DOCS
 from tests.support.ways import by_password

@@ -14,11 +14,11 @@ from kafkalog.client.admin import AclOperation, AclResourceType, Admin, NewTopic
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
-from peers.kafka import KAFKA_4
-from peers.kerberos import Kdc
-from peers.secured_kafka import ALICE, BOB, CAROL, SecuredKafka, password_of
-from peers.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
-from peers.stores import missing as missing_stores
+from peers.brokers.kafka import KAFKA_4
+from peers.brokers.secured_kafka import ALICE, BOB, CAROL, SecuredKafka, password_of
+from peers.security.kerberos import Kdc
+from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
+from peers.security.stores import missing as missing_stores
 from spark_kafkalog.load import job
 from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner

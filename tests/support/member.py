@@ -15,7 +15,8 @@ from kazoo.exceptions import NoNodeError
 from kafkalog.client import Producer
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.config import ClientConfig
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

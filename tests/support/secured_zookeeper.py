@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from peers import certificates, java, require
-from peers.certificates import Certificates, make_certificates
+from peers import require
+from peers.security import certificates
+from peers.security.certificates import Certificates, make_certificates
+from peers.toolchains import java
 from tests.support.command import command
 from tests.support.member import READY
 

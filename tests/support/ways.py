@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from peers import kerberos, require
-from peers.certificates import PASSWORD
-from peers.kerberos import Kdc
-from peers.secured_kafka import ALICE, LISTENERS, PASSWORD_MECHANISMS, SecuredKafka, password_of
+from peers import require
+from peers.brokers.secured_kafka import ALICE, LISTENERS, PASSWORD_MECHANISMS, SecuredKafka, password_of
+from peers.security import kerberos
+from peers.security.certificates import PASSWORD
+from peers.security.kerberos import Kdc
 
 WAYS = ("SSL", "MTLS", *PASSWORD_MECHANISMS, "OAUTHBEARER", "OAUTHBEARER signed", "GSSAPI")
 """Ways over TLS: without and with a client certificate, and each mechanism of SASL."""

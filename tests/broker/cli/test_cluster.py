@@ -25,7 +25,8 @@ from broker.cli.cluster.supervisor import ClusterFailedError, Supervisor, broker
 from kafkalog.client.admin import NewTopic
 from kafkalog.client.admin.admin import Admin
 from kafkalog.client.producer import Producer
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.support.command import command, lines, run, start
 from tests.support.waiting import wait_until
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.support.pages import commands
 from tests.support.waiting import wait_until
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from broker.cli.zookeeper.jars import MissingZooKeeperError, find_jars, find_java
-from peers import java, require
-from peers.zookeeper import Session
+from peers import require
+from peers.brokers.zookeeper import Session
+from peers.toolchains import java
 from tests.support.waiting import wait_until
 
 START = [sys.executable, "-m", "kafkalog.cli.main", "zookeeper", "start"]

@@ -36,7 +36,8 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.schema import Request
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, mixed_cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange

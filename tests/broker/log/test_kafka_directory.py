@@ -15,7 +15,8 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.log.tools.dump import dump_file
 from kafkalog.records.batch import read_header
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.broker.log.support import stored
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -14,10 +14,10 @@ from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
-from peers import kafka
-from peers.kafka import ZooKeeperKafka
+from peers.brokers import kafka
+from peers.brokers.kafka import ZooKeeperKafka
+from peers.brokers.zookeeper import ZooKeeper
 from peers.process import free_port
-from peers.zookeeper import ZooKeeper
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange

@@ -19,8 +19,9 @@ from kafkalog.protocol.messages.stop_replica import (
     StopReplicaResponse,
     StopReplicaTopicState,
 )
-from peers import kafka, require
-from peers.kafka_tools import KafkaTools
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka_tools import KafkaTools
 from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, Writer, mixed_cluster
 from tests.support.command import call
 from tests.support.waiting import wait_until

@@ -16,8 +16,9 @@ from kafkalog.client.admin.admin import Admin
 from kafkalog.client.consumer import Consumer, OffsetAndMetadata
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
-from peers import kafka, require
-from peers.zookeeper import ZooKeeper
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.zookeeper import ZooKeeper
 from tests.support.command import lines, run
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from broker.quota.entities import MAX_INT
 from broker.quota.measures import Measure, Rate, TokenBucket, Window
-from peers import java, kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.toolchains import java
 
 SOURCE = Path(__file__).with_name("Measure.java")
 KINDS: dict[str, type[Rate | TokenBucket]] = {"rate": Rate, "bucket": TokenBucket}

@@ -32,8 +32,9 @@ from broker.zookeeper.interface import (
     ensure,
 )
 from broker.zookeeper.kazoo_client import KazooSession
-from peers import kafka, require
-from peers.zookeeper import ZooKeeper as ZooKeeperServer
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.zookeeper import ZooKeeper as ZooKeeperServer
 from tests.simulation import virtual_time
 from tests.simulation.zookeeper import SimulatedEnsemble, SimulatedSession
 from tests.support.tcp_proxy import Proxy

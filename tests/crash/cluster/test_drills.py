@@ -20,7 +20,8 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.types import TopicPartition
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.crash.cluster.drilled import IDS, DrilledCluster, drilled_cluster
 from tests.crash.cluster.load import Load, under_load
 from tests.support.waiting import wait_until

@@ -21,8 +21,8 @@ from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import InvalidRequestError, OffsetOutOfRangeError, TopicAlreadyExistsError
 from kafkalog.records.batch import iter_headers
-from peers.certificates import PASSWORD, Certificates
-from peers.secured_kafka import ALICE, PASSWORD_MECHANISMS, SecuredKafka, password_of
+from peers.brokers.secured_kafka import ALICE, PASSWORD_MECHANISMS, SecuredKafka, password_of
+from peers.security.certificates import PASSWORD, Certificates
 from tests.kafkalog.client.fetch.test_simple_consumer import drain
 from tests.support.waiting import wait_until
 

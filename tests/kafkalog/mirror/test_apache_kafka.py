@@ -19,7 +19,9 @@ from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
 from kafkalog.records.batch import NO_PRODUCER_ID
-from peers import java, kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.toolchains import java
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, contents, read_all
 from tests.kafkalog.mirror.golden import RECORDS
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit

@@ -11,7 +11,8 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from peers.process import Process
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, contents, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit

@@ -12,8 +12,8 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
 from kafkalog.client.admin.acls import AclResourceType as Kind
 from kafkalog.mirror.topics.acls import AclFollower
-from peers.kafka import KAFKA_4
-from peers.secured_kafka import BOB, SecuredKafka
+from peers.brokers.kafka import KAFKA_4
+from peers.brokers.secured_kafka import BOB, SecuredKafka
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.waiting import wait_until

@@ -21,7 +21,8 @@ from kafkalog.protocol.codec import (
 )
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError, error_for
 from kafkalog.protocol.schema import BOOLEAN, UUID_, Field, Request, Response, Scalar, Struct
-from peers import MissingPeerError, java, maven, require
+from peers import MissingPeerError, require
+from peers.toolchains import java, maven
 from tests.kafkalog.protocol.golden.make_messages import CLIENT, NEWER_CLIENT, read_data, write_messages
 from tests.kafkalog.protocol.support import (
     is_own,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from peers import java
 from peers.cache import require
-from peers.spark_cluster import StandaloneCluster
+from peers.clusters.spark_cluster import StandaloneCluster
+from peers.toolchains import java
 from tests.spark_kafkalog.cluster.environments import MAKERS
 from tests.spark_kafkalog.cluster.submitting import with_path
 from tests.spark_kafkalog.topics import Topics, numbers

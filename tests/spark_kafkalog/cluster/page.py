@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from peers.spark_cluster import clean_environment, spark_home
+from peers.clusters.spark_cluster import clean_environment, spark_home
 from tests.spark_kafkalog.cluster.environments import site_packages
 from tests.spark_kafkalog.cluster.submitting import SETTINGS, with_path
 from tests.support.pages import DOCS, Shown, commands

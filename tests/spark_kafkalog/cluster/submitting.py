@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from peers.spark_cluster import clean_environment, spark_home
+from peers.clusters.spark_cluster import clean_environment, spark_home
 from tests.spark_kafkalog.cluster.environments import ROOT
 
 APPLICATION = Path(__file__).with_name("application.py")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from peers import java
 from peers.cache import require
-from peers.spark_cluster import clean_environment
+from peers.clusters.spark_cluster import clean_environment
+from peers.toolchains import java
 from spark_kafkalog.cluster import check
 
 pytestmark = pytest.mark.spark

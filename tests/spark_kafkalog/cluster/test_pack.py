@@ -17,7 +17,7 @@ import pytest
 
 from kafkalog.records.kernels.store import places
 from kafkalog.records.kernels.store.groups import GROUPS
-from peers.spark_cluster import clean_environment
+from peers.clusters.spark_cluster import clean_environment
 from spark_kafkalog.cli import pack as command
 from spark_kafkalog.cluster import kernels, launcher, pack
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog.records import warm
-from peers.spark_cluster import StandaloneCluster
+from peers.clusters.spark_cluster import StandaloneCluster
 from tests.spark_kafkalog.cluster.conftest import ROWS
 from tests.spark_kafkalog.cluster.page import Page
 from tests.spark_kafkalog.topics import Topics

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from peers.clusters.spark_cluster import clean_environment
 from peers.process import free_port
-from peers.spark_cluster import clean_environment
 from spark_kafkalog.cluster import probe, survey
 from spark_kafkalog.cluster.facts import SEPARATOR, Probe, read_executor, read_probe
 from tests.spark_kafkalog.cluster.environments import OTHER_VERSION, make_environment, site_packages, with_kafkalog

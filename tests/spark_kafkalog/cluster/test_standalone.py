@@ -9,7 +9,7 @@ import pyarrow.dataset
 import pytest
 
 import spark_kafkalog.jobs
-from peers.spark_cluster import StandaloneCluster
+from peers.clusters.spark_cluster import StandaloneCluster
 from tests.spark_kafkalog.cluster.conftest import ROWS
 from tests.spark_kafkalog.cluster.environments import OTHER_VERSION
 from tests.spark_kafkalog.cluster.submitting import APPLICATION, CHECK, Submitted, command, submit, with_path

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from peers import yarn
 from peers.cache import require
-from peers.spark_cluster import spark_home
+from peers.clusters import yarn
+from peers.clusters.spark_cluster import spark_home
 from tests.spark_kafkalog.cluster.conftest import ROWS
 from tests.spark_kafkalog.cluster.page import Page
 from tests.spark_kafkalog.cluster.submitting import CHECK

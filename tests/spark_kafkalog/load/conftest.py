@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from peers import java
 from peers.cache import require
+from peers.toolchains import java
 from tests.spark_kafkalog.load.loading import Loading
 from tests.spark_kafkalog.topics import Topics
 

@@ -15,8 +15,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from peers import java
 from peers.cache import require
+from peers.toolchains import java
 from spark_kafkalog.faults import ORDERS, TESTING
 from spark_kafkalog.jobs import load as application
 from spark_kafkalog.load.progress_bar import ProgressBar, line

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from peers import kafka
+from peers.brokers import kafka
+from peers.brokers.kafka import ApacheKafka
 from peers.cache import require
-from peers.kafka import ApacheKafka
 from spark_kafkalog.data_loss import DataLossError
 from tests.spark_kafkalog.offline.written import offsets, plan, rows
 from tests.spark_kafkalog.test_apache_kafka import transact

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from peers import hdfs
 from peers.cache import require
+from peers.clusters import hdfs
 from spark_kafkalog.fs.opening import file_system, open_files
 from spark_kafkalog.options.parsing import OptionsError
 from tests.spark_kafkalog.offline.written import batch, offsets, write_segment

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from peers import kafka
+from peers.brokers import kafka
+from peers.brokers.kafka import ApacheKafka
 from peers.cache import require
-from peers.kafka import ApacheKafka
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.sink.conftest import Writes
 from tests.spark_kafkalog.sink.support import Tasks, batch_of, columns, consume

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from spark_kafkalog.compat import starting
 from tests.spark_kafkalog.starting.test_launch import LAUNCHER, LINUX
 from tests.spark_kafkalog.topics import Topics

@@ -11,8 +11,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from peers import certificates
 from peers.cache import require
+from peers.security import certificates
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.values.from_avro import AvroDecoder

@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from peers import maven
 from peers.cache import MissingPeerError, require
+from peers.toolchains import maven
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.offline.written import write_segment
 from tests.spark_kafkalog.topics import Topics

@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.zookeeper import ZooKeeper
 from peers.process import free_port
-from peers.zookeeper import ZooKeeper
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange

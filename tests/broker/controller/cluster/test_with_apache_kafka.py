@@ -13,9 +13,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from broker.metadata.znodes import controller, paths
-from peers import kafka, require
-from peers.kafka_tools import KafkaTools
-from peers.zookeeper import ZooKeeper
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka_tools import KafkaTools
+from peers.brokers.zookeeper import ZooKeeper
 from tests.broker.member.mixed_cluster import ALL, OURS, THEIRS, MixedCluster
 from tests.support.waiting import wait_until
 

@@ -14,7 +14,8 @@ from broker.log.log_config import LogConfig
 from broker.log.tools.dump import dump_file
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.broker.log.support import NOW, batch, marker, open_log
 
 TOOL = {kafka.KAFKA_3: "kafka.tools.DumpLogSegments", kafka.KAFKA_4: "org.apache.kafka.tools.DumpLogSegments"}

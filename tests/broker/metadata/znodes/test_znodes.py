@@ -18,7 +18,8 @@ from broker.metadata.znodes import brokers, cluster, configs, controller, notice
 from broker.metadata.znodes.cluster import FeatureNode, ProducerIdBlock
 from broker.metadata.znodes.json_node import ZnodeError
 from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.broker.metadata.znodes.make_golden import DATA, write_nodes
 
 PLAIN = Endpoint("PLAINTEXT", "host", 9092)

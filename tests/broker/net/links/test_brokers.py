@@ -13,7 +13,8 @@ from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.broker.net.links.support import DEADLINE_S, linked, run
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch, fetch_request, produce_request

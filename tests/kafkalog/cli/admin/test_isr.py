@@ -11,7 +11,8 @@ from kafkalog.client.admin.explanations import ExplainedPartition, FollowerPosit
 from kafkalog.client.admin.replicas import ReplicaAdmin
 from kafkalog.client.admin.topics import NewTopic
 from kafkalog.client.types import TopicPartition
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.support.command import call
 
 HOUR_MS = 3_600_000

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.kafkalog.client.consumer.support import SESSION_MS, Kip848Live, Live
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -16,9 +16,10 @@ from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.producer import DeliveryFuture, Producer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
-from peers import kafka, require
-from peers.kafka import KAFKA_4, ApacheKafka, run_java_tool
-from peers.secured_kafka import ALICE, SecuredKafka, password_of
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka import KAFKA_4, ApacheKafka, run_java_tool
+from peers.brokers.secured_kafka import ALICE, SecuredKafka, password_of
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

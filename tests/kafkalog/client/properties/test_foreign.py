@@ -16,8 +16,9 @@ from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.properties.foreign import IGNORED, warnings_about
 from kafkalog.client.properties.options import declared
-from peers import java, require
-from peers.kafka import VERSIONS, kafka_classpath
+from peers import require
+from peers.brokers.kafka import VERSIONS, kafka_classpath
+from peers.toolchains import java
 
 OBJECTS = {
     *("key.serializer", "value.serializer", "key.deserializer", "value.deserializer", "partitioner.class"),

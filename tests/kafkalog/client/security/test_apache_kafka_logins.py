@@ -20,7 +20,7 @@ from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.network.authentication import Authentication
 from kafkalog.client.network.transport import Transport
 from kafkalog.protocol.errors import DelegationTokenNotFoundError, DelegationTokenRequestNotAllowedError
-from peers.secured_kafka import ALICE, BOB, LISTENERS, PASSWORD_MECHANISMS, SCRAM, SecuredKafka, password_of
+from peers.brokers.secured_kafka import ALICE, BOB, LISTENERS, PASSWORD_MECHANISMS, SCRAM, SecuredKafka, password_of
 from tests.kafkalog.client.security.oauth.token_server import Reply, TokenServer
 from tests.support.waiting import wait_until
 

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.security.jaas import JaasLogin, LoginModule, parse_jaas
-from peers import java, require
-from peers.kafka import KAFKA_4, kafka_classpath
+from peers import require
+from peers.brokers.kafka import KAFKA_4, kafka_classpath
+from peers.toolchains import java
 
 PLAIN = LoginModule.PLAIN.value
 SECRET = "kqx7"

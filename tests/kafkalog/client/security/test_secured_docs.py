@@ -13,8 +13,8 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.java_properties import load_properties
-from peers.certificates import PASSWORD
-from peers.stores import KEY_PASSWORD, STORE_PASSWORD
+from peers.security.certificates import PASSWORD
+from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD
 from tests.support.pages import DOCS
 
 PAGE = (DOCS / "how-to/secured-clusters.md").read_text()

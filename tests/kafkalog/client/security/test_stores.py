@@ -18,8 +18,8 @@ from kafkalog.client.security import jks
 from kafkalog.client.security.stores import identity, trusted_certificates
 from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.client.security.tls_options import TlsOptions
-from peers.certificates import PASSWORD
-from peers.stores import KEY_PASSWORD, STORE_PASSWORD
+from peers.security.certificates import PASSWORD
+from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD
 from tests.support.amount import examples
 
 STORES = Path(__file__).parents[3] / "golden" / "stores"

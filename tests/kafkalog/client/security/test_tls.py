@@ -22,7 +22,7 @@ from kafkalog.protocol.messages.fetch import FetchRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from peers import require
-from peers.certificates import PASSWORD, Certificates, make_certificates, missing
+from peers.security.certificates import PASSWORD, Certificates, make_certificates, missing
 from tests.kafkalog.client.fetch.test_partition_fetcher import answer
 from tests.support.scripted import Halted, ScriptedBroker, taken
 from tests.support.wire import batch, fetch_request, produce_request

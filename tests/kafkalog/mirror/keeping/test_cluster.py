@@ -10,7 +10,8 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.settings import MirrorSettings
-from peers import java, require
+from peers import require
+from peers.toolchains import java
 from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
 from tests.kafkalog.mirror.conftest import AT_ONCE, QUICK, Clusters, Mirror, read_all
 from tests.kafkalog.mirror.keeping.test_keeping import located

@@ -16,7 +16,8 @@ from kafkalog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from tests.broker.member.mixed_cluster import OURS, MixedCluster, mixed_cluster
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same, transactions

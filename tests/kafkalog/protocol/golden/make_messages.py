@@ -26,7 +26,7 @@ import gzip
 import io
 from pathlib import Path
 
-from peers import java, maven
+from peers.toolchains import java, maven
 from tests.kafkalog.protocol.support import message_classes
 
 HERE = Path(__file__).parent

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from peers import java
 from peers.cache import require
 from peers.process import tail
+from peers.toolchains import java
 from tests.spark_kafkalog.sink.transactional.committed import committed
 from tests.spark_kafkalog.test_exactly_once import Driver
 from tests.spark_kafkalog.topics import Topics, numbers

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peers import java, kafka
+from peers.brokers import kafka
+from peers.toolchains import java
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,9 @@ from broker.coordinator.group.kip848.assignors import ASSIGNORS, GroupSpec, Memb
 from broker.coordinator.group.kip848.formats import group_records
 from broker.coordinator.group.kip848.formats.log_records import decode_record
 from broker.coordinator.group.kip848.model import Assignment, ClassicMetadata, Member, MemberState, TopicMetadata
-from peers import MissingPeerError, java, kafka, require
+from peers import MissingPeerError, require
+from peers.brokers import kafka
+from peers.toolchains import java
 from tests.broker.coordinator.group.kip848.support import topic_id
 
 JUDGE = Path(__file__).with_name("Coordinator.java")

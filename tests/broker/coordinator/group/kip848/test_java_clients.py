@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from peers import kafka, require
+from peers import require
+from peers.brokers import kafka
 from peers.process import Process
 from tests.support.kafkalog_broker import KafkalogBroker
 

@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.cli.admin.groups.plan_files import read_plans
-from peers import kafka, require
-from peers.kafka import KAFKA_3, KAFKA_4, ApacheKafka
-from peers.kafka_tools import CONFIGS, GROUPS, KafkaTools
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka import KAFKA_3, KAFKA_4, ApacheKafka
+from peers.brokers.kafka_tools import CONFIGS, GROUPS, KafkaTools
 from tests.support.command import call
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

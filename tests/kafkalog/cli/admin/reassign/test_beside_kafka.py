@@ -13,9 +13,10 @@ from confluent_kafka import Producer
 
 from kafkalog.client.admin import Admin, ConfigResource, NewTopic
 from kafkalog.client.types import TopicPartition
-from peers import kafka, require
-from peers.kafka_tools import KafkaTools
-from peers.zookeeper import ZooKeeper
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka_tools import KafkaTools
+from peers.brokers.zookeeper import ZooKeeper
 from tests.support.command import Ended, call, run
 from tests.support.waiting import wait_until
 

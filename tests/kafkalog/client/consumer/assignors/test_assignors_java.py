@@ -28,7 +28,9 @@ from kafkalog.client.consumer.classic.protocol import (
     encode_subscription,
 )
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
-from peers import java, kafka, require
+from peers import require
+from peers.brokers import kafka
+from peers.toolchains import java
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 SOURCE = Path(__file__).parent / "Assign.java"

@@ -21,8 +21,9 @@ from kafkalog.client.transactions.errors import AbortableTransactionError, Fatal
 from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests, end_transaction
 from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.records.batch import Record, encode_batch
-from peers import kafka, require
-from peers.kafka import KAFKA_3, ApacheKafka
+from peers import require
+from peers.brokers import kafka
+from peers.brokers.kafka import KAFKA_3, ApacheKafka
 from tests.kafkalog.client.producer.transactions.site import DEADLINE_S, Site
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until

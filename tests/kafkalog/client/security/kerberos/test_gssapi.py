@@ -24,9 +24,9 @@ from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kafkalog.protocol.schema import Request
 from peers import require
-from peers.kafka import KAFKA_4
-from peers.kerberos import REALM, Kdc
-from peers.secured_kafka import ALICE, BOB, LISTENERS, SecuredKafka
+from peers.brokers.kafka import KAFKA_4
+from peers.brokers.secured_kafka import ALICE, BOB, LISTENERS, SecuredKafka
+from peers.security.kerberos import REALM, Kdc
 from tests.support.scripted import Handler, ScriptedBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

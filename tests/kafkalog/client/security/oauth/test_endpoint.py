@@ -17,8 +17,8 @@ from kafkalog.client.errors import AuthenticationError, ConfigError
 from kafkalog.client.security.oauth.endpoint import TokenEndpointUnavailableError
 from kafkalog.client.security.oauth.sources import TokenSource, make_source
 from peers import require
-from peers.certificates import make_certificates, missing
 from peers.process import free_port
+from peers.security.certificates import make_certificates, missing
 from tests.kafkalog.client.security.oauth.jwts import EC_KEY, RSA_KEY, claims_of, signed
 from tests.kafkalog.client.security.oauth.token_server import Reply, TokenServer, token
 

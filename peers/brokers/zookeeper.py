@@ -6,9 +6,10 @@ import socket
 import struct
 from pathlib import Path
 
-from peers import java, kafka
+from peers.brokers import kafka
 from peers.process import Process, free_port
 from peers.server import Server
+from peers.toolchains import java
 
 START_DEADLINE_S = 60.0
 _CREATE = 1

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from peers import hadoop, java, maven
-from peers.hadoop import HADOOP, START_DEADLINE_S
+from peers.clusters import hadoop
+from peers.clusters.hadoop import HADOOP, START_DEADLINE_S
 from peers.process import Process, tail
 from peers.server import Server
+from peers.toolchains import java, maven
 
 SOURCE = Path(__file__).with_name("MiniYarn.java")
 COORDINATES = (

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peers import certificates, tokens
-from peers.certificates import Certificates, make_certificates
-from peers.kafka import ApacheKafka
-from peers.kafka import missing as kafka_missing
-from peers.kerberos import REALM, Kdc
-from peers.tokens import SigningKey
+from peers.brokers.kafka import ApacheKafka
+from peers.brokers.kafka import missing as kafka_missing
+from peers.security import certificates, tokens
+from peers.security.certificates import Certificates, make_certificates
+from peers.security.kerberos import REALM, Kdc
+from peers.security.tokens import SigningKey
 
 ALICE = "alice"
 BOB = "bob"

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from peers import kafka
+from peers.brokers import kafka
 
 SOURCE = Path(__file__).with_name("RunTools.java")
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from peers import java, maven, probe
+from peers.brokers import probe
 from peers.cache import cached, why_missing
 from peers.process import PeerFailedError, Process, free_port
 from peers.server import Server
+from peers.toolchains import java, maven
 
 # The newest release of each line that is complete on Maven Central (4.4.0 lacks kafka-tools there).
 KAFKA_4 = "4.3.1"

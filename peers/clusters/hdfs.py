@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from peers import hadoop, java, maven
-from peers.hadoop import HADOOP, START_DEADLINE_S
+from peers.clusters import hadoop
+from peers.clusters.hadoop import HADOOP, START_DEADLINE_S
 from peers.process import Process
 from peers.server import Server
+from peers.toolchains import java, maven
 
 SOURCE = Path(__file__).with_name("MiniHdfs.java")
 COORDINATES = (

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from peers import java, maven
 from peers.cache import cached, why_missing
+from peers.toolchains import java, maven
 
 HADOOP = "3.5.0"
 """The version that PySpark ships."""

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from peers import java
-from peers.certificates import PASSWORD, Certificates
+from peers.security.certificates import PASSWORD, Certificates
+from peers.toolchains import java
 
 STORE_PASSWORD = "of-the-store"
 KEY_PASSWORD = "of-the-entry"

@@ -1,0 +1,7 @@
+"""Apache Kafka's brokers and what belongs to them.
+
+- `kafka`          brokers and their Java tools; `kafka_tools` the tools in one Java process
+- `secured_kafka`  a broker with TLS, SASL and ACLs
+- `zookeeper`      the ZooKeeper that brokers of a cluster need
+- `probe`          asks a broker whether it is ready
+"""

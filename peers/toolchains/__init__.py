@@ -1,0 +1,7 @@
+"""What builds and runs programs of other languages.
+
+- `java`    classes and small Java sources, against the jars that they need
+- `maven`   brings these jars
+- `node`    programs for kafkajs
+- `golang`  programs for franz-go
+"""
