@@ -39,10 +39,10 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import TopicMetadata
 
-from benchmarks.findings import HIGHER, LOWER, Finding, compared, count, size
 from benchmarks.peers import report
 from benchmarks.peers.clusters import BROKERS, CLUSTERS, PEER, Cluster, running
 from benchmarks.produce import TOOL, TOOL_DEADLINE_S, summary_of
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, count, size
 from peers.brokers import kafka
 
 PARTS = ("produce", "failover", "rejoin", "leaders", "catch-up", "idle", "controller")

@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
-from benchmarks.findings import HIGHER, LOWER, Finding, compared, rounded, several
 from benchmarks.peers import report
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, rounded, several
 from kafkalog.records.kernels.store import processors
 from tests.spark_kafkalog.topics import Topics, numbers
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -156,7 +156,7 @@ def spark_times(site: Path, directory: Path, bootstrap: str, topic: str, executo
     """Start a Spark and return the seconds of its first and its second query."""
     own = Path(tempfile.mkdtemp(dir=directory))
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.cold_executors_job", str(own), bootstrap, topic, str(executors)],
+        [sys.executable, "-m", "benchmarks.jobs.cold_executors", str(own), bootstrap, topic, str(executors)],
         env=environment(site),
         cwd=own,
         check=False,

@@ -42,9 +42,9 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import big_log, raw_fetch, report
 from benchmarks.peers.brokers import APACHE, NAMES, OURS, Broker, stop_when_told
+from benchmarks.recording.findings import LOWER, Finding, compared
 from benchmarks.startup import started
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.schema import Request

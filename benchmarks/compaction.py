@@ -29,9 +29,9 @@ import numpy as np
 import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import APACHE, OURS, stop_when_told
+from benchmarks.recording.findings import LOWER, Finding, compared
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.records.arrow import encode_arrow

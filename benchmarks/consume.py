@@ -26,10 +26,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from benchmarks.findings import LOWER, Finding, compared, size
 from benchmarks.peers import raw_fetch, report
 from benchmarks.peers.brokers import APACHE, Broker, add_options, running
 from benchmarks.produce import TOOL
+from benchmarks.recording.findings import LOWER, Finding, compared, size
 from peers import kcat
 from peers.brokers import kafka
 

@@ -33,10 +33,10 @@ from confluent_kafka import OFFSET_BEGINNING
 from confluent_kafka import Consumer as Confluent
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from benchmarks.findings import LOWER, Finding, compared
-from benchmarks.findings import size as named
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
+from benchmarks.recording.findings import LOWER, Finding, compared
+from benchmarks.recording.findings import size as named
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition

@@ -28,12 +28,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.findings import LOWER, Finding, compared, count
-from benchmarks.load_job import CONNECTOR, LOAD
+from benchmarks.jobs.load import CONNECTOR, LOAD
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
 from benchmarks.produce import TOOL
+from benchmarks.recording.findings import LOWER, Finding, compared, count
 from peers.brokers import kafka
 from tests.spark_kafkalog import older
 
@@ -69,12 +69,12 @@ class Result(NamedTuple):
 
 
 class Session:
-    """A contestant's Spark, which loads on demand (`benchmarks.load_job`)."""
+    """A contestant's Spark, which loads on demand (`benchmarks.jobs.load`)."""
 
     def __init__(self, contestant: Contestant, bootstrap: str, directory: Path, python: Path, jars: Sequence[Path]):
         self.contestant = contestant
         self._bootstrap = bootstrap
-        self._process = SparkProcess(contestant.name, "benchmarks.load_job", directory, python, jars)
+        self._process = SparkProcess(contestant.name, "benchmarks.jobs.load", directory, python, jars)
         self.close = self._process.close
 
     def run(self, topic: str, records: int) -> Result:

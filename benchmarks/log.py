@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from struct import Struct
 
-from benchmarks.findings import LOWER, Finding, rounded
+from benchmarks.recording.findings import LOWER, Finding, rounded
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager

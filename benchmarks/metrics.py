@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.cold_reads import HOT, WARM_UP_S, HotTraffic
-from benchmarks.findings import LOWER, Finding, rounded
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, stop_when_told
+from benchmarks.recording.findings import LOWER, Finding, rounded
 from benchmarks.scale import PER_TOPIC
 from benchmarks.startup import started
 from peers.process import free_port

@@ -34,9 +34,9 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicParti
 from confluent_kafka import Producer as Confluent
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from benchmarks.findings import HIGHER, LOWER, OURS, Finding, compared, size
 from benchmarks.peers import report
 from benchmarks.peers.brokers import NAMES, Broker, cpu_seconds, resident_bytes, running
+from benchmarks.recording.findings import HIGHER, LOWER, OURS, Finding, compared, size
 from kafkalog.client.producer import Producer
 from peers.brokers import kafka
 from peers.process import Process

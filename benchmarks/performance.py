@@ -1,7 +1,7 @@
 """Make docs/performance.md and the chart of the README from the result files.
 
 Run from the repository: `python -m benchmarks.performance`. It measures nothing. The results come from
-`benchmarks/results/*.json` (`benchmarks.outcomes`), the choice of bars from `benchmarks/chart.json`.
+`benchmarks/results/*.json` (`benchmarks.recording.outcomes`), the choice of bars from `benchmarks/chart.json`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from benchmarks.findings import LOWER, Figure
-from benchmarks.outcomes import PUBLISHED, Outcome, Outcomes, load_all
+from benchmarks.recording.findings import LOWER, Figure
+from benchmarks.recording.outcomes import PUBLISHED, Outcome, Outcomes, load_all
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"

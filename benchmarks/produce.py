@@ -22,9 +22,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.findings import LOWER, Finding, compared, several, size, spanned
 from benchmarks.peers import report
 from benchmarks.peers.brokers import APACHE, Broker, add_options, running
+from benchmarks.recording.findings import LOWER, Finding, compared, several, size, spanned
 from peers.brokers import kafka
 
 TOOL = "org.apache.kafka.tools.ProducerPerformance"

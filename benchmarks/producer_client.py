@@ -29,9 +29,9 @@ import pyarrow as pa
 from confluent_kafka import Producer as ConfluentProducer
 from kafka import KafkaProducer
 
-from benchmarks.findings import LOWER, Finding, compared, size
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
+from benchmarks.recording.findings import LOWER, Finding, compared, size
 from kafkalog.client.producer import Producer
 
 PARTITIONS = 3

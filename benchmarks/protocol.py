@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from benchmarks.findings import LOWER, Finding, compared
+from benchmarks.recording.findings import LOWER, Finding, compared
 from kafkalog.protocol.codec import (
     decode_message,
     decode_request_header,

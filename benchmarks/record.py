@@ -2,9 +2,9 @@
 
 Run from the repository: `python -m benchmarks.record NAME [OPTION…]`, for example
 `python -m benchmarks.record produce --runs 5`. Options are passed on to `benchmarks.NAME`, whose `main` returns
-its results as values (`benchmarks.findings`). They replace those of the same cases in `benchmarks/results/NAME.json`;
-cases that this run left out stay as they are. After that `python -m benchmarks.performance` makes docs/performance.md
-anew.
+its results as values (`benchmarks.recording.findings`). They replace those of the same cases in
+`benchmarks/results/NAME.json`; cases that this run left out stay as they are. After that
+`python -m benchmarks.performance` makes docs/performance.md anew.
 
 `--variant WORDS` keeps a run beside the usual one, under the words: for example
 `python -m benchmarks.record --variant "both on tmpfs" produce --dir /dev/shm`.
@@ -22,10 +22,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.findings import Finding
-from benchmarks.outcomes import RESULTS, Outcomes, Recording
 from benchmarks.peers import report
 from benchmarks.peers.brokers import stop_when_told
+from benchmarks.recording.findings import Finding
+from benchmarks.recording.outcomes import RESULTS, Outcomes, Recording
 
 MADE = ("benchmarks/results", "docs/performance.md", "docs/images/performance.svg")
 """What a recording and the page's generator write: recordings before this one have changed no code."""

@@ -24,7 +24,7 @@ import cramjam
 import lz4.frame
 import pyarrow as pa
 
-from benchmarks.findings import HIGHER, OURS, Finding, compared, rounded, spanned
+from benchmarks.recording.findings import HIGHER, OURS, Finding, compared, rounded, spanned
 from kafkalog.records.arrow import decode_arrow, encode_arrow
 from kafkalog.records.batch import HEADER_SIZE, assign_offsets, iter_headers, read_header
 from kafkalog.records.compression import Codec, compress, decompress

@@ -30,10 +30,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.findings import HIGHER, LOWER, Finding, compared, rounded
 from benchmarks.peers import big_log, report
 from benchmarks.peers.brokers import APACHE, NAMES, OURS, Broker, stop_when_told
 from benchmarks.peers.plot import Panel, draw_panels
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, rounded
 from benchmarks.startup import started
 from broker.log.log import Log
 from broker.log.log_config import LogConfig

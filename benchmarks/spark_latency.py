@@ -21,10 +21,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from benchmarks.findings import HIGHER, LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, Broker, running
 from benchmarks.peers.spark import SparkProcess
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared
 from benchmarks.spark_read import CONNECTOR, CONTESTANTS, KAFKA
 from tests.spark_kafkalog import older
 
@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> list[Finding]:
         sparks = {}
         for contestant in SOURCES:
             jars = older.connector() if contestant.source == "kafka" else []
-            module = "benchmarks.spark_latency_job"
+            module = "benchmarks.jobs.spark_latency"
             sparks[contestant.name] = SparkProcess(contestant.name, module, directory, older.python(), jars)
             stack.callback(sparks[contestant.name].close)
         for run in range(runs):

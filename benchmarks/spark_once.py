@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
+from benchmarks.recording.findings import LOWER, Finding, compared
 from kafkalog.client.producer import Producer
 from tests.spark_kafkalog.session import start_session
 from tests.spark_kafkalog.topics import Topics

@@ -42,12 +42,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.findings import LOWER, Finding, compared, count
-from benchmarks.findings import size as named
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running, stop_when_told
 from benchmarks.peers.spark import GIVEN, ROOT, SparkProcess
 from benchmarks.produce import TOOL
+from benchmarks.recording.findings import LOWER, Finding, compared, count
+from benchmarks.recording.findings import size as named
 from peers.brokers import kafka
 from peers.brokers.secured_kafka import SecuredKafka
 from tests.spark_kafkalog import older
@@ -138,7 +138,7 @@ def fill(broker: Broker, load: Load) -> None:
 
 
 class Session:
-    """A contestant's Spark, which runs jobs of `benchmarks.spark_job`."""
+    """A contestant's Spark, which runs jobs of `benchmarks.jobs.spark_read`."""
 
     def __init__(
         self, contestant: Contestant, options: Mapping[str, str], directory: Path, given: Mapping[str, object]
@@ -148,7 +148,7 @@ class Session:
         jars = older.connector() if contestant.source == "kafka" else []
         python = older.python()
         variables = {GIVEN: json.dumps(given), "KAFKALOG_PYTHON": str(python)}
-        self.process = SparkProcess(contestant.name, "benchmarks.spark_job", directory, python, jars, variables)
+        self.process = SparkProcess(contestant.name, "benchmarks.jobs.spark_read", directory, python, jars, variables)
 
     def run(self, job: str, load: Load, *, rows: bool = False) -> float:
         """Return the seconds of a job, or the rows that it sees."""

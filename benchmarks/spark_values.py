@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.findings import Finding, compared
+from benchmarks.recording.findings import Finding, compared
 
 ROOT = Path(__file__).parents[1]
 TOPIC = "values"

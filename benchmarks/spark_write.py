@@ -36,10 +36,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import OURS, PEERS, Broker, running
 from benchmarks.peers.spark import SparkProcess
+from benchmarks.recording.findings import LOWER, Finding, compared
 from tests.spark_kafkalog import older
 
 ROWS = 10_000_000
@@ -107,7 +107,7 @@ def sparks(contestants: Sequence[Contestant], directory: Path) -> Iterator[dict[
         started = {}
         for each in contestants:
             own = jars if each.format == "kafka" else []
-            started[each] = SparkProcess(each.name, "benchmarks.spark_write_job", directory, python, own)
+            started[each] = SparkProcess(each.name, "benchmarks.jobs.spark_write", directory, python, own)
             stack.callback(started[each].close)
         yield started
 

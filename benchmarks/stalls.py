@@ -23,11 +23,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.findings import LOWER, Finding, rounded
 from benchmarks.peers import report
 from benchmarks.peers.brokers import stop_when_told
-from benchmarks.stall_cases import CASES, LIMIT_S, PARTITIONS, TOPIC, Case
-from benchmarks.stall_groups import GROUP_CASES
+from benchmarks.recording.findings import LOWER, Finding, rounded
+from benchmarks.requests.cases import CASES, LIMIT_S, PARTITIONS, TOPIC, Case
+from benchmarks.requests.groups import GROUP_CASES
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import create_topic, exchange

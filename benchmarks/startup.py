@@ -30,9 +30,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from benchmarks.findings import LOWER, Finding, compared
 from benchmarks.peers import report
 from benchmarks.peers.brokers import APACHE, OURS, PEERS, Broker, add_options, stop_when_told
+from benchmarks.recording.findings import LOWER, Finding, compared
 from kafkalog.protocol.codec import encode_request
 from peers.brokers import kafka, probe
 from peers.process import Process, free_port

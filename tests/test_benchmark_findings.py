@@ -33,10 +33,10 @@ from benchmarks import (
     stalls,
     startup,
 )
-from benchmarks.findings import HIGHER, LOWER, Finding, compared, count, several, size, spanned
-from benchmarks.outcomes import Outcomes, load_all
-from benchmarks.stall_cases import CASES
-from benchmarks.stall_groups import GROUP_CASES
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared, count, several, size, spanned
+from benchmarks.recording.outcomes import Outcomes, load_all
+from benchmarks.requests.cases import CASES
+from benchmarks.requests.groups import GROUP_CASES
 
 BROKERS = ("kafkalog", "Kafka 4.3.1", "Kafka 3.9.2")
 Result = TypeVar("Result")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import performance, record
-from benchmarks.findings import HIGHER, LOWER, Finding, compared
-from benchmarks.outcomes import MEASURED, PUBLISHED, RESULTS, Outcome, Outcomes, Recording, load_all
+from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared
+from benchmarks.recording.outcomes import MEASURED, PUBLISHED, RESULTS, Outcome, Outcomes, Recording, load_all
 
 WHEN = Recording(date="2026-12-01", machine="8 cores", commit="abc", options="--runs 3")
 ON_TMPFS = replace(WHEN, variant="on tmpfs")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import performance
-from benchmarks.outcomes import load_all
+from benchmarks.recording.outcomes import load_all
 from tools.reference.__main__ import pages
 
 ROOT = Path(__file__).parents[1]

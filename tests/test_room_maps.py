@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "peers", "conformance")
+PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "peers", "conformance", "benchmarks")
 ENTRY = re.compile(r"^\s*-\s+(.*)$", re.MULTILINE)
 NAME = re.compile(r"`{1,2}([a-z0-9_]+)/?`{1,2}")
 TABLES = {"kafkalog.protocol.messages", "conformance.suites"}

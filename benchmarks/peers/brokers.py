@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from benchmarks import findings
+from benchmarks.recording import findings
 from peers.brokers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
 

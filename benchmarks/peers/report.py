@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from benchmarks.findings import OURS
+from benchmarks.recording.findings import OURS
 
 
 def machine() -> str:

@@ -1,6 +1,6 @@
 """Runs the writing queries of `benchmarks.spark_write` in a Spark of its own, one after another as asked.
 
-    python -m benchmarks.spark_write_job DIRECTORY JARS
+    python -m benchmarks.jobs.spark_write DIRECTORY JARS
 
 Each line of standard input is a job as JSON: rows (a Parquet file), columns, format, topic, properties of the producer
 and conf of the session. The answer is a line with its seconds.

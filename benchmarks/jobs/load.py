@@ -1,6 +1,6 @@
 """Runs the loads of `benchmarks.load` in a Spark of its own, one after another as they are asked for.
 
-    python -m benchmarks.load_job DIRECTORY JARS
+    python -m benchmarks.jobs.load DIRECTORY JARS
 
 Each line of standard input is an order as JSON: contestant (connector or load), topic, bootstrap. The answer is a line
 with its seconds, rows and bytes on disk. What was written is counted from the files and deleted afterwards.

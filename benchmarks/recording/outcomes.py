@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benchmarks.findings import Finding
+from benchmarks.recording.findings import Finding
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 PUBLISHED, MEASURED = "as published", "measured"
 
 

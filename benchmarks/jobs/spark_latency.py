@@ -1,6 +1,6 @@
 """Runs the streaming queries of `benchmarks.spark_latency` in a Spark of its own, one after another.
 
-    python -m benchmarks.spark_latency_job DIRECTORY JARS
+    python -m benchmarks.jobs.spark_latency DIRECTORY JARS
 
 Each line of standard input is an order as JSON: source, topic, bootstrap, trigger, warm_up and seconds. The answer is a
 line with the milliseconds from each record's making to its row's arrival, and the number of batches.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from uuid import UUID
 
-from benchmarks.stall_cases import LIMIT_S, TOPIC, Case, indexes, sent, whole
+from benchmarks.requests.cases import LIMIT_S, TOPIC, Case, indexes, sent, whole
 from broker.coordinator.group.records import OffsetCommitValue, offset_commit_key, offset_commit_value
 from broker.coordinator.state_topic import partition_of
 from kafkalog.protocol.codec import encode_request

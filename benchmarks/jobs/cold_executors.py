@@ -1,6 +1,6 @@
 """One Spark of `benchmarks.cold_executors`.
 
-    python -m benchmarks.cold_executors_job DIRECTORY BOOTSTRAP TOPIC EXECUTORS
+    python -m benchmarks.jobs.cold_executors DIRECTORY BOOTSTRAP TOPIC EXECUTORS
 
 It waits for the executors, lets them run a query without Python, and prints the seconds of the first and the second
 query over the topic as a line of JSON.

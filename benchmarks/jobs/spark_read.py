@@ -1,6 +1,6 @@
 """Runs the reading queries of `benchmarks.spark_read` in a Spark of its own, one after another as they are asked for.
 
-    python -m benchmarks.spark_job DIRECTORY JARS
+    python -m benchmarks.jobs.spark_read DIRECTORY JARS
 
 Each line of standard input is a job as JSON: job, source, options and rows, and for the source "ceiling" records,
 partitions and size. The answer is a line with its seconds, or with the number of rows where `rows` is set.

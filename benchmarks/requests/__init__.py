@@ -1,0 +1,5 @@
+"""The large requests of `benchmarks.stalls`.
+
+- `cases`   about topics, records, configurations and transactions
+- `groups`  about groups and their offsets
+"""
