@@ -3,7 +3,7 @@
 Each module says what it uses, why, and what happens if it is missing. A canary in
 `tests/spark_kafkalog/compat/test_compat.py` fails when a version changes it. What is private in PySpark is off in
 versions that were not tested (`versions`), but for `micro_batch`, which checks each time that it is as it should be.
-`precompiled` and `jvm` run when a user asks for them; `filters` uses public names.
+`precompiled` and `jvm` run when a user asks for them.
 
 - `versions`     the versions of PySpark that this was tested with
 - `prefetched`   rows that the planner of a stream sends with its plan; off in untested versions
@@ -15,7 +15,6 @@ versions that were not tested (`versions`), but for `micro_batch`, which checks 
 - `jvm`          the driver's JVM and programs on executors, for a command
 - `jvm_errors`   the JVM's stack trace of an error
 - `file_sink`    traces of earlier queries in a directory of Spark's file sink
-- `filters`      whether a reader accepts filters
 - `precompiled`  byte code in PySpark's archives, added by a command
 - `avro`         fastavro's readers
 """

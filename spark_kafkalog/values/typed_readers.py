@@ -10,7 +10,6 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_kafkalog.compat.filters import takes_filters
 from spark_kafkalog.compat.prefetched import RowsInPlanner
 from spark_kafkalog.values.typed import Typed
 
@@ -36,6 +35,14 @@ def typed_stream_reader(
     """Make the reader of a stream, as `typed_batch_reader` does for a batch."""
     chosen = typed.chosen(schema)
     return TypedStreamReader(make(chosen.binary_schema(schema)), chosen, schema)
+
+
+def takes_filters(reader: DataSourceReader) -> bool:
+    """Return whether PySpark pushes filters to this reader. It refuses such a reader if the setting is off.
+
+    It pushes them to a reader whose `pushFilters` differs from the base class's.
+    """
+    return getattr(type(reader), "pushFilters", None) is not getattr(DataSourceReader, "pushFilters", None)
 
 
 class TypedBatchReader(DataSourceReader):

@@ -21,13 +21,12 @@ import pyspark
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.functions import udf
 
 from spark_kafkalog.compat import (
     avro,
     file_sink,
-    filters,
     forks,
     jvm,
     jvm_errors,
@@ -38,7 +37,6 @@ from spark_kafkalog.compat import (
     starting,
 )
 from spark_kafkalog.compat.versions import TESTED, is_tested
-from spark_kafkalog.driver.batch_reader import FilteringBatchReader, KafkalogBatchReader
 from spark_kafkalog.jobs.directories import check_written
 from tests.spark_kafkalog.test_stream import wait_for
 
@@ -147,12 +145,6 @@ def test_an_untested_version_hides_no_stack_trace_and_no_sink_log(tmp_path: Path
 def test_jobs_say_that_an_untested_version_leaves_a_directory_unchecked(caplog: pytest.LogCaptureFixture) -> None:
     check_written(object(), "--output", "/out", "/checkpoint")  # type: ignore[arg-type]
     assert "--output /out" in caplog.text
-
-
-def test_readers_that_take_filters() -> None:
-    assert hasattr(DataSourceReader, "pushFilters")
-    assert filters.takes_filters(object.__new__(FilteringBatchReader))
-    assert not filters.takes_filters(object.__new__(KafkalogBatchReader))
 
 
 def test_pyspark_looks_for_the_source_in_modules_of_this_name() -> None:
