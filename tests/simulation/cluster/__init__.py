@@ -13,6 +13,7 @@
 - `invariants`     what holds at any time, and what was promised
 - `verdict`        what holds once everything works again
 - `unexpected`     errors of the product that nobody has foreseen
+- `plan`           what a seed decides before the start
 - `schedule`       one run of all of that; `running` gives it a process of its own
 - `planted`        defects that a run must find
 

@@ -28,6 +28,7 @@ from tests.simulation.cluster.faults import Faults
 from tests.simulation.cluster.history import ACKS_ALL, History, PartitionKey
 from tests.simulation.cluster.invariants import Invariants
 from tests.simulation.cluster.machine import Machine
+from tests.simulation.cluster.plan import Plan
 from tests.simulation.cluster.producers import Producer
 from tests.simulation.cluster.transactions import Committer, Transactor
 from tests.simulation.cluster.unexpected import UnexpectedErrors
@@ -40,80 +41,10 @@ DATA, MONEY, LOOSE = "data", "money", "loose"
 """The topics: of plain producers, of transactions, and one that allows unclean elections."""
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 PARTITIONS = 2
-EACH_LOSES_ROLES = 4
-"""In one of so many seeds brokers lose roles, and look for that."""
 LOOK_S = 0.1
 """How often all machines are looked at, beside each change in ZooKeeper."""
 REST_S = 150.0
 """A cluster without faults is at rest after so long (I8)."""
-SETTINGS = {
-    "zookeeper.connect": "zookeeper:2181",
-    "zookeeper.session.timeout.ms": "6000",
-    "replica.lag.time.max.ms": "4000",
-    "replica.fetch.backoff.ms": "200",
-    "replica.socket.timeout.ms": "3000",
-    "controller.socket.timeout.ms": "3000",
-    "controlled.shutdown.retry.backoff.ms": "200",
-    "leader.imbalance.check.interval.seconds": "5",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    "replica.high.watermark.checkpoint.interval.ms": "3000",
-    "log.flush.offset.checkpoint.interval.ms": "7000",
-    "log.segment.bytes": "4096",
-    # The disks copy what an index reserves.
-    "log.index.size.max.bytes": "4096",
-    # Where nothing is lost that it mends, it would hide what is wrong.
-    "kafkalog.role.check.interval.ms": "-1",
-    # Compaction would make logs differ that hold the same.
-    "log.cleaner.enable": "false",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a seed decides before anything happens."""
-
-    brokers: int
-    factor: int
-    min_insync: int
-    protocol: str
-    loses_power: bool
-    disks_fail: bool
-    has_loose_topic: bool
-    flushes_each: bool
-    loses_roles: bool
-    seconds: float
-
-    @classmethod
-    def of(cls, seed: int, chance: random.Random) -> Plan:
-        brokers = chance.choice((3, 3, 4))
-        return cls(
-            brokers,
-            factor=min(3, brokers),
-            min_insync=chance.choice((1, 2, 2)),
-            protocol=chance.choice(("3.9", "3.9", "3.9", "2.8", "2.6", "2.4")),
-            loses_power=chance.random() < 0.35,
-            disks_fail=chance.random() < 0.2,
-            has_loose_topic=chance.random() < 0.25,
-            flushes_each=chance.random() < 0.2,
-            loses_roles=seed % EACH_LOSES_ROLES == EACH_LOSES_ROLES - 1,
-            seconds=chance.uniform(10, 25),
-        )
-
-    def settings(self) -> dict[str, str]:
-        """Return the brokers' configuration."""
-        settings = {
-            **SETTINGS,
-            "min.insync.replicas": str(self.min_insync),
-            "transaction.state.log.min.isr": str(self.min_insync),
-            "inter.broker.protocol.version": self.protocol,
-        }
-        if self.flushes_each:
-            settings["log.flush.interval.messages"] = "1"
-        if self.loses_roles:
-            settings["kafkalog.role.check.interval.ms"] = "5000"
-        return settings
 
 
 @dataclass(slots=True)

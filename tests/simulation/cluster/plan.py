@@ -1,0 +1,78 @@
+"""What a seed decides before anything happens: how many brokers there are, how they are configured, and what fails."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+EACH_LOSES_ROLES = 4
+"""In one of so many seeds brokers lose roles, and look for that."""
+SETTINGS = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "4000",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "3000",
+    "controller.socket.timeout.ms": "3000",
+    "controlled.shutdown.retry.backoff.ms": "200",
+    "leader.imbalance.check.interval.seconds": "5",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "3000",
+    "log.flush.offset.checkpoint.interval.ms": "7000",
+    "log.segment.bytes": "4096",
+    # The disks copy what an index reserves.
+    "log.index.size.max.bytes": "4096",
+    # Where nothing is lost that it mends, it would hide what is wrong.
+    "kafkalog.role.check.interval.ms": "-1",
+    # Compaction would make logs differ that hold the same.
+    "log.cleaner.enable": "false",
+}
+"""What all brokers are configured with, beside what a plan decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a seed decides before anything happens."""
+
+    brokers: int
+    factor: int
+    min_insync: int
+    protocol: str
+    loses_power: bool
+    disks_fail: bool
+    has_loose_topic: bool
+    flushes_each: bool
+    loses_roles: bool
+    seconds: float
+
+    @classmethod
+    def of(cls, seed: int, chance: random.Random) -> Plan:
+        brokers = chance.choice((3, 3, 4))
+        return cls(
+            brokers,
+            factor=min(3, brokers),
+            min_insync=chance.choice((1, 2, 2)),
+            protocol=chance.choice(("3.9", "3.9", "3.9", "2.8", "2.6", "2.4")),
+            loses_power=chance.random() < 0.35,
+            disks_fail=chance.random() < 0.2,
+            has_loose_topic=chance.random() < 0.25,
+            flushes_each=chance.random() < 0.2,
+            loses_roles=seed % EACH_LOSES_ROLES == EACH_LOSES_ROLES - 1,
+            seconds=chance.uniform(10, 25),
+        )
+
+    def settings(self) -> dict[str, str]:
+        """Return the brokers' configuration."""
+        settings = {
+            **SETTINGS,
+            "min.insync.replicas": str(self.min_insync),
+            "transaction.state.log.min.isr": str(self.min_insync),
+            "inter.broker.protocol.version": self.protocol,
+        }
+        if self.flushes_each:
+            settings["log.flush.interval.messages"] = "1"
+        if self.loses_roles:
+            settings["kafkalog.role.check.interval.ms"] = "5000"
+        return settings
