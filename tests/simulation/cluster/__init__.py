@@ -1,18 +1,9 @@
 """A cluster of real brokers on simulated time, with clients and faults by a seed, and checks of what must hold.
 
-- `world`          simulated time, and an event loop for each process, which can be frozen or killed
-- `disk`           files that lose what was not synced when the power fails
-- `workers`        workers of a process
-- `machine`        a host with a disk, the processes of a broker on it, and its session with ZooKeeper
-- `client`         what all clients have: links, and who leads what
-- `producers`, `transactions`, `consumers`, `administrator`  the clients
-- `history`        what they did and were told
+- `hosts/`         hosts with disks, on simulated time, and the brokers on them
+- `clients/`       clients, and the history of what they did and were told
+- `checks/`        what must hold
 - `faults`         what goes wrong, and the end of it
-- `logs`           what the replicas' logs hold
-- `states`         changes of partitions in ZooKeeper, looked at one by one
-- `invariants`     what holds at any time, and what was promised
-- `verdict`        what holds once everything works again
-- `unexpected`     errors of the product that nobody has foreseen
 - `plan`           what a seed decides before the start
 - `schedule`       one run of all of that; `running` gives it a process of its own
 - `planted`        defects that a run must find
@@ -22,7 +13,7 @@ prints the brokers' logs. The network and ZooKeeper are those of `tests.simulati
 
 These invariants are checked. They are named in the messages:
 
-- I1  an acknowledged record (acks=all) stays, unless its promise has ended (`invariants.Forgotten`)
+- I1  an acknowledged record (acks=all) stays, unless its promise has ended (`checks.invariants.Forgotten`)
 - I2  logs agree up to what is committed; batches of one offset and epoch have the same bytes
 - I3  each epoch of a partition has one leader, and epochs only grow
 - I4  high watermarks do not go back within an epoch; what consumers have read stays

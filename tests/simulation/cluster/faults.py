@@ -9,9 +9,9 @@ from typing import Any
 
 from broker.metadata.znodes import paths
 from broker.zookeeper.interface import Delete, MultiError
-from tests.simulation.cluster.invariants import Invariants
-from tests.simulation.cluster.machine import ZOOKEEPER, Machine
-from tests.simulation.cluster.world import ProcessLoop
+from tests.simulation.cluster.checks.invariants import Invariants
+from tests.simulation.cluster.hosts.machine import ZOOKEEPER, Machine
+from tests.simulation.cluster.hosts.world import ProcessLoop
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.zookeeper import SimulatedEnsemble
 

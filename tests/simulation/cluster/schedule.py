@@ -20,20 +20,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.cluster.administrator import Administrator
-from tests.simulation.cluster.client import FAILURES, Client
-from tests.simulation.cluster.consumers import Consumer, read_committed
-from tests.simulation.cluster.disk import close_blank
+from tests.simulation.cluster.checks.invariants import Invariants
+from tests.simulation.cluster.checks.unexpected import UnexpectedErrors
+from tests.simulation.cluster.checks.verdict import Verdict, unrest, values_of
+from tests.simulation.cluster.clients.administrator import Administrator
+from tests.simulation.cluster.clients.client import FAILURES, Client
+from tests.simulation.cluster.clients.consumers import Consumer, read_committed
+from tests.simulation.cluster.clients.history import ACKS_ALL, History, PartitionKey
+from tests.simulation.cluster.clients.producers import Producer
+from tests.simulation.cluster.clients.transactions import Committer, Transactor
 from tests.simulation.cluster.faults import Faults
-from tests.simulation.cluster.history import ACKS_ALL, History, PartitionKey
-from tests.simulation.cluster.invariants import Invariants
-from tests.simulation.cluster.machine import Machine
+from tests.simulation.cluster.hosts.disk import close_blank
+from tests.simulation.cluster.hosts.machine import Machine
+from tests.simulation.cluster.hosts.world import World
 from tests.simulation.cluster.plan import Plan
-from tests.simulation.cluster.producers import Producer
-from tests.simulation.cluster.transactions import Committer, Transactor
-from tests.simulation.cluster.unexpected import UnexpectedErrors
-from tests.simulation.cluster.verdict import Verdict, unrest, values_of
-from tests.simulation.cluster.world import World
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.zookeeper import SimulatedEnsemble
 

@@ -6,8 +6,8 @@ import asyncio
 
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
-from tests.simulation.cluster.client import FAILURES, PAUSE_S, Client, check
-from tests.simulation.cluster.history import PartitionKey, Sent
+from tests.simulation.cluster.clients.client import FAILURES, PAUSE_S, Client, check
+from tests.simulation.cluster.clients.history import PartitionKey, Sent
 from tests.support.wire import batch, produce_request
 
 GIVEN_UP_S = 25.0

@@ -13,9 +13,9 @@ from broker.net.links.link import Link, LinkSettings
 from broker.runtime import Runtime
 from broker.server import Server
 from kafkalog.zookeeper.security import PLAIN, Security
-from tests.simulation.cluster.disk import HostDisk, HostFiles
-from tests.simulation.cluster.workers import LONGEST_S, ProcessWorkers
-from tests.simulation.cluster.world import Life, ProcessLoop, World
+from tests.simulation.cluster.hosts.disk import HostDisk, HostFiles
+from tests.simulation.cluster.hosts.workers import LONGEST_S, ProcessWorkers
+from tests.simulation.cluster.hosts.world import Life, ProcessLoop, World
 from tests.simulation.host import PORT, NoCollector
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.virtual_time import EPOCH_MS

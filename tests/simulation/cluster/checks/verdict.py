@@ -5,9 +5,9 @@ from __future__ import annotations
 from broker.metadata.znodes import paths
 from broker.zookeeper.interface import NoNodeError
 from kafkalog.records.batch import decode_batch, iter_headers
-from tests.simulation.cluster.history import ACKS_ALL, History, PartitionKey, Sent
-from tests.simulation.cluster.invariants import Invariants
-from tests.simulation.cluster.machine import Machine
+from tests.simulation.cluster.checks.invariants import Invariants
+from tests.simulation.cluster.clients.history import ACKS_ALL, History, PartitionKey, Sent
+from tests.simulation.cluster.hosts.machine import Machine
 from tests.simulation.zookeeper import SimulatedEnsemble
 
 MOST = 5

@@ -20,8 +20,8 @@ from kafkalog.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.simulation.cluster.client import FAILURES, GROUP, PAUSE_S, TRANSACTION, Client, check
-from tests.simulation.cluster.history import ACKS_ALL, Sent
+from tests.simulation.cluster.clients.client import FAILURES, GROUP, PAUSE_S, TRANSACTION, Client, check
+from tests.simulation.cluster.clients.history import ACKS_ALL, Sent
 from tests.support.wire import batch, produce_request
 
 TIMEOUT_MS = 20_000

@@ -13,9 +13,9 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.schema import Request
-from tests.simulation.cluster.history import History, PartitionKey
-from tests.simulation.cluster.machine import Machine, link
-from tests.simulation.cluster.world import ProcessLoop
+from tests.simulation.cluster.clients.history import History, PartitionKey
+from tests.simulation.cluster.hosts.machine import Machine, link
+from tests.simulation.cluster.hosts.world import ProcessLoop
 from tests.simulation.network import SimulatedNetwork
 
 FAILURES = (KafkaError, LinkError, TimeoutError)

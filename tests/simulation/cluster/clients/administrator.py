@@ -16,8 +16,8 @@ from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.schema import Request
-from tests.simulation.cluster.client import FAILURES, PAUSE_S, Client, check
-from tests.simulation.cluster.history import PartitionKey
+from tests.simulation.cluster.clients.client import FAILURES, PAUSE_S, Client, check
+from tests.simulation.cluster.clients.history import PartitionKey
 from tests.support.wire import batch, produce_request
 
 SHORT_LIVED = "short"

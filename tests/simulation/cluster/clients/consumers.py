@@ -9,8 +9,8 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.records.any_format import decode_any, iter_any_headers
-from tests.simulation.cluster.client import FAILURES, PAUSE_S, Client, check
-from tests.simulation.cluster.history import PartitionKey
+from tests.simulation.cluster.clients.client import FAILURES, PAUSE_S, Client, check
+from tests.simulation.cluster.clients.history import PartitionKey
 from tests.support.transactions import READ_COMMITTED, committed_in
 
 LATEST = -1

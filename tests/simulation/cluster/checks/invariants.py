@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from broker.metadata.znodes.topics import StateNode
 from broker.replica.partition import Partition
 from broker.replica.roles import Leader
-from tests.simulation.cluster.logs import Chain, Chains, Committed
-from tests.simulation.cluster.machine import Machine
-from tests.simulation.cluster.states import Change, PartitionKey, States
+from tests.simulation.cluster.checks.logs import Chain, Chains, Committed
+from tests.simulation.cluster.checks.states import Change, PartitionKey, States
+from tests.simulation.cluster.hosts.machine import Machine
 from tests.simulation.zookeeper import SimulatedEnsemble
 
 
