@@ -169,6 +169,9 @@ class Server:
         )
         self.endpoints = self.acceptor.bind()
         await mode.register(tuple(map(config.advertised_endpoint, self.endpoints)))
+        logs = {log.topic: log for log in (self.broker.groups.log, self.broker.transactions.log)}
+        for topic, count in (await mode.partition_counts(logs)).items():
+            logs[topic].count(count)
         self._start_background(loop)
         self.broker.quota_controller.install()
         self._keep(loop.create_task(self.broker.quota_controller.look_up_hosts()))

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
-from uuid import UUID
 
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.topics import TopicController
@@ -20,7 +19,7 @@ from broker.coordinator.state_topic import StateTopic, partition_of
 from broker.log.append.legacy.message_sets import prepare_set
 from broker.log.append.validation import Origin
 from broker.log.log import Log
-from broker.metadata.model import TopicState
+from broker.metadata.model import PartitionCount, TopicState, may_be_one_topic
 from broker.replica.acknowledging.appended import Appended
 from broker.replica.acknowledging.waiting import acknowledgement, when_acknowledged
 from broker.replica.manager import ReplicaManager
@@ -122,7 +121,7 @@ class StateLog:
         self._making: asyncio.Task[int] | None = None
         self._refusal = ""
         """Why the topic could not be made when that was tried last."""
-        self._counted: tuple[UUID, int] | None = None
+        self._counted: PartitionCount | None = None
 
     @property
     def topic(self) -> str:
@@ -143,9 +142,16 @@ class StateLog:
         state = self.state
         if state is None:
             return None
-        if self._counted is None or self._counted[0] != state.topic_id:
-            self._counted = state.topic_id, len(state.partitions)
-        return self._counted[1]
+        if self._counted is None or not may_be_one_topic(self._counted.topic_id, state.topic_id):
+            self._counted = PartitionCount(state.topic_id, len(state.partitions))
+        return self._counted.partitions
+
+    def count(self, counted: PartitionCount) -> None:
+        """Take over the number of partitions, before the controller of a cluster tells of them.
+
+        A new controller may tell of them one after the other, and the first ones are not all.
+        """
+        self._counted = counted
 
     async def ensure(self) -> int:
         """Create the topic if it does not exist; return its number of partitions.

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 
 from broker.config.listeners import Endpoint
 from broker.quota.entities import QuotaEntity
@@ -131,6 +132,13 @@ def may_be_one_topic(one: uuid.UUID, other: uuid.UUID) -> bool:
     An id that is not known says nothing: it becomes known when the cluster is upgraded to 2.8 or later.
     """
     return one == other or NO_TOPIC_ID in (one, other)
+
+
+class PartitionCount(NamedTuple):
+    """How many partitions a topic has."""
+
+    topic_id: uuid.UUID
+    partitions: int
 
 
 def new_topic_id(taken: Set[uuid.UUID], chance: random.Random) -> uuid.UUID:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,10 +28,12 @@ from broker.member.identity import cluster_id, generate_broker_id, make_top_node
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME
-from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration, ClusterState, TopicState
+from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration, ClusterState, PartitionCount, TopicState
 from broker.metadata.operations import ConfigResource, Operation, SetConfig
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import move, paths
+from broker.metadata.znodes.json_node import ZnodeError
+from broker.metadata.znodes.topics import decode_topic
 from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.modes.zookeeper_session import open_session
 from broker.replica.hosting.applier import ReplicaApplier
@@ -134,6 +136,18 @@ class ClusterMode:
         await self.member.register(endpoints)
         self.controller.start()
         self.member.on_registered.append(self.controller.registered)
+
+    async def partition_counts(self, topics: Iterable[str]) -> dict[str, PartitionCount]:
+        """Read from ZooKeeper how many partitions topics have."""
+        assert self._session is not None
+        found: dict[str, PartitionCount] = {}
+        for name in topics:
+            node = await self._session.get(paths.topic(name))
+            if node is not None:
+                with suppress(ZnodeError):
+                    topic = decode_topic(name, node.data)
+                    found[name] = PartitionCount(topic.topic_id or NO_TOPIC_ID, len(topic.partitions))
+        return found
 
     @property
     def registration(self) -> BrokerRegistration:

@@ -7,7 +7,7 @@ finishes what a crash has cut short.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from broker.config.listeners import Endpoint
@@ -22,7 +22,7 @@ from broker.log.alter_dirs.startup import read_topic_id
 from broker.log.log_manager import LogManager
 from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME, JOINED_NAME, LocalStore
-from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError
+from broker.metadata.model import BrokerRegistration, ClusterState, MetadataError, PartitionCount
 from broker.metadata.operations import ElectController, ForgetDeleted, Operation, RegisterBroker, UnregisterBroker
 from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.replica.hosting.applier import ReplicaApplier
@@ -123,6 +123,10 @@ class LoneMode:
             ]
 
         await self.store.commit(decide)
+
+    async def partition_counts(self, topics: Iterable[str]) -> dict[str, PartitionCount]:
+        """Return nothing: the registry is complete."""
+        return {}
 
     @property
     def registration(self) -> BrokerRegistration:

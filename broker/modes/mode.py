@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from broker.config.listeners import Endpoint
 from broker.controller.cluster.controller import ClusterController
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
-from broker.metadata.model import BrokerRegistration, ClusterState
+from broker.metadata.model import BrokerRegistration, ClusterState, PartitionCount
 from broker.metadata.store import MetadataStore
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
@@ -56,6 +56,13 @@ class Mode(Protocol):
 
         Raises:
             ConfigError: another broker has the same id, or one of the addresses.
+            ZooKeeperError: ZooKeeper refuses.
+        """
+
+    async def partition_counts(self, topics: Iterable[str]) -> dict[str, PartitionCount]:
+        """Return how many partitions topics have that the broker may not have been told of yet.
+
+        Raises:
             ZooKeeperError: ZooKeeper refuses.
         """
 

@@ -72,7 +72,7 @@ class Transactions:
             return state is not None and index < len(state.partitions)
 
         self.markers = MarkerWriter(replicas, now_ms, on_offsets)
-        self._log = StateLog(
+        self.log = StateLog(
             lambda: transaction_state_topic(replicas.config, topics.replica_limit),
             replicas=replicas,
             topics=topics,
@@ -89,9 +89,9 @@ class Transactions:
             self._router = MarkerRouter(
                 self.markers.write, leads, cluster.cache, cluster.connect, cluster.markers_version
             )
-            self._verifier = Verifier(self._log.partition_for, cluster.cache, cluster.connect)
+            self._verifier = Verifier(self.log.partition_for, cluster.cache, cluster.connect)
         self.coordinator = TransactionCoordinator(
-            log=self._log,
+            log=self.log,
             write_marker=self.markers.write if self._router is None else self._router.write,
             exists=exists,
             allocate_producer_id=allocate_producer_id,
@@ -122,7 +122,7 @@ class Transactions:
             await self._router.close()
         if self._verifier is not None:
             await self._verifier.close()
-        await self._log.settle()
+        await self.log.settle()
 
     async def ready(self) -> int:
         """Create `__transaction_state` if it does not exist; return its number of partitions.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.log.append.validation import Origin
-from broker.metadata.model import PartitionState
+from broker.metadata.model import NO_TOPIC_ID, PartitionCount, PartitionState
 from kafkalog.protocol.errors import (
     CoordinatorNotAvailableError,
     InvalidProducerEpochError,
@@ -76,6 +77,20 @@ def test_partitions_stay_as_many_as_they_were_when_they_were_first_counted(store
     parts.run(parts.topics.grow("__consumer_offsets", 7, None))
     assert log.partitions == 2
     assert parts.state_log().partitions == 7
+
+
+def test_partitions_that_a_member_has_read_are_not_counted_again_until_there_is_another_topic(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    log.count(PartitionCount(uuid.uuid4(), 5))
+    assert log.partitions is None
+    parts.run(log.ensure())
+    assert log.partitions == 2, "a topic of another id"
+    state = log.state
+    assert state is not None
+    for topic_id in (state.topic_id, NO_TOPIC_ID):
+        log.count(PartitionCount(topic_id, 50))
+        assert log.partitions == 50, "this broker has been told of two so far"
 
 
 def test_a_deleted_topic_is_told_and_can_be_made_anew(stored: Make) -> None:

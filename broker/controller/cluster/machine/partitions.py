@@ -48,12 +48,16 @@ def startup(context: ControllerContext) -> Steps[set[PartitionKey]]:
         else:
             phase = PartitionPhase.OFFLINE
         context.partition_phases[key] = phase
-    results = yield from bring_online(context)
+    results = yield from bring_online(context, is_first=True)
     return {key for key, result in results.items() if isinstance(result, StateNode)}
 
 
-def bring_online(context: ControllerContext, topic: str | None = None) -> Steps[Results]:
-    """Elect leaders of all partitions that have none, or of those of one topic."""
+def bring_online(context: ControllerContext, topic: str | None = None, *, is_first: bool = False) -> Steps[Results]:
+    """Elect leaders of all partitions that have none, or of those of one topic.
+
+    Args:
+        is_first: this controller has told nobody of its topics yet.
+    """
     waiting = [
         key
         for key, phase in context.partition_phases.items()
@@ -61,7 +65,7 @@ def bring_online(context: ControllerContext, topic: str | None = None) -> Steps[
         and key[0] not in context.deleting
         and topic in (None, key[0])
     ]
-    return (yield from change(context, waiting, PartitionPhase.ONLINE, Strategy.OFFLINE))
+    return (yield from change(context, waiting, PartitionPhase.ONLINE, Strategy.OFFLINE, tells_topics=is_first))
 
 
 def change(
@@ -69,6 +73,8 @@ def change(
     keys: Iterable[PartitionKey],
     to: PartitionPhase,
     strategy: Strategy = Strategy.OFFLINE,
+    *,
+    tells_topics: bool = False,
 ) -> Steps[Results]:
     """Bring partitions into a phase; return the outcome of the elections that were needed.
 
@@ -76,6 +82,8 @@ def change(
 
     Args:
         strategy: who may become leader, if `to` is ONLINE.
+        tells_topics: tell the brokers of all partitions of the topics, not only of those that change. A broker that
+            knows a part of a topic takes it for the whole: its clients would choose among fewer partitions.
     """
     valid = _valid(context, keys, to)
     if to is not PartitionPhase.ONLINE:
@@ -91,6 +99,8 @@ def change(
             logger.warning("partition %s-%d stays without a new leader: %s", *key, result)
         else:
             context.partition_phases[key] = PartitionPhase.ONLINE
+    if tells_topics:
+        batch.inform_all(context.partitions_of({topic for topic, _ in results}))
     yield from send(batch.requests())
     return results
 

@@ -90,6 +90,29 @@ def test_partitions_without_a_leader_come_first_and_nothing_is_told_twice() -> N
     assert len(written) <= 3
 
 
+def test_no_broker_is_ever_told_of_a_part_of_a_topic() -> None:
+    """One that was started anew knows no topic yet, and would take the part for the whole."""
+    world = World()
+    world.make_topic("words", [(2, 1, 3), (1, 2, 3), (3, 2, 1)])
+    world.take_over()
+    world.deregister(1)
+    next_one = World((2, 3))
+    next_one.tree = world.tree
+    next_one.take_over()
+    told = [
+        (
+            each.broker_id,
+            {state.partition_index for topic in each.message.topic_states for state in topic.partition_states},
+        )
+        for each in next_one.sent
+        if isinstance(each.message, UpdateMetadataRequest) and each.message.topic_states
+    ]
+    assert {broker for broker, _ in told} == {2, 3}
+    for broker in (2, 3):
+        first = next(indexes for number, indexes in told if number == broker)
+        assert first == {0, 1, 2}, "only partition 1 had no leader"
+
+
 def test_all_roles_are_told_again_with_their_epochs() -> None:
     world = World()
     world.make_topic("words", [(1, 2)])
