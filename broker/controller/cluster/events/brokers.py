@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
+from broker.controller.cluster.events.isr import take_states
 from broker.controller.cluster.machine import deletion, partitions, reassignment, replicas
 from broker.controller.cluster.model.assignments import target
 from broker.controller.cluster.model.context import (
@@ -126,6 +127,9 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
         except ZnodeError as error:
             logger.error("%s", error)
     serving = [each for each in context.replicas_on(asked) if each.broker_id in context.brokers]
+    if not context.is_alter_partition:
+        # One that has lost its role does not know any more which ISR it has written, and no notice may be here yet.
+        yield from take_states(context, sorted({each.key for each in serving}))
     yield from replicas.change(context, serving, ReplicaPhase.ONLINE)
     yield from deletion.delete_nodes(nodes)
 

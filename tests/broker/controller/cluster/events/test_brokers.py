@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.controller.cluster.events import brokers
@@ -151,6 +153,23 @@ def test_a_failed_log_directory_is_found_by_the_answers() -> None:
     world.register(3)
     look(world)
     assert world.state("lone").leader == 3
+
+
+def test_a_leader_that_asks_for_its_role_gets_the_isr_that_it_wrote_before() -> None:
+    """Before 2.7 leaders write the ISR, and the controller learns of it later."""
+    world = made(protocol="2.4")
+    world.deregister(3)
+    look(world)
+    world.register(3)
+    look(world)
+    written = world.state("words")
+    assert written.isr == (1, 2)
+    world.put_state("words", 0, replace(written, isr=(1, 2, 3)))
+    world.make(f"{paths.LOG_DIR_EVENTS}/log_dir_event_0000000001", notices.encode_log_dir_event(1, "it lost its role"))
+    world.forget()
+    world.run(brokers.log_dirs_failed(world.context))
+    assert world.roles()[1, WORDS] == (1, written.leader_epoch, (1, 2, 3), False)
+    assert world.context.states[WORDS].partition_epoch == written.partition_epoch + 1
 
 
 def test_a_replica_that_can_be_used_again_is_online() -> None:
