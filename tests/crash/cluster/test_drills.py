@@ -7,6 +7,7 @@ The replicas have the same bytes, and nothing has changed that the consumer had 
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import time
@@ -31,6 +32,9 @@ pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 KILLS = 24
 MISHAPS = 12
+SOAK_KILLS = int(os.environ.get("KAFKALOG_SOAK_KILLS", "504"))
+SOAK_SEED = int(os.environ.get("KAFKALOG_SOAK_SEED", "100"))
+"""How often `make test-soak` kills brokers, and in which order."""
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +188,24 @@ def test_a_log_directory_fails(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(2))
 def test_brokers_are_killed_again_and_again(cluster: DrilledCluster, seed: int) -> None:
+    _kill_again_and_again(cluster, seed, KILLS)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+def test_brokers_are_killed_hundreds_of_times(cluster: DrilledCluster) -> None:
+    # Each topic is checked before the next one begins.
+    for seed in range(SOAK_SEED, SOAK_SEED + SOAK_KILLS // KILLS):
+        _kill_again_and_again(cluster, seed, KILLS)
+        # Shown where the test fails, and by `-s`.
+        print(f"seed {seed}: {KILLS} kills", flush=True)
+
+
+def _kill_again_and_again(cluster: DrilledCluster, seed: int, kills: int) -> None:
+    """Kill brokers under load until so many were killed; then check the topic."""
     chance, topic, killed = random.Random(seed), new_topic(cluster), 0
     with under_load(cluster, topic, 3) as load:
-        while killed < KILLS:
+        while killed < kills:
             # Mostly one of them, at times two or all of them at once.
             for number in chance.sample(IDS, chance.choices([1, 2, 3], [8, 3, 1])[0]):
                 cluster.kill(number)
