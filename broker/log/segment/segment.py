@@ -261,10 +261,7 @@ class Segment:
     # -- appending -------------------------------------------------------------------------------------------
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
-        """Return whether batches of `size` bytes up to `last_offset` must begin a new segment.
-
-        Where there are several, one of them must, not necessarily the first; `max_timestamp` is the largest of all.
-        """
+        """Return whether one of some batches, of `size` bytes and up to `last_offset`, must begin a new segment."""
         if self.size + size > self.config.segment_bytes:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
