@@ -16,8 +16,10 @@ from typing import NamedTuple, TypeVar
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.topics import TopicController
 from broker.coordinator.state_topic import StateTopic, partition_of
+from broker.log.append.append_info import AppendInfo
 from broker.log.append.legacy.message_sets import prepare_set
 from broker.log.append.validation import Origin
+from broker.log.index.time_index import NO_TIMESTAMP
 from broker.log.log import Log
 from broker.metadata.model import PartitionCount, TopicState, may_be_one_topic
 from broker.replica.acknowledging.appended import Appended
@@ -334,6 +336,20 @@ class StateLog:
                 then(written.last_offset)
 
         when_acknowledged(self._replicas.produce_purgatory, written, done)
+
+    def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None:
+        """Call `then` once everything that a partition led here has is replicated, which may be now.
+
+        There is no timeout. It is never called if this broker stops leading the partition before that, or its disk
+        fails.
+        """
+        partition = self.leads(index)
+        if partition is None:
+            return
+        last = partition.log.log_end_offset - 1
+        info = AppendInfo(last, last, NO_TIMESTAMP, NO_TIMESTAMP, partition.log.log_start_offset, duplicate=False)
+        written = Appended(partition, info, partition.leader_epoch, ACKS_ALL, sync=False)
+        self.when_replicated(written, lambda _: then())
 
     def append(
         self, index: int, records: Iterable[StateRecord], *, timeout_ms: int = DEFAULT_TIMEOUT_MS

@@ -56,6 +56,7 @@ class Log(Protocol):
     def partition_for(self, key: str) -> int: ...
     def leads(self, index: int) -> Owner | None: ...
     def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]: ...
+    def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None: ...
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]: ...
     async def ensure(self) -> int: ...
 
@@ -238,8 +239,13 @@ class TransactionCoordinator:
             transactions.index,
             now - began,
         )
-        for machine in transactions.decided():
-            self._carry_out(transactions, machine)
+        # A decision that is not replicated yet may be lost with this broker, and its markers would stay.
+        self._log.when_end_is_replicated(transactions.index, lambda: self._carry_out_decided(transactions))
+
+    def _carry_out_decided(self, transactions: PartitionTransactions) -> None:
+        if self._is_current(transactions):
+            for machine in transactions.decided():
+                self._carry_out(transactions, machine)
 
     def _find(self, transactional_id: str) -> tuple[PartitionTransactions, TransactionMachine | None]:
         try:

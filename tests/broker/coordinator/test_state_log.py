@@ -312,3 +312,36 @@ def test_what_waits_is_told_of_a_change_of_role(
         assert len(parts.replicas.produce_purgatory) == 0
 
     parts.run(work())
+
+
+def test_the_end_is_replicated_when_the_high_watermark_is_there(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    parts.run(log.ensure())
+    partition = parts.replicas.get("__consumer_offsets", 0)
+    assert partition is not None
+    told: list[str] = []
+
+    async def look(name: str) -> None:
+        log.when_end_is_replicated(0, lambda: told.append(name))
+
+    parts.run(look("empty"))
+    parts.append(log, 0, records(b"k"))
+    parts.run(look("replicated"))
+    assert told == ["empty", "replicated"]
+    parts.assign("__consumer_offsets", 0, PartitionState((0, 9), (0, 9), 0, partition.leader_epoch + 1))
+
+    async def write() -> None:
+        log.write(0, records(b"k"))
+        await look("later")
+
+    parts.run(write())
+    assert told == ["empty", "replicated"]
+
+    async def replicate() -> None:
+        end = partition.log.log_end_offset
+        assert partition.follower_fetched(9, end, 0, end)
+        parts.replicas.high_watermark_advanced(partition)
+
+    parts.run(replicate())
+    assert told == ["empty", "replicated", "later"]

@@ -61,6 +61,9 @@ class SimulatedLog:
             apply([StateBatch(offset, offset, -1, -1, False, None, stored)])
             yield
 
+    def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None:
+        then()
+
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.waiting.append(_Write(list(records), future))

@@ -140,6 +140,37 @@ def test_what_cannot_be_loaded_is_tried_again_after_a_pause(what: str) -> None:
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_decision_is_carried_out_when_it_is_replicated(is_lost: bool) -> None:
+    """The leader after this one may not have it, and would abort the transaction."""
+
+    async def work() -> None:
+        world = World()
+        decided = Transaction(7, 0, 60_000, TransactionState.PREPARE_COMMIT, 0, frozenset({("money", 0)}))
+        world.log.records = [StateRecord(encode_key("id"), encode_value(decided))]
+        world.log.begin(0)
+        waiting: list[Callable[[], None]] = []
+
+        def when_end_is_replicated(index: int, then: Callable[[], None]) -> None:
+            if index == 0:
+                waiting.append(then)
+
+        world.log.when_end_is_replicated = when_end_is_replicated  # type: ignore[method-assign]
+        world.coordinator.start()
+        await world.settled()
+        assert world.coordinator.describe("id").current.state is TransactionState.PREPARE_COMMIT
+        assert not world.writes
+        if is_lost:
+            world.log.begin(1)
+        for then in waiting:
+            then()
+        await world.settled()
+        assert len(world.writes) == (0 if is_lost else 1)
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
 def test_ids_that_cannot_be_forgotten_stay() -> None:
     async def work() -> None:
         world = World()
