@@ -51,17 +51,17 @@ async def handle_alter_partition(request: Request) -> None:
 async def _alter_partition(request: Request) -> AlterPartitionResponse:
     message: AlterPartitionRequest = request.message
     controller = _controller(request)
-    context = controller.context
-    names = {} if context is None else dict(context.topic_names)
+    has_ids = request.version >= IDS_SINCE
+    names = await controller.topic_names([topic.topic_id for topic in message.topics]) if has_ids else {}
     wanted: dict[PartitionKey, WantedIsr] = {}
     for topic in message.topics:
-        name = names.get(topic.topic_id) if request.version >= IDS_SINCE else topic.topic_name
+        name = names.get(topic.topic_id) if has_ids else topic.topic_name
         if name is not None:
             wanted.update(_wanted(name, topic, request.version))
     results = await controller.alter_partition(message.broker_id, message.broker_epoch, wanted)
     response = AlterPartitionResponse()
     for topic in message.topics:
-        name = names.get(topic.topic_id) if request.version >= IDS_SINCE else topic.topic_name
+        name = names.get(topic.topic_id) if has_ids else topic.topic_name
         answer = TopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
         for each in topic.partitions:
             index = each.partition_index

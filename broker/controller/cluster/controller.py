@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -247,6 +248,19 @@ class ClusterController:
             return reassignment.listed(context, keys)
 
         return await self._ask("ListPartitionReassignments", decide)
+
+    async def topic_names(self, topic_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Return the names of topics by their ids, once a new controller has read them; unknown ids are left out.
+
+        Raises:
+            NotControllerError: This broker is not the controller.
+        """
+
+        def decide(context: ControllerContext) -> Steps[dict[uuid.UUID, str]]:
+            yield from ()
+            return {each: context.topic_names[each] for each in topic_ids if each in context.topic_names}
+
+        return await self._ask("topic names", decide)
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Give a broker a block of producer ids.

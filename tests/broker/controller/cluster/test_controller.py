@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Awaitable, Sequence
 
 import pytest
@@ -195,6 +196,27 @@ def test_requests_of_administrators() -> None:
             if other is not cluster.boss():
                 with pytest.raises(NotControllerError):
                     await other.controller.list_reassignments(None)
+
+    play(scenario)
+
+
+def test_a_new_controller_is_asked_for_topics_before_it_has_read_them() -> None:
+    """It tells of itself first, so leaders ask at once. An answer that there is no such topic would be final."""
+
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2, 3)])
+        await cluster.until(cluster.is_settled)
+        topic_id = topics.decode_topic("words", cluster.ensemble.read(paths.topic("words")).data).topic_id
+        assert topic_id is not None
+        unknown = uuid.uuid4()
+        former = cluster.boss()
+        await former.stop()
+        while (boss := cluster.active()) is None:
+            await asyncio.sleep(0.0001)
+        context = boss.controller.context
+        assert context is not None
+        assert not context.topic_names, "it has not read them yet"
+        assert await boss.controller.topic_names([topic_id, unknown]) == {topic_id: "words"}
 
     play(scenario)
 

@@ -165,6 +165,8 @@ class Invariants:
                     continue
                 identity = self.states.identity(key)
                 chain = self.chains.look(machine.number, partition.log, identity)
+                if partition.log.offline is not None:
+                    continue
                 found.append((machine, partition, state, chain, identity))
         # Leaders first: they know what is committed.
         for machine, partition, state, chain, identity in found:

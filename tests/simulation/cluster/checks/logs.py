@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from broker.log.log import Log
+from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.batch import iter_headers
 
 READ_BYTES = 1 << 20
@@ -84,13 +86,18 @@ class Chains:
         self.contradictions: list[str] = []
 
     def look(self, machine: int, log: Log, identity: str) -> Chain:
-        """Return the chain of a replica. `identity` names the partition of one incarnation of its topic."""
+        """Return the chain of a replica, as far as its log can be read.
+
+        `identity` names the partition of one incarnation of its topic.
+        """
         key = (machine, log.topic, log.partition)
         chain = self._chains.get(key)
         if chain is None or chain.log is not log or chain.truncations != log.truncations:
             chain = self._chains[key] = Chain(log, log.truncations)
         if chain.end < log.log_end_offset:
-            self._read_on(chain, machine, identity)
+            # The disk may have failed, and this be the first read since. The log is offline then.
+            with suppress(KafkaStorageError):
+                self._read_on(chain, machine, identity)
         return chain
 
     def _read_on(self, chain: Chain, machine: int, identity: str) -> None:
