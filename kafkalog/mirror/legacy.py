@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from kafkalog.client.consumer import Consumer, RebalanceListener, TopicFilter
 from kafkalog.client.errors import ClientError, ClientTimeoutError
@@ -118,7 +118,7 @@ class Stream(RebalanceListener):
 
 
 def run(
-    consumer: Mapping[str, str],
+    consumers: Sequence[Mapping[str, str]],
     producer: Mapping[str, str],
     topics: TopicFilter,
     *,
@@ -127,13 +127,14 @@ def run(
     abort: bool,
     stop: threading.Event,
 ) -> None:
-    """Mirror by `streams` consumers in threads, until `stop` is set or one of them fails.
+    """Mirror by `streams` consumers in threads for each source, until `stop` is set or one of them fails.
+
+    `consumers` are the properties for each source; all send by one producer.
 
     Raises:
         Exception: The error with which a stream has failed.
     """
     failures: list[Exception] = []
-    client = consumer.get("client.id", consumer.get("group.id", "mirror"))
 
     def run_stream(stream: Stream) -> None:
         try:
@@ -145,12 +146,13 @@ def run(
     with Producer({**_NO_LOSS, **producer}) as sender:
         made = [
             Stream(
-                {**consumer, "client.id": f"{client}-{number}"},
+                {**consumer, "client.id": f"{_client_id(consumer)}-{number}"},
                 topics,
                 sender,
                 commit_interval=commit_interval,
                 abort=abort,
             )
+            for consumer in consumers
             for number in range(streams)
         ]
         threads = [threading.Thread(target=run_stream, args=(each,), name=f"mirror-{n}") for n, each in enumerate(made)]
@@ -162,3 +164,7 @@ def run(
                 thread.join(_POLL_S)
         if failures:
             raise failures[0]
+
+
+def _client_id(consumer: Mapping[str, str]) -> str:
+    return consumer.get("client.id", consumer.get("group.id", "mirror"))

@@ -26,16 +26,27 @@ _UNSUPPORTED = (
 _IGNORED = ("new.consumer", "new.producer")
 _IGNORED_NUMBERS = ("num.producers", "queue.size")
 
+_OLD_NAMES = frozenset({"zookeeper.connect", "zk.connect", "metadata.broker.list", "broker.list"})
+_OLD = ": properties of the clients of Kafka 0.8 and before are not enough"
+
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `legacy`."""
     parser = action_parser(commands, "legacy", "mirror with the options of MirrorMaker 1", EPILOG)
-    parser.add_argument("--consumer.config", required=True, metavar="FILE", help="consumer properties, for the source")
+    parser.add_argument(
+        "--consumer.config",
+        required=True,
+        action="append",
+        metavar="FILE",
+        help="consumer properties, for a source; again for each further one",
+    )
     parser.add_argument("--producer.config", required=True, metavar="FILE", help="producer properties, for the target")
     topics = parser.add_mutually_exclusive_group(required=True)
     topics.add_argument("--whitelist", "--include", metavar="REGEX", help="the topics to mirror")
     topics.add_argument("--blacklist", metavar="REGEX", help="mirror all topics but these")
-    parser.add_argument("--num.streams", type=positive, default=1, metavar="N", help="consumers (default: 1)")
+    parser.add_argument(
+        "--num.streams", type=positive, default=1, metavar="N", help="consumers for each source (default: 1)"
+    )
     parser.add_argument(
         "--offset.commit.interval.ms", type=positive, default=60000, metavar="MS", help="default: 60000"
     )
@@ -67,16 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (*_IGNORED, *_IGNORED_NUMBERS):
         if given[name]:
             complain(f"--{name} has no effect")
-    consumer, producer = file_properties(given["consumer.config"]), file_properties(given["producer.config"])
-    for client, option in ((consumer, "consumer"), (producer, "producer")):
-        if "bootstrap.servers" not in client:
-            raise UsageError(f"--{option}.config {given[f'{option}.config']}: bootstrap.servers is missing")
-    if "group.id" not in consumer:
-        raise UsageError(f"--consumer.config {given['consumer.config']}: group.id is missing")
+    consumers = [_properties("consumer", file, "group.id") for file in given["consumer.config"]]
+    producer = _properties("producer", given["producer.config"])
     topics = Blacklist(arguments.blacklist) if arguments.whitelist is None else Whitelist(arguments.whitelist)
     stop = set_by_signals()
     mirror(
-        consumer,
+        consumers,
         producer,
         topics,
         streams=given["num.streams"],
@@ -85,3 +92,16 @@ def run(arguments: argparse.Namespace) -> int:
         stop=stop,
     )
     return 0
+
+
+def _properties(client: str, file: str, *needed: str) -> dict[str, str]:
+    """Return the properties of a client's file.
+
+    Raises:
+        UsageError: The file cannot be read, or lacks `bootstrap.servers` or another one that is needed.
+    """
+    found = file_properties(file)
+    for name in ("bootstrap.servers", *needed):
+        if name not in found:
+            raise UsageError(f"--{client}.config {file}: {name} is missing{_OLD if found.keys() & _OLD_NAMES else ''}")
+    return found

@@ -40,6 +40,24 @@ def test_records_come_under_the_same_name(clusters: Clusters, alias: str, tmp_pa
     assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
 
 
+def test_each_file_of_a_consumer_is_a_source(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    topic = f"words-{alias}"
+    make(clusters.source, topic, 2)
+    write(clusters.source, topic, range(50), None)
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    other = tmp_path / "other.properties"
+    other.write_text(f"bootstrap.servers={clusters.source}\ngroup.id={alias}-2\nauto.offset.reset=earliest\n")
+    mirror = start(*words, "--consumer.config", str(other), "--num.streams", "2", f"--whitelist={topic}")
+    try:
+        # Both are the same cluster, and so each record comes from both.
+        found = read_all(clusters.target, topic, 100)
+    finally:
+        mirror.terminate()
+        mirror.communicate()
+    values = sorted(record.value or b"" for records in found.values() for record in records)
+    assert values == sorted([b"v%d" % number for number in range(50)] * 2)
+
+
 def test_a_record_that_the_target_refuses_ends_the_mirror(clusters: Clusters, alias: str, tmp_path: Path) -> None:
     topic = f"large-{alias}"
     make(clusters.source, topic)
@@ -63,3 +81,6 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "consumer.properties").write_text("bootstrap.servers=a:1\n")
     assert "group.id is missing" in call(*words, "--whitelist", "x", check=2).err
     assert "whitelist" in call(*words, check=2).err
+    (tmp_path / "consumer.properties").write_text("zookeeper.connect=a:1\ngroup.id=g\n")
+    told = call(*words, "--whitelist", "x", check=2).err
+    assert "bootstrap.servers is missing: properties of the clients of Kafka 0.8" in told
