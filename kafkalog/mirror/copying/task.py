@@ -75,6 +75,14 @@ class MirrorTask:
         """Note the next offset to read in the source."""
         self._next[partition] = next_offset
 
+    def store(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Store positions of partitions of which nothing was sent yet, in a transaction of their own; None forgets."""
+        self._begin()
+        for tp, next_offset in positions.items():
+            self._send_position(tp, next_offset)
+        self._producer.commit_transaction()
+        self._open = False
+
     def commit(self) -> dict[TopicPartition, Committed]:
         """Commit what was sent, and where the source goes on; return it by partition of the source."""
         if not self._next:
@@ -86,8 +94,7 @@ class MirrorTask:
                 run = committed.runs[-1]
                 sync = OffsetSync(tp, run.upstream + run.length - 1, run.downstream + run.length - 1)
                 self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), partition=0)
-            position = SourcePosition(self._settings.source, tp, committed.next_offset)
-            self._producer.send(self._naming.offsets, position.value(), position.key())
+            self._send_position(tp, committed.next_offset)
         self._producer.commit_transaction()
         self._open = False
         self._sent.clear()
@@ -106,6 +113,10 @@ class MirrorTask:
         if not self._open:
             self._producer.begin_transaction()
             self._open = True
+
+    def _send_position(self, partition: TopicPartition, next_offset: int | None) -> None:
+        position = SourcePosition(self._settings.source, partition, next_offset)
+        self._producer.send(self._naming.offsets, position.value(), position.key())
 
     def _runs(self, partition: TopicPartition) -> tuple[Run, ...]:
         """Wait for the batches of a partition; return where their records are on both sides."""

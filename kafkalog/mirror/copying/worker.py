@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -27,13 +27,14 @@ from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
 from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.copying.translation import Run
-from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs, returning_topics
+from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.sender import Place
 from kafkalog.mirror.keeping.task import KeptTask
-from kafkalog.mirror.keeping.topics import adopt, mirrors_of
+from kafkalog.mirror.keeping.topics import adopt
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.errors import KafkaError
@@ -80,6 +81,8 @@ class Worker(Closing, RebalanceListener):
         """What was fetched and is not sent yet."""
         self._behind: dict[int, set[TopicPartition]] = defaultdict(set)
         """The partitions of each task of which more was in the source than was fetched."""
+        self._left_out: frozenset[TopicPartition] = frozenset()
+        """Assigned partitions of topics that the mirror of the other direction writes."""
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
         self._has_begun = False
@@ -95,15 +98,10 @@ class Worker(Closing, RebalanceListener):
         Raises:
             Exception: Something has failed. What was not committed is mirrored again by the next worker.
         """
+        check_clusters(self._settings, self._source, self._target)
         self._follower.make_own()
-        returning = self._returning()
-        if returning:
-            logger.warning(
-                "topics that the mirror from %s to %s writes are left out: %s",
-                self._settings.target,
-                self._settings.source,
-                ", ".join(sorted(returning)),
-            )
+        returning = find_returning(self._settings, self._source)
+        self._say_left_out(returning)
         self._consumer.subscribe(pattern=self._settings.mirrored(returning), listener=self)
         resume_at = 0.0
         while not stop.is_set():
@@ -172,7 +170,7 @@ class Worker(Closing, RebalanceListener):
 
     def _wait(self, seconds: float) -> None:
         """Wait for the limit of bytes, and take part in the group meanwhile."""
-        assigned = tuple(self._consumer.assignment())
+        assigned = tuple(self._consumer.assignment() - self._left_out)
         self._consumer.pause(*assigned)
         if (found := self._consumer.poll_fetched(seconds)) is not None:
             # A rebalance has brought partitions that are not paused.
@@ -215,19 +213,78 @@ class Worker(Closing, RebalanceListener):
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Take the tasks of these partitions over, and go on at the positions that the target has."""
-        by_task: dict[int, list[TopicPartition]] = defaultdict(list)
-        for tp in partitions:
-            by_task[task_of(tp, self._settings.tasks)].append(tp)
-        topics = {tp.topic for tp in partitions}
-        self._follower.make(topics)
         if self._settings.keeps_offsets:
-            positions, runs = self._keep(by_task, topics)
+            mine = self._leave_out(partitions, self._returning(partitions))
+            self._follower.make({tp.topic for tp in mine})
+            positions, runs = self._keep(self._by_task(mine), {tp.topic for tp in mine})
         else:
-            positions, runs = self._translate(by_task)
-            self._joined_bytes = self._limits(topics)
-        self._progress.assigned(partitions, positions, runs)
-        self._seek(partitions, positions)
-        logger.info("mirroring %d partitions in %d tasks", len(partitions), len(by_task))
+            positions, runs = self._translate(self._by_task(partitions))
+            mine = self._leave_out(partitions, self._begin_new(partitions, positions))
+            self._follower.make({tp.topic for tp in mine})
+            self._joined_bytes = self._limits({tp.topic for tp in mine})
+        self._progress.assigned(mine, positions, runs)
+        self._seek(mine, positions)
+        logger.info("mirroring %d partitions in %d tasks", len(mine), len(self._tasks))
+
+    def _by_task(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        found: dict[int, list[TopicPartition]] = defaultdict(list)
+        for tp in partitions:
+            found[task_of(tp, self._settings.tasks)].append(tp)
+        return found
+
+    def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
+        """Return the topics that the mirror of the other direction writes; names that change tell that themselves."""
+        if not partitions or not self._settings.naming.keeps_names:
+            return set()
+        return find_returning(self._settings, self._source) & {tp.topic for tp in partitions}
+
+    def _leave_out(self, partitions: Collection[TopicPartition], returning: set[str]) -> list[TopicPartition]:
+        """Read nothing of the topics that return; return the partitions of the others."""
+        self._left_out = frozenset(tp for tp in partitions if tp.topic in returning)
+        self._consumer.pause(*self._left_out)
+        self._say_left_out(returning)
+        return [tp for tp in partitions if tp not in self._left_out]
+
+    def _say_left_out(self, returning: Collection[str]) -> None:
+        if returning:
+            logger.warning(
+                "topics that the mirror from %s to %s writes are left out: %s",
+                self._settings.target,
+                self._settings.source,
+                ", ".join(sorted(returning)),
+            )
+
+    def _begin_new(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> set[str]:
+        """Store where topics begin that keep their names; return those of them that return, which do not begin.
+
+        The topics are created in the target after that. So of two mirrors that find a topic at the same time, at least
+        one sees the other's position here.
+
+        Raises:
+            BothWaysError: The mirror of the other direction has begun with one meanwhile.
+        """
+        known = {tp.topic for tp in positions}
+        new = [tp for tp in partitions if tp.topic not in known]
+        returning = self._returning(new)
+        new = [tp for tp in new if tp.topic not in returning]
+        if not new or not self._settings.naming.keeps_names:
+            return returning
+        starts = self._consumer.end_offsets(new) if self._starts_late else self._consumer.beginning_offsets(new)
+        self._store(starts)
+        if both := self._returning(new):
+            self._store(dict.fromkeys(new))
+            raise BothWaysError(
+                f"the mirror from {self._settings.target} to {self._settings.source} begins with the same topics: "
+                + ", ".join(sorted(both))
+            )
+        positions |= starts
+        return returning
+
+    def _store(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        for number, mine in self._by_task(positions).items():
+            task = self._tasks[number]
+            assert isinstance(task, MirrorTask)
+            task.store({tp: positions[tp] for tp in mine})
 
     def _translate(
         self, by_task: dict[int, list[TopicPartition]]
@@ -278,14 +335,6 @@ class Worker(Closing, RebalanceListener):
             self._tasks[number] = KeptTask(self._settings, places, producer_id)
             self._tasks[number].start()
         return positions, [(tp, Run(0, 0, end)) for tp, end in positions.items()]
-
-    def _returning(self) -> set[str]:
-        """Return the topics of the source that a mirror from the target writes."""
-        found = returning_topics(self._settings)
-        if self._settings.naming.remote("t") == "t":
-            wanted = self._settings.mirrored(found).select(self._source.cluster.metadata(refresh=True).topics)
-            found |= mirrors_of(self._source, list(wanted), self._settings.target)
-        return found
 
     def _seek(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> None:
         known = {tp.topic for tp in positions}

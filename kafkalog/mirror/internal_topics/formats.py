@@ -121,22 +121,23 @@ class Heartbeat(NamedTuple):
 
 
 class SourcePosition(NamedTuple):
-    """How far a partition of the cluster `cluster` was mirrored: `next_offset` is the next offset to read there."""
+    """How far a partition of the cluster `cluster` was mirrored."""
 
     cluster: str
     partition: TopicPartition
-    next_offset: int
+    next_offset: int | None
+    """The next offset to read there. None, a tombstone: what was stored before does not count any more."""
 
     def key(self) -> bytes:
         place = {"cluster": self.cluster, "partition": self.partition.partition, "topic": self.partition.topic}
         return _json([CONNECTOR, place])
 
-    def value(self) -> bytes:
-        return _json({"offset": self.next_offset - 1})
+    def value(self) -> bytes | None:
+        return None if self.next_offset is None else _json({"offset": self.next_offset - 1})
 
     @classmethod
     def read(cls, key: bytes | None, value: bytes | None) -> SourcePosition | None:
-        """Read a record; return None for a tombstone, and for positions of other connectors.
+        """Read a record; return None for positions of other connectors.
 
         Raises:
             FormatError: It is no position of Kafka Connect.
@@ -147,7 +148,7 @@ class SourcePosition(NamedTuple):
                 return None
             partition = TopicPartition(str(place["topic"]), int(place["partition"]))
             offset = None if value is None else json.loads(value)["offset"]
-            return None if offset is None else cls(str(place["cluster"]), partition, int(offset) + 1)
+            return cls(str(place["cluster"]), partition, None if offset is None else int(offset) + 1)
         except (ValueError, TypeError, KeyError, UnicodeDecodeError) as problem:
             raise FormatError(f"no position of Kafka Connect: {problem}") from None
 

@@ -48,15 +48,22 @@ def returning_topics(settings: MirrorSettings) -> set[str]:
     Only names that stay can return; others tell where they come from.
     """
     naming = settings.naming
-    if naming.remote("t") != "t":
+    if not naming.keeps_names:
         return set()
     return {tp.topic for tp in _positions(settings.source_client, naming.reverse_offsets, naming.target)}
 
 
 def _positions(client: Mapping[str, str], topic: str, cluster: str) -> dict[TopicPartition, int]:
     """Return the next offsets of the partitions of one cluster; of each partition the newest."""
-    found = _records(client, topic, SourcePosition.read)
-    return {each.partition: each.next_offset for each in found if each is not None and each.cluster == cluster}
+    found: dict[TopicPartition, int] = {}
+    for each in _records(client, topic, SourcePosition.read):
+        if each is None or each.cluster != cluster:
+            continue
+        if each.next_offset is None:
+            found.pop(each.partition, None)
+        else:
+            found[each.partition] = each.next_offset
+    return found
 
 
 def _records(client: Mapping[str, str], topic: str, read: Callable[[bytes | None, bytes | None], T]) -> Iterator[T]:

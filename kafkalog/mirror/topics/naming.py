@@ -30,6 +30,11 @@ class Naming:
         """Return the name in the target of a topic of the source."""
         return f"{self.source}{self.separator}{topic}"
 
+    @property
+    def keeps_names(self) -> bool:
+        """Whether topics have the same names on both sides, so that names tell no cycle."""
+        return False
+
     def origin(self, topic: str) -> str | None:
         """Return the alias of the cluster that a topic was mirrored from, None where its name does not tell."""
         alias, _, rest = topic.partition(self.separator)
@@ -95,6 +100,10 @@ class Naming:
 
 class IdentityNaming(Naming):
     """Topics keep their names. Names cannot tell a cycle then; the positions of the reverse mirror do."""
+
+    @property
+    def keeps_names(self) -> bool:
+        return True
 
     def remote(self, topic: str) -> str:
         return super().remote(topic) if topic.endswith(HEARTBEATS) else topic

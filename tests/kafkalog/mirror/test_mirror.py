@@ -9,6 +9,7 @@ from kafkalog.client.producer import Producer
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, contents, read_all
+from tests.support.command import call
 from tests.support.waiting import wait_until
 
 HEADERS = (("h", b"1"), ("h", None))
@@ -216,6 +217,58 @@ def test_identity_mirrors_both_ways_without_a_loop(clusters: Clusters, start_mir
     read_all(clusters.source, back, 6)
     assert set(forth.progress.partitions()) == {TopicPartition(topic, 0)}
     assert set(reverse.progress.partitions()) == {TopicPartition(back, 0)}
+
+
+def test_a_cluster_is_not_mirrored_into_itself_under_the_same_names(clusters: Clusters, alias: str) -> None:
+    words = ("mirror", "start", "--source", clusters.source, "--target", clusters.source, "--topics", alias)
+    assert "are the same cluster" in call(*words, "--naming", "identity", check=2).err
+
+
+def test_later_topics_do_not_come_back_under_their_own_names(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    later, last = f"later-{alias}", f"last-{alias}"
+    policy = {"replication_policy_class": "identity"}
+    start_mirror(f".*-{alias}", **policy)
+    start_mirror(f".*-{alias}", reverse=True, **policy)
+    make(clusters.source, later)
+    write(clusters.source, later, range(3))
+    read_all(clusters.target, later, 3)
+    # When the mirror of the other direction has found a newer topic, it has found this one.
+    make(clusters.target, last)
+    write(clusters.target, last, range(3))
+    read_all(clusters.source, last, 3)
+    write(clusters.source, later, range(3, 6))
+    for address in clusters:
+        read_all(address, later, 6)
+        read_all(address, last, 3)
+
+
+def test_one_direction_takes_a_topic_that_both_clusters_have(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    topic = f"both-{alias}"
+    policy = {"replication_policy_class": "identity"}
+    for address in clusters:
+        make(address, topic)
+        write(address, topic, range(3))
+    mirrors = {
+        clusters.target: start_mirror(topic, **policy),
+        clusters.source: start_mirror(topic, reverse=True, **policy),
+    }
+
+    def taken() -> list[str]:
+        return [address for address, mirror in mirrors.items() if mirror.progress.partitions()]
+
+    def left() -> list[str]:
+        return [address for address, mirror in mirrors.items() if topic in returning_topics(mirror.settings)]
+
+    wait_until(lambda: len(taken()) == len(left()) == 1, "one direction has the topic")
+    assert taken() != left()
+    (written,) = taken()
+    (other,) = left()
+    read_all(written, topic, 6)
+    read_all(other, topic, 3)
 
 
 def test_names_that_tell_their_way_do_not_come_back(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:

@@ -54,9 +54,13 @@ def test_a_position_is_stored_as_kafka_connect_stores_it() -> None:
     assert SourcePosition.read(position.key(), position.value()) == position
 
 
-def test_positions_of_others_and_tombstones_are_left_out() -> None:
-    position = SourcePosition("A", TopicPartition("words", 2), 124)
-    assert SourcePosition.read(position.key(), None) is None
+def test_a_tombstone_says_that_a_position_does_not_count() -> None:
+    forgotten = SourcePosition("A", TopicPartition("words", 2), None)
+    assert forgotten.value() is None
+    assert SourcePosition.read(forgotten.key(), None) == forgotten
+
+
+def test_positions_of_others_are_left_out() -> None:
     assert SourcePosition.read(b'["MirrorHeartbeatConnector",{"x":1}]', b'{"offset":0}') is None
     with pytest.raises(FormatError):
         SourcePosition.read(b'["MirrorSourceConnector",{"topic":"words"}]', b'{"offset":0}')

@@ -210,6 +210,25 @@ def test_identity_leaves_out_what_returns(clusters: Clusters, start_mirror: Star
     assert located(read_all(clusters.source, back, 3)) == located(read_all(clusters.target, back, 3))
 
 
+def test_later_topics_do_not_return_under_their_own_names(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    later, last = f"later-{alias}", f"last-{alias}"
+    policy = {"replication_policy_class": "identity", **KEEP}
+    start_mirror(f".*-{alias}", **policy)
+    reverse = start_mirror(f".*-{alias}", reverse=True, **policy)
+    # Without records: a mirror back could take the empty topic, which refuses producers then.
+    make(clusters.source, later)
+    with Admin(clusters.client("target")) as admin:
+        wait_until(lambda: later in admin.list_topics(), "the topic is created")
+    make(clusters.target, last)
+    write(clusters.target, last, range(3))
+    same(clusters, last, last, 3)
+    write(clusters.source, later, range(3))
+    same(clusters, later, later, 3)
+    assert reverse.running
+
+
 def test_processes_share_the_work(clusters: Clusters, start_mirror: StartMirror, alias: str, processes: int) -> None:
     topic = f"shared-{alias}"
     make(clusters.source, topic, 4)
