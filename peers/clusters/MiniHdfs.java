@@ -1,13 +1,54 @@
 import java.io.File;
+import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.hdfs.protocol.ExtendedBlock;
 import org.apache.hadoop.hdfs.server.datanode.DataNode;
 import org.apache.hadoop.hdfs.server.namenode.NameNode;
+import org.apache.hadoop.hdfs.server.namenode.NameNodeRpcServer;
+import org.apache.hadoop.metrics2.annotation.Metrics;
 import org.apache.hadoop.metrics2.lib.DefaultMetricsSystem;
 
 /** A NameNode and a DataNode in one JVM, on ports that the system chooses. Arguments: directory, key=value... */
 public class MiniHdfs {
+    private static final int COMPLETE_TRIES = 100;
+    private static final long COMPLETE_PAUSE_MS = 2;
+
+    /**
+     * Waits a moment for the DataNode's report before it tells a client that its file is not complete yet.
+     *
+     * The DataNode acknowledges a block to the client when it has sent its report to the NameNode, so the client's
+     * request often comes first. Clients would ask again after half a second, for most of the files that they close.
+     */
+    @Metrics(context = "dfs")
+    private static class PatientNameNode extends NameNode {
+        PatientNameNode(Configuration conf) throws IOException {
+            super(conf);
+        }
+
+        @Override
+        protected NameNodeRpcServer createRpcServer(Configuration conf) throws IOException {
+            return new NameNodeRpcServer(conf, this) {
+                @Override
+                public boolean complete(String path, String client, ExtendedBlock last, long file) throws IOException {
+                    for (int left = COMPLETE_TRIES; left > 0; left--) {
+                        if (super.complete(path, client, last, file)) {
+                            return true;
+                        }
+                        try {
+                            Thread.sleep(COMPLETE_PAUSE_MS);
+                        } catch (InterruptedException ended) {
+                            Thread.currentThread().interrupt();
+                            break;
+                        }
+                    }
+                    return false;
+                }
+            };
+        }
+    }
+
     public static void main(String[] args) {
         try {
             run(args);
@@ -41,7 +82,8 @@ public class MiniHdfs {
         if (fresh) {
             NameNode.format(conf);
         }
-        NameNode name = NameNode.createNameNode(new String[0], conf);
+        DefaultMetricsSystem.initialize("NameNode");
+        NameNode name = new PatientNameNode(conf);
         conf.set("fs.defaultFS", "hdfs://127.0.0.1:" + name.getNameNodeAddress().getPort());
         conf.set("dfs.namenode.rpc-address", "127.0.0.1:" + name.getNameNodeAddress().getPort());
         DataNode data = DataNode.createDataNode(new String[0], conf);
