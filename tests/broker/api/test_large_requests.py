@@ -7,6 +7,7 @@ import gc
 import select
 import struct
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from time import perf_counter
 from types import SimpleNamespace
@@ -210,8 +211,8 @@ def test_nobody_waits_for_tagged_fields(broker: KafkalogBroker, data: bytes) -> 
     assert send_beside(broker, data)
 
 
-MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
-    FetchRequest: (
+MANY_ENTRIES: dict[type[ProtocolRequest], Callable[[], tuple[ProtocolRequest, int]]] = {
+    FetchRequest: lambda: (
         FetchRequest(
             max_wait_ms=500,
             min_bytes=1,
@@ -220,14 +221,14 @@ MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
         ),
         12,
     ),
-    MetadataRequest: (
+    MetadataRequest: lambda: (
         MetadataRequest(
             topics=[MetadataRequestTopic(name=f"t{number}") for number in range(300_000)],
             allow_auto_topic_creation=False,
         ),
         12,
     ),
-    ListOffsetsRequest: (
+    ListOffsetsRequest: lambda: (
         ListOffsetsRequest(
             replica_id=-1,
             topics=[
@@ -239,11 +240,11 @@ MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
         ),
         7,
     ),
-    DescribeProducersRequest: (
+    DescribeProducersRequest: lambda: (
         DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=list(range(300_000)))]),
         0,
     ),
-    WriteTxnMarkersRequest: (
+    WriteTxnMarkersRequest: lambda: (
         WriteTxnMarkersRequest(
             markers=[
                 WritableTxnMarker(
@@ -259,7 +260,7 @@ MANY_ENTRIES: dict[type[ProtocolRequest], tuple[ProtocolRequest, int]] = {
 
 @pytest.mark.parametrize("api", list(MANY_ENTRIES), ids=lambda api: api.__name__)
 def test_nobody_waits_for_many_entries(broker: KafkalogBroker, api: Any) -> None:
-    assert send_beside(broker, encode_request(*MANY_ENTRIES[api], 1, "c"))
+    assert send_beside(broker, encode_request(*MANY_ENTRIES[api](), 1, "c"))
 
 
 def to_topic(name: str, data: list[PartitionProduceData], acks: int = -1) -> ProduceRequest:

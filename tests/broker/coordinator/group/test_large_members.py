@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -91,18 +91,18 @@ def test_a_worker_encodes_large_members(serving: Serving, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "fields",
+    "owned",
     [
-        {"topic_partitions": [TopicPartitions(topic_id=UUID(int=1), partitions=list(range(200_001)))]},
-        {"topic_partitions": [TopicPartitions(topic_id=UUID(int=number)) for number in range(200_001)]},
+        lambda: [TopicPartitions(topic_id=UUID(int=1), partitions=list(range(200_001)))],
+        lambda: [TopicPartitions(topic_id=UUID(int=number)) for number in range(200_001)],
     ],
     ids=["partitions", "empty topics"],
 )
-def test_a_member_owns_so_much(serving: Serving, fields: dict[str, Any]) -> None:
+def test_a_member_owns_so_much(serving: Serving, owned: Callable[[], list[TopicPartitions]]) -> None:
     """More than that would be looked at in one turn."""
 
     async def work() -> None:
-        told = {"subscribed_topic_names": ["t"], "topic_partitions": [], **fields}
+        told: dict[str, Any] = {"subscribed_topic_names": ["t"], "topic_partitions": owned()}
         message = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", rebalance_timeout_ms=1000, **told)
         assert (await serving.ask(message, 0)).error_code == ErrorCode.INVALID_REQUEST
         assert not serving.broker.groups.groups()
