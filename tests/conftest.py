@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Generator, Iterator
@@ -63,6 +64,20 @@ guard = ProcessGuard()
 guard.install()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without a search for garbage, and leave what is there then out of every later search.
+
+    Millions of objects of modules and tests live until the end, and each full search would visit all of them.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their fixtures, and begin with the files whose tests declare the longest time-outs."""
@@ -82,12 +97,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seconds = timeout.args[0] if timeout.args else timeout.kwargs["timeout"]
             longest[item.path] = max(longest.get(item.path, 0.0), seconds)
 
-    def place(item: pytest.Item) -> tuple[float, int]:
-        name = item.path.relative_to(here).as_posix()
+    @cache
+    def place(path: Path) -> tuple[float, int]:
+        name = path.relative_to(here).as_posix()
         rank = next((rank for rank, prefix in enumerate(SLOW_FIRST) if name.startswith(prefix)), len(SLOW_FIRST))
-        return -longest.get(item.path, 0.0), rank
+        return -longest.get(path, 0.0), rank
 
-    items.sort(key=place)
+    items.sort(key=lambda item: place(item.path))
 
 
 @pytest.hookimpl(wrapper=True)
