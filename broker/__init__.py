@@ -1,6 +1,6 @@
 """The broker: topics, partitions and offsets, served over Kafka's wire protocol.
 
-Each room imports those below it only (the contract stands in pyproject.toml). From the top:
+Each package imports only those below it (the contract stands in pyproject.toml). From the top:
 
 - `cli/`         the broker's commands of `kafkalog`
 - `main`         runs a broker as a process: logging, signals, exit codes

@@ -65,7 +65,7 @@ class Lease:
         self._asking = self._loop.create_task(self._ask())
 
     async def stop(self) -> None:
-        """Ask no more, and call `on_end` no more; by the clock the lease ends all the same."""
+        """Stop asking ZooKeeper and do not call `on_end` any more. The lease still ends by the clock."""
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)

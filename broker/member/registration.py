@@ -206,7 +206,7 @@ class Registration:
         )
 
     def _is_predecessor(self, node: Node) -> bool:
-        """Return whether a registration is that of a process that has ended: this process has its addresses now.
+        """Return whether an ended process left this registration, because its addresses are now those of this broker.
 
         Only at the start: one that was registered before may have been replaced, and must not fight for the node.
         """

@@ -233,7 +233,7 @@ class ReplicaManager:
         return True
 
     def retry(self, topic: str, index: int) -> None:
-        """Try again to host a partition that is offline, because what stood in its way is gone."""
+        """Retry hosting an offline partition after the obstacle is gone."""
         if (topic, index) in self._offline:
             self._host_again((topic, index))
 

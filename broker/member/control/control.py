@@ -130,7 +130,7 @@ class Control:
             raise InvalidRequestError("this broker does not take part in a migration to KRaft")
 
     def _same_life(self) -> Callable[[], None]:
-        """Return what refuses to go on with a request once this broker has given up the roles that it has now."""
+        """Return a check that refuses to go on with a request once the present broker epoch has ended."""
         present = self._broker_epoch()
 
         def check() -> None:

@@ -1,4 +1,4 @@
-"""Has the controller change an ISR (AlterPartition, KIP-497), as Kafka's `DefaultAlterPartitionManager`.
+"""Ask the controller to change an ISR (AlterPartition, KIP-497), as Kafka's `DefaultAlterPartitionManager`.
 
 One request is under way at a time, with all changes that wait. It is sent again until there is an answer, to whichever
 broker is the controller then. A change that was proposed in an earlier life of this broker is dropped: its leader has

@@ -1,4 +1,4 @@
-"""Changes an ISR in ZooKeeper, as brokers before 2.7 do (Kafka: `ZkAlterPartitionManager`).
+"""Change an ISR in ZooKeeper, as brokers before 2.7 do (Kafka: `ZkAlterPartitionManager`).
 
 The leader writes the partition's state on condition of its version. Some seconds later it makes one node with the names
 of all partitions that have changed, by which the controller learns of it, and tells the other brokers.
