@@ -8,7 +8,7 @@ from typing import Any
 from broker.controller.cluster.events import brokers
 from broker.controller.cluster.machine import deletion
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, ReplicaKey
-from broker.controller.cluster.model.effects import Decide
+from broker.controller.cluster.model.effects import Decide, Steps
 from broker.controller.cluster.model.requests import ControlRequest
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -18,19 +18,32 @@ from kafkalog.protocol.messages.stop_replica import StopReplicaResponse
 def decisions_for(
     context: ControllerContext, broker_id: int, request: ControlRequest, response: Any
 ) -> Iterator[tuple[str, Decide]]:
-    """Yield the decisions that follow from the response of a broker, each with its name."""
+    """Yield the decisions that follow from the response of a broker, each with its name.
+
+    They do nothing if the broker was registered anew before their turn comes: its former process is gone, and the
+    present one has been told of its roles and deletions since.
+    """
+
+    def of_present(decide: Decide) -> Decide:
+        def checked(now: ControllerContext) -> Steps[None]:
+            broker = now.brokers.get(broker_id)
+            if broker is not None and broker.epoch == request.message.broker_epoch:
+                yield from decide(now)
+
+        return checked
+
     if isinstance(response, LeaderAndIsrResponse) and not response.error_code:
         answers = roles(context, response)
         is_usual = ErrorCode.KAFKA_STORAGE_ERROR not in answers.values()
         if not is_usual or context.offline_logs.get(broker_id):
-            yield "roles", lambda now: brokers.roles_answered(now, broker_id, answers)
+            yield "roles", of_present(lambda now: brokers.roles_answered(now, broker_id, answers))
     elif isinstance(response, StopReplicaResponse) and request.deleted:
         done, failed = deleted_replicas(context, broker_id, request, response)
         if failed:
             reason = f"broker {broker_id} could not delete replicas of them"
-            yield "deletion", lambda now: deletion.failed(now, failed, reason)
+            yield "deletion", of_present(lambda now: deletion.failed(now, failed, reason))
         if done:
-            yield "deletion", lambda now: deletion.succeeded(now, done)
+            yield "deletion", of_present(lambda now: deletion.succeeded(now, done))
 
 
 def roles(context: ControllerContext, response: LeaderAndIsrResponse) -> dict[PartitionKey, ErrorCode]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.controller.cluster.events import brokers, topics
-from broker.controller.cluster.events.answers import deleted_replicas
+from broker.controller.cluster.events.answers import decisions_for, deleted_replicas
 from broker.controller.cluster.machine import deletion
 from broker.controller.cluster.model.context import ReplicaKey
 from broker.metadata.znodes import configs, paths
@@ -252,3 +252,22 @@ def test_a_broker_that_refuses_the_whole_request_has_deleted_nothing() -> None:
     refused = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     assert deleted_replicas(world.context, 2, request, refused) == ([], asked)
     assert deleted_replicas(world.context, 2, request, StopReplicaResponse()) == ([], asked)
+
+
+def test_a_late_refusal_of_a_process_that_is_gone_stops_no_deletion() -> None:
+    """The present process of the broker was asked meanwhile, and its answer must find the deletion under way."""
+    world = made()
+    order(world, "words")
+    (refused,) = [each for each in world.sent if each.broker_id == 1 and each.deleted]
+    refusal = StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    late = list(decisions_for(world.context, 1, refused, refusal))
+    assert late
+    # The requests to the former process are gone with its connection.
+    world.sent.remove(refused)
+    answer(world)
+    world.register(1)
+    world.run(brokers.brokers_changed(world.context))
+    for _, decide in late:
+        world.run(decide(world.context))
+    answer(world)
+    assert not world.tree.exists(paths.topic("words"))
