@@ -21,7 +21,7 @@ from broker.log.append.legacy.message_sets import prepare_set
 from broker.log.append.validation import Origin
 from broker.log.index.time_index import NO_TIMESTAMP
 from broker.log.log import Log
-from broker.metadata.model import PartitionCount, TopicState, may_be_one_topic
+from broker.metadata.model import NO_TOPIC_ID, PartitionCount, TopicState, may_be_one_topic
 from broker.replica.acknowledging.appended import Appended
 from broker.replica.acknowledging.waiting import acknowledgement, when_acknowledged
 from broker.replica.manager import ReplicaManager
@@ -146,12 +146,15 @@ class StateLog:
             return None
         if self._counted is None or not may_be_one_topic(self._counted.topic_id, state.topic_id):
             self._counted = PartitionCount(state.topic_id, len(state.partitions))
+        elif self._counted.topic_id == NO_TOPIC_ID:
+            self._counted = self._counted._replace(topic_id=state.topic_id)
         return self._counted.partitions
 
     def count(self, counted: PartitionCount) -> None:
-        """Take over the number of partitions, before the controller of a cluster tells of them.
+        """Set the number of partitions, as read from ZooKeeper.
 
-        A new controller may tell of them one after the other, and the first ones are not all.
+        A controller may announce the partitions of a topic one after the other, so the first announcement may be
+        incomplete.
         """
         self._counted = counted
 
@@ -338,7 +341,7 @@ class StateLog:
         when_acknowledged(self._replicas.produce_purgatory, written, done)
 
     def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None:
-        """Call `then` once everything that a partition led here has is replicated, which may be now.
+        """Call `then` once every record now in the log of a partition led here is replicated, which may be now.
 
         There is no timeout. It is never called if this broker stops leading the partition before that, or its disk
         fails.

@@ -125,7 +125,7 @@ class LoneMode:
         await self.store.commit(decide)
 
     async def partition_counts(self, topics: Iterable[str]) -> dict[str, PartitionCount]:
-        """Return nothing: the registry is complete."""
+        """Return no counts, because the registry here is complete."""
         return {}
 
     @property

@@ -60,7 +60,7 @@ class Mode(Protocol):
         """
 
     async def partition_counts(self, topics: Iterable[str]) -> dict[str, PartitionCount]:
-        """Return how many partitions topics have that the broker may not have been told of yet.
+        """Return the number of partitions of topics that the controller may not have announced yet.
 
         Raises:
             ZooKeeperError: ZooKeeper refuses.

@@ -250,7 +250,7 @@ class ClusterController:
         return await self._ask("ListPartitionReassignments", decide)
 
     async def topic_names(self, topic_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the names of topics by their ids, once a new controller has read them; unknown ids are left out.
+        """Return topic names by id, leaving out unknown ids. A new controller answers after it has read the topics.
 
         Raises:
             NotControllerError: This broker is not the controller.

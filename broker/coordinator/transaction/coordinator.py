@@ -239,11 +239,11 @@ class TransactionCoordinator:
             transactions.index,
             now - began,
         )
-        # A decision that is not replicated yet may be lost with this broker, and its markers would stay.
+        # If this broker failed before a decision is replicated, its markers would remain without it.
         self._log.when_end_is_replicated(transactions.index, lambda: self._carry_out_decided(transactions))
 
     def _carry_out_decided(self, transactions: PartitionTransactions) -> None:
-        if self._is_current(transactions):
+        if self._active and self._is_current(transactions):
             for machine in transactions.decided():
                 self._carry_out(transactions, machine)
 

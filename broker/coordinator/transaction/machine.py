@@ -269,12 +269,12 @@ class TransactionMachine:
         Raises:
             InvalidProducerIdMappingError: the producer id is not this transactional id's.
             ProducerFencedError: the epoch is not the present one.
-            ConcurrentTransactionsError: another change is under way.
-            InvalidTxnStateError: there is no transaction, or it was decided the other way.
+            ConcurrentTransactionsError: another change is under way, such as the end of this transaction.
+            InvalidTxnStateError: there is no transaction, or it has ended the other way.
         """
         current = self.current
         self._check(producer)
-        if self.pending is not None:
+        if self.pending is not None or current.state.is_decided:
             raise ConcurrentTransactionsError
         if current.state is _ONGOING:
             state = _PREPARE_COMMIT if committed else _PREPARE_ABORT

@@ -1,7 +1,7 @@
-"""Checks of the batches that a follower has fetched, before any of them is appended.
+"""Check fetched batches before a follower appends any of them.
 
-A follower takes over whole batches as they are. Those that lie one behind the other are written at once: a write for
-each batch of 16 KB would cost more than the batch.
+A follower appends whole batches unchanged. Adjacent batches share one write, because a write for each batch of 16 KB
+costs more than the copy itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FetchedBatches(NamedTuple):
     runs: list[list[PlacedBatch]]
     """The batches in order. Those of a run have the same leader epoch and format. A control batch ends its run."""
     error: KafkaError | None
-    """Why the batch after these cannot be appended; None if there is none, or it is left out."""
+    """Why the batch after these cannot be appended; None if all may be. Batches that are left out are no error."""
 
 
 def fetched_batches(records: memoryview, end_offset: int, leader_epoch: int | None, label: str) -> FetchedBatches:
@@ -32,8 +32,8 @@ def fetched_batches(records: memoryview, end_offset: int, leader_epoch: int | No
 
     Args:
         end_offset: where the log ends.
-        leader_epoch: the epoch in which the leader is followed. From a batch of a later one on, all are left out: the
-            leader's log may have been truncated meanwhile (KAFKA-18723).
+        leader_epoch: the epoch in which the leader is followed. The first batch of a later epoch and all after it are
+            left out: the leader's log may have been truncated meanwhile (KAFKA-18723).
         label: the partition's name, for messages.
     """
     runs: list[list[PlacedBatch]] = []

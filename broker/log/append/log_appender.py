@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from broker.log.append.append_info import AppendInfo
 from broker.log.append.fetched import PlacedBatch, fetched_batches
 from broker.log.append.mirrored import MirroredRecords
+from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.validation import CheckedBatch, Origin, check_transaction, prepare
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
@@ -207,6 +208,9 @@ class LogAppender:
         try:
             for run in found.runs:
                 self._append_run(records, run, now_ms)
+        except RecordsError as error:
+            # The active segment, or a control batch, does not read.
+            raise as_protocol_error(error, self._directory.label) from error
         except OSError as error:
             raise self._errors.report("append to", error) from error
         if found.error is not None:
@@ -231,7 +235,7 @@ class LogAppender:
         return self._segments.active.should_roll(size, last.last_offset, latest, now_ms, len(batches))
 
     def _append_together(self, records: memoryview, batches: Sequence[PlacedBatch], now_ms: int) -> None:
-        """Append batches of one run by one write. If it is a single batch, it may begin a segment."""
+        """Append batches of one run by one write. Only a single batch may begin a new segment."""
         (start, first), (at, last) = batches[0], batches[-1]
         if len(batches) == 1 and self._is_roll_due(batches, now_ms):
             # A wrapper message of v0 or v1 carries its last offset only.
@@ -244,6 +248,7 @@ class LogAppender:
         shift = active.size - start
         active.write(records[start : at + last.size])
         self._flusher.appended(self._offsets.end, now_ms)
+        # Nothing here may fail before the last batch, because the file has all of them. Control batches are last.
         for position, header in batches:
             active.note_batch(
                 position + shift, header.size, header.base_offset, header.last_offset, header.max_timestamp

@@ -55,7 +55,7 @@ class TimeIndex(IndexFile):
             raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
 
     def has_no_room(self, entries: int) -> bool:
-        """Return whether fewer than `entries` slots are left beside that for the closing entry."""
+        """Return whether fewer than `entries` slots are free, not counting the one kept for the closing entry."""
         return self.entries + entries > self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:

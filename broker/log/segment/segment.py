@@ -261,7 +261,7 @@ class Segment:
     # -- appending -------------------------------------------------------------------------------------------
 
     def should_roll(self, size: int, last_offset: int, max_timestamp: int, now_ms: int, batches: int = 1) -> bool:
-        """Return whether one of some batches, of `size` bytes and up to `last_offset`, must begin a new segment."""
+        """Return whether batches of `size` bytes in all, ending at `last_offset`, do not all fit this segment."""
         if self.size + size > self.config.segment_bytes:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:

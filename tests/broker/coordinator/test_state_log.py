@@ -91,6 +91,9 @@ def test_partitions_that_a_member_has_read_are_not_counted_again_until_there_is_
     for topic_id in (state.topic_id, NO_TOPIC_ID):
         log.count(PartitionCount(topic_id, 50))
         assert log.partitions == 50, "this broker has been told of two so far"
+    parts.run(parts.topics.delete(["__consumer_offsets"]))
+    parts.run(log.ensure())
+    assert log.partitions == 2, "the id of the topic that was counted without one is known since"
 
 
 def test_a_deleted_topic_is_told_and_can_be_made_anew(stored: Make) -> None:

@@ -128,7 +128,8 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
             logger.error("%s", error)
     serving = [each for each in context.replicas_on(asked) if each.broker_id in context.brokers]
     if not context.is_alter_partition:
-        # One that has lost its role does not know any more which ISR it has written, and no notice may be here yet.
+        # A leader that has lost its role no longer knows the ISR that it wrote, and its notice may not have arrived.
+        context.cause = "the leader wrote it to ZooKeeper"
         yield from take_states(context, sorted({each.key for each in serving}))
     yield from replicas.change(context, serving, ReplicaPhase.ONLINE)
     yield from deletion.delete_nodes(nodes)

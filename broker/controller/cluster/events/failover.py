@@ -2,9 +2,9 @@
 
 The order matters. Each read sets a watch, so that no change is missed. First, all brokers get the controller and the
 live brokers by UpdateMetadata: clients ask for the controller, and a follower refuses a leader that it does not know.
-Kafka reads all topics before that, which takes long where there are many. Partitions without a leader come next, as
-nobody can use them, and with them the other partitions of their topics. Then every broker gets its other roles anew,
-with unchanged epochs: the former controller may have stopped before it sent them.
+Kafka reads all topics before that, which takes long where there are many. Next come the
+topics that have a partition without a leader, because nobody can use that partition. Then every broker gets its other
+roles anew, with unchanged epochs: the former controller may have stopped before it sent them.
 """
 
 from __future__ import annotations

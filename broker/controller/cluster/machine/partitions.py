@@ -56,7 +56,7 @@ def bring_online(context: ControllerContext, topic: str | None = None, *, is_fir
     """Elect leaders of all partitions that have none, or of those of one topic.
 
     Args:
-        is_first: this controller has told nobody of its topics yet.
+        is_first: this controller has not sent any topic to the brokers yet.
     """
     waiting = [
         key

@@ -11,11 +11,12 @@ import pytest
 
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateBatch, StateRecord
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
-from broker.coordinator.transaction.machine import Transaction, TransactionState
+from broker.coordinator.transaction.machine import Producer, Transaction, TransactionState
 from broker.coordinator.transaction.markers import Marker
 from broker.coordinator.transaction.records import encode_key, encode_value
 from broker.coordinator.transaction.settings import TransactionSettings
 from kafkalog.protocol.errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     KafkaStorageError,
     NotCoordinatorError,
@@ -160,6 +161,9 @@ def test_a_decision_is_carried_out_when_it_is_replicated(is_lost: bool) -> None:
         await world.settled()
         assert world.coordinator.describe("id").current.state is TransactionState.PREPARE_COMMIT
         assert not world.writes
+        # The producer repeats its request at the new leader. An error that is final would tell it that it has failed.
+        with pytest.raises(ConcurrentTransactionsError):
+            await world.coordinator.end("id", Producer(7, 0), committed=True)
         if is_lost:
             world.log.begin(1)
         for then in waiting:

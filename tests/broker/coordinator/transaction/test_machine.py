@@ -107,6 +107,9 @@ def test_a_decision_is_waited_for(state: TransactionState) -> None:
         one.init(TIMEOUT, None, -1, NOW)
     with pytest.raises(ConcurrentTransactionsError):
         one.verify(one.producer, A)
+    for committed in (True, False):
+        with pytest.raises(ConcurrentTransactionsError):
+            one.end(one.producer, committed=committed, now_ms=NOW)
 
 
 def test_who_asks_is_checked() -> None:

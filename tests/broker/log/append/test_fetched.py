@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.log.files.file_ops import Buffer, FileOps
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
-from kafkalog.protocol.errors import CorruptMessageError, OffsetOutOfRangeError
+from kafkalog.protocol.errors import CorruptMessageError, InvalidRecordError, KafkaError, OffsetOutOfRangeError
 from kafkalog.records.batch import assign_offsets, read_header
 from tests.broker.log.support import NOW, batch, marker, open_log, stored, temporary_directory
 
@@ -112,3 +112,24 @@ def test_batches_of_a_later_epoch_than_the_one_followed_are_left_out(tmp_path: P
     data = b"".join(bytes(batch(1, base_offset=number, leader_epoch=number // 2)) for number in range(4))
     log.append_as_follower(memoryview(bytearray(data)), now_ms=NOW, leader_epoch=0)
     assert log.log_end_offset == 2
+
+
+def test_a_control_batch_that_does_not_read_is_an_error_of_its_partition(tmp_path: Path) -> None:
+    """Another error would stop the fetches of all partitions from this leader."""
+    log = open_log(tmp_path)
+    odd = batch([b"v"], key=b"odd", producer_id=1, producer_epoch=0, is_transactional=True, is_control=True)
+    with pytest.raises(InvalidRecordError):
+        append(log, [bytes(odd)])
+
+
+def test_a_segment_that_does_not_read_is_an_error_of_its_partition(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, [bytes(batch(1, base_offset=number)) for number in range(3)])
+    log.close()
+    log = open_log(tmp_path, clean=True, recovery_point=3)
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    data = bytearray(path.read_bytes())
+    data[16] = 9
+    path.write_bytes(data)
+    with pytest.raises(KafkaError):
+        append(log, [bytes(batch(1, base_offset=3))])

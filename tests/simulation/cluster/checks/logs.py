@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -95,9 +94,11 @@ class Chains:
         if chain is None or chain.log is not log or chain.truncations != log.truncations:
             chain = self._chains[key] = Chain(log, log.truncations)
         if chain.end < log.log_end_offset:
-            # The disk may have failed, and this be the first read since. The log is offline then.
-            with suppress(KafkaStorageError):
+            try:
                 self._read_on(chain, machine, identity)
+            except KafkaStorageError:
+                # The disk has failed, and this is the first read since.
+                assert log.offline is not None
         return chain
 
     def _read_on(self, chain: Chain, machine: int, identity: str) -> None:
