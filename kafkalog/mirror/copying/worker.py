@@ -263,13 +263,17 @@ class Worker(Closing, RebalanceListener):
         Raises:
             BothWaysError: The mirror of the other direction has begun with one meanwhile.
         """
-        known = {tp.topic for tp in positions}
-        new = [tp for tp in partitions if tp.topic not in known]
+        naming = self._settings.naming
+        # Each process claims the partitions that it mirrors, also where another one has begun with the topic.
+        new = [tp for tp in partitions if tp not in positions and naming.remote(tp.topic) == tp.topic]
         returning = self._returning(new)
         new = [tp for tp in new if tp.topic not in returning]
-        if not new or not self._settings.naming.keeps_names:
+        if not new:
             return returning
-        starts = self._consumer.end_offsets(new) if self._starts_late else self._consumer.beginning_offsets(new)
+        known = {tp.topic for tp in positions}
+        late = [tp for tp in new if self._starts_late and tp.topic not in known]
+        starts = self._consumer.beginning_offsets([tp for tp in new if tp not in late])
+        starts |= self._consumer.end_offsets(late)
         self._store(starts)
         if both := self._returning(new):
             self._store(dict.fromkeys(new))

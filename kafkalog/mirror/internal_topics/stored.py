@@ -50,7 +50,8 @@ def returning_topics(settings: MirrorSettings) -> set[str]:
     naming = settings.naming
     if not naming.keeps_names:
         return set()
-    return {tp.topic for tp in _positions(settings.source_client, naming.reverse_offsets, naming.target)}
+    found = {tp.topic for tp in _positions(settings.source_client, naming.reverse_offsets, naming.target)}
+    return {topic for topic in found if naming.remote(topic) == topic}
 
 
 def _positions(client: Mapping[str, str], topic: str, cluster: str) -> dict[TopicPartition, int]:
