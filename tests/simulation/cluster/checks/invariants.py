@@ -165,7 +165,8 @@ class Invariants:
                     continue
                 identity = self.states.identity(key)
                 chain = self.chains.look(machine.number, partition.log, identity)
-                if partition.log.offline is not None:
+                if chain.end < partition.log.log_end_offset:
+                    # It cannot be read; what is wrong with it is among the contradictions, but for a failed disk.
                     continue
                 found.append((machine, partition, state, chain, identity))
         # Leaders first: they know what is committed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -96,9 +97,10 @@ class Chains:
         if chain.end < log.log_end_offset:
             try:
                 self._read_on(chain, machine, identity)
-            except KafkaStorageError:
-                # The disk has failed, and this is the first read since.
-                assert log.offline is not None
+            except KafkaStorageError as error:
+                # The simulated disk has failed, and this is the first read since.
+                if not isinstance(error.__cause__, OSError) or error.__cause__.errno != errno.EIO:
+                    raise
         return chain
 
     def _read_on(self, chain: Chain, machine: int, identity: str) -> None:
