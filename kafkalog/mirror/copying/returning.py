@@ -1,8 +1,8 @@
-"""Find the topics that a mirror of the other direction writes under their own names: to mirror them would never end.
+"""Find topics that the reverse mirror writes under the same names: they would go round for ever.
 
-Names tell nothing where they stay. So a mirror that gives new offsets stores a position of each partition in the target
-before it creates the topic there, and one that keeps offsets creates it with the configuration that names the source.
-A topic of the source for which the reverse mirror has done so is left out.
+Unchanged names do not tell where a topic comes from. So a mirror that gives new offsets stores a position of each
+partition in the target before it creates the topic there, and one that keeps offsets creates it with the configuration
+that names the source. A topic of the source for which the reverse mirror has done so is left out.
 """
 
 from __future__ import annotations

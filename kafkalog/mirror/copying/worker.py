@@ -233,7 +233,7 @@ class Worker(Closing, RebalanceListener):
         return found
 
     def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
-        """Return the topics that the mirror of the other direction writes; names that change tell that themselves."""
+        """Return the topics that the reverse mirror writes; none where names change, because they show the origin."""
         if not partitions or not self._settings.naming.keeps_names:
             return set()
         return find_returning(self._settings, self._source) & {tp.topic for tp in partitions}
@@ -248,14 +248,14 @@ class Worker(Closing, RebalanceListener):
     def _say_left_out(self, returning: Collection[str]) -> None:
         if returning:
             logger.warning(
-                "topics that the mirror from %s to %s writes are left out: %s",
+                "not mirroring topics that the mirror from %s to %s writes: %s",
                 self._settings.target,
                 self._settings.source,
                 ", ".join(sorted(returning)),
             )
 
     def _begin_new(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> set[str]:
-        """Store where topics begin that keep their names; return those of them that return, which do not begin.
+        """Store where topics begin that keep their names; return those that the reverse mirror writes.
 
         The topics are created in the target after that. So of two mirrors that find a topic at the same time, at least
         one sees the other's position here.

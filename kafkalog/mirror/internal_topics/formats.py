@@ -126,7 +126,7 @@ class SourcePosition(NamedTuple):
     cluster: str
     partition: TopicPartition
     next_offset: int | None
-    """The next offset to read there. None, a tombstone: what was stored before does not count any more."""
+    """The next offset to read there. None is a tombstone: it cancels the position that was stored before."""
 
     def key(self) -> bytes:
         place = {"cluster": self.cluster, "partition": self.partition.partition, "topic": self.partition.topic}
