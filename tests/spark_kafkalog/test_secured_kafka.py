@@ -16,6 +16,7 @@ from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
 from peers.brokers.kafka import KAFKA_4
 from peers.brokers.secured_kafka import ALICE, BOB, CAROL, SecuredKafka, password_of
+from peers.security.certificates import PASSWORD
 from peers.security.kerberos import Kdc
 from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
 from peers.security.stores import missing as missing_stores
@@ -121,22 +122,33 @@ def refusal(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path)
     return refused
 
 
-def by_token(broker: SecuredKafka, **settings: str) -> dict[str, str]:
-    """Return options of a query that has no login of its own, with Spark's settings for delegation tokens."""
-    given = {
-        "auth.bootstrap.servers": broker.addresses["SASL_SSL"],
-        "ssl.truststore.location": str(broker.certificates.authority),
-        "kafka.sasl.mechanism": "SCRAM-SHA-512",
-        "kafka.sasl.username": ALICE,
-        "kafka.sasl.password": password_of(ALICE),
-    } | {name.replace("_", "."): text for name, text in settings.items()}
+def by_token(broker: SecuredKafka, login: dict[str, str]) -> dict[str, str]:
+    """Return options of a query that has no login of its own, with Spark's settings for delegation tokens.
+
+    `login` has the settings by which the token is got.
+    """
+    given = {"ssl.truststore.location": str(broker.certificates.authority)} | login
     return of_kafka(listening(broker, "SASL_SSL")) | {
         f"spark.kafka.clusters.peers.{name}": text for name, text in given.items()
     }
 
 
-def test_delegation_tokens(broker: SecuredKafka, spark: SparkSession, topic: str, tmp_path: Path) -> None:
-    options = by_token(broker)
+def login_for_token(broker: SecuredKafka, tickets: Kdc | None, way: str) -> dict[str, str]:
+    """Return the settings that get a token in one of WAYS."""
+    servers = {"auth.bootstrap.servers": properties(broker, tickets, way)["bootstrap.servers"]}
+    if way == "MTLS":
+        store = {"type": "PEM", "location": str(broker.certificates.client)}
+        key = {f"ssl.keystore.{name}": text for name, text in store.items()} | {"ssl.key.password": PASSWORD}
+        return servers | {"security.protocol": "SSL"} | key
+    own = properties(broker, tickets, way)
+    return servers | {f"kafka.{name}": text for name, text in own.items() if name.startswith("sasl.")}
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-512", "MTLS", "GSSAPI"])
+def test_delegation_tokens(
+    broker: SecuredKafka, tickets: Kdc | None, spark: SparkSession, topic: str, tmp_path: Path, way: str
+) -> None:
+    options = by_token(broker, login_for_token(broker, tickets, way))
     frame = spark.range(10).selectExpr("cast(id AS STRING) AS value")
     frame.write.format("kafkalog").mode("append").options(**options).option("topic", topic).save()
     read = spark.read.format("kafkalog").options(**options).option("subscribe", topic).load()
@@ -145,6 +157,8 @@ def test_delegation_tokens(broker: SecuredKafka, spark: SparkSession, topic: str
     sink = Sink(spark, tmp_path)
     sink.drain(stream.option("startingOffsets", "earliest").option("smallBatchBytes", 0).load())
     assert sorted(value or b"" for value in sink.values()) == numbers(10)
+    with Admin(properties(broker, tickets, way)) as admin:
+        assert admin.delegation_tokens.describe()
 
 
 def test_a_wrong_password(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
