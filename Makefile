@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 BIN := $(VENV)/bin
 # Files of tests that run at the same time, more than cores because tests wait much; each worker has its own broker and
 # Spark session, 1 GiB.
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 
 # Which tests run where. tests/conftest.py derives `processes` and `peer` from the tests' fixtures.
 IN_CHECK := not (processes or exhaustive or soak)
@@ -75,7 +75,7 @@ quickstart: check-java $(BIN)/.installed
 	$(BIN)/kafkalog quickstart $(ARGS)
 
 check: lint
-	$(PYTEST) -m "$(IN_CHECK)" -n 2 --dist worksteal $(ARGS)
+	$(PYTEST) -m "$(IN_CHECK)" -n 3 --dist worksteal $(ARGS)
 
 # Tests start many drivers of Spark, and each would load 12,000 classes anew. They run without the archive, too.
 class-data: check-java $(BIN)/.installed

@@ -15,7 +15,7 @@ from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
 from peers.brokers.kafka import KAFKA_4
-from peers.brokers.secured_kafka import ALICE, BOB, CAROL, SecuredKafka, password_of
+from peers.brokers.secured_kafka import BOB, CAROL, SecuredKafka
 from peers.security.certificates import PASSWORD
 from peers.security.kerberos import Kdc
 from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD, Stores, make_stores
