@@ -12,5 +12,6 @@ Pure:
 - `joining`      joins small batches
 - `limiter`      limits the bytes a second
 - `pace`         tells when tasks commit
+- `recalled`     makes the map of offsets that earlier processes have stored
 - `translation`  maps offsets of the source to offsets of the target
 """

@@ -14,7 +14,8 @@ from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
-from kafkalog.mirror.copying.translation import OffsetMap, Run
+from kafkalog.mirror.copying.translation import OffsetMap
+from kafkalog.mirror.internal_topics.runs import Run
 
 
 @dataclass

@@ -3,20 +3,27 @@
 A transaction holds, together: the mirrored batches, an offset sync and the source position of each of their partitions.
 So the target has each record once, whatever happens to the process: either the transaction is committed and the next
 process goes on behind it, or it is aborted and the next process mirrors its records again.
+
+An offset sync also has the runs of the transaction (`internal_topics.runs`), a few bytes. The runs before that are in
+it once in a *turn*, which is `offset.flush.interval.ms`: a hundred transactions a second would otherwise write some
+100 KB each second, for each partition. Where the last sync of a turn is without them, the next turn writes one more,
+also if no record has come. So when compaction has left only the newest sync of a partition, it has them, unless the
+process was killed within the turn and the log was compacted in the same time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkalog.client.producer import Producer
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.translation import Run
+from kafkalog.mirror.copying.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
+from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, run_headers
 from kafkalog.mirror.settings import MirrorSettings
 
 logger = logging.getLogger(__name__)
@@ -53,6 +60,14 @@ class MirrorTask:
         self._sent: dict[TopicPartition, list[tuple[MirroredBatch, EncodedFuture]]] = {}
         self._next: dict[TopicPartition, int] = {}
         self._open = False
+        self._maps: dict[TopicPartition, OffsetMap] = {}
+        """The runs to store, of the partitions that have some."""
+        self._stored: set[TopicPartition] = set()
+        """Partitions of which all runs were stored in this turn."""
+        self._owed: set[TopicPartition] = set()
+        """Those of them whose newest sync is without the runs before its transaction."""
+        self._due: set[TopicPartition] = set()
+        """Partitions that have been so since an earlier turn."""
 
     def start(self) -> None:
         """Take the task over: an open transaction of whoever had it before is aborted."""
@@ -61,7 +76,17 @@ class MirrorTask:
     @property
     def dirty(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self._next)
+        return bool(self._next or self._due)
+
+    def begin_turn(self) -> None:
+        """Begin the next turn, in which all runs of each partition may be stored once."""
+        self._due |= self._owed
+        self._owed.clear()
+        self._stored.clear()
+
+    def recall(self, partition: TopicPartition, runs: Iterable[Run]) -> None:
+        """Know from now on what earlier processes have stored of a partition's offsets."""
+        self._maps[partition] = _map_of(runs)
 
     def send(self, partition: TopicPartition, batch: MirroredBatch) -> None:
         """Send a batch of a partition of the source in the present transaction."""
@@ -85,16 +110,16 @@ class MirrorTask:
 
     def commit(self) -> dict[TopicPartition, Committed]:
         """Commit what was sent, and where the source goes on; return it by partition of the source."""
-        if not self._next:
+        if not self.dirty:
             return {}
         self._begin()
         done = {tp: Committed(next_offset, self._runs(tp)) for tp, next_offset in self._next.items()}
         for tp, committed in done.items():
             if committed.runs:
-                run = committed.runs[-1]
-                sync = OffsetSync(tp, run.upstream + run.length - 1, run.downstream + run.length - 1)
-                self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), partition=0)
+                self._send_sync(tp, committed.runs)
             self._send_position(tp, committed.next_offset)
+        for tp in list(self._due):
+            self._send_sync(tp, ())
         self._producer.commit_transaction()
         self._open = False
         self._sent.clear()
@@ -118,6 +143,24 @@ class MirrorTask:
         position = SourcePosition(self._settings.source, partition, next_offset)
         self._producer.send(self._naming.offsets, position.value(), position.key())
 
+    def _send_sync(self, partition: TopicPartition, runs: Sequence[Run]) -> None:
+        known = self._maps.setdefault(partition, OffsetMap(MOST_RUNS_STORED))
+        own = _map_of(runs).runs
+        whole = self._settings.emit_checkpoints and partition not in self._stored
+        before = tuple(known.runs) if whole and (not own or known.precedes(own[0])) else ()
+        for run in own:
+            known.add(run)
+        last = known.last
+        assert last is not None
+        sync = OffsetSync(partition, *last)
+        headers = run_headers(sync, own, before)
+        self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), headers, partition=0)
+        if whole:
+            self._stored.add(partition)
+            self._due.discard(partition)
+        elif self._settings.emit_checkpoints:
+            self._owed.add(partition)
+
     def _runs(self, partition: TopicPartition) -> tuple[Run, ...]:
         """Wait for the batches of a partition; return where their records are on both sides."""
         runs: list[Run] = []
@@ -127,3 +170,10 @@ class MirrorTask:
                 runs.append(Run(upstream, downstream, count))
                 downstream += count
         return tuple(runs)
+
+
+def _map_of(runs: Iterable[Run]) -> OffsetMap:
+    made = OffsetMap(MOST_RUNS_STORED)
+    for run in runs:
+        made.add(run)
+    return made

@@ -15,20 +15,14 @@ is the rule of MirrorMaker 2 (`OffsetSyncStore.translateDownstream`), whose runs
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from collections.abc import Sequence
+
+from kafkalog.mirror.internal_topics.runs import Run
 
 MOST_RUNS = 8192
 """How many runs of a partition are kept. Beyond that, the older half is thinned: positions there become less exact."""
 _EXACTNESS = 1024
 """How many times farther from the end than from its neighbour a run of the older half is, where there is room."""
-
-
-class Run(NamedTuple):
-    """`length` records with consecutive offsets on both sides."""
-
-    upstream: int
-    downstream: int
-    length: int
 
 
 class OffsetMap:
@@ -43,25 +37,36 @@ class OffsetMap:
         return len(self._runs)
 
     @property
+    def runs(self) -> Sequence[Run]:
+        """The runs, which must not be changed."""
+        return self._runs
+
+    @property
     def last(self) -> tuple[int, int] | None:
         """The last record's offsets in the source and in the target."""
         if not self._runs:
             return None
-        run = self._runs[-1]
-        return run.upstream + run.length - 1, run.downstream + run.length - 1
+        up, down = self._runs[-1].ends
+        return up - 1, down - 1
+
+    def precedes(self, run: Run) -> bool:
+        """Tell whether a run is after all others on both sides."""
+        if not self._runs:
+            return True
+        up, down = self._runs[-1].ends
+        return run.upstream >= up and run.downstream >= down
 
     def add(self, run: Run) -> None:
         """Add records that were mirrored after all others.
 
-        Where the source has gone back, as a topic does that was deleted and created again, the others are forgotten.
+        Where one side has gone back, as a topic does that was deleted and created again, the others are forgotten.
         """
-        if self._runs:
+        if not self.precedes(run):
+            self._starts.clear()
+            self._runs.clear()
+        elif self._runs:
             before = self._runs[-1]
-            step = run.upstream - before.upstream
-            if step < before.length:
-                self._starts.clear()
-                self._runs.clear()
-            elif step == before.length and run.downstream == before.downstream + step:
+            if run[:2] == before.ends:
                 self._runs[-1] = before._replace(length=before.length + run.length)
                 return
         self._starts.append(run.upstream)

@@ -27,9 +27,10 @@ from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
 from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.copying.recalled import recalled
 from kafkalog.mirror.copying.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.task import MirrorTask
-from kafkalog.mirror.copying.translation import Run
+from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.sender import Place
@@ -191,6 +192,8 @@ class Worker(Closing, RebalanceListener):
 
     def _commit(self) -> None:
         """Commit all tasks, and show in the source how far they are."""
+        for task in self._tasks.values():
+            task.begin_turn()
         self._commit_tasks([task for task in self._tasks.values() if task.dirty])
         self._pace.committed_all(time.monotonic())
         if self._unshown:
@@ -285,10 +288,13 @@ class Worker(Closing, RebalanceListener):
         return returning
 
     def _store(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        for number, mine in self._by_task(positions).items():
-            task = self._tasks[number]
-            assert isinstance(task, MirrorTask)
-            task.store({tp: positions[tp] for tp in mine})
+        for mine in self._by_task(positions).values():
+            self._mirror_task(mine[0]).store({tp: positions[tp] for tp in mine})
+
+    def _mirror_task(self, tp: TopicPartition) -> MirrorTask:
+        task = self._tasks[task_of(tp, self._settings.tasks)]
+        assert isinstance(task, MirrorTask)
+        return task
 
     def _translate(
         self, by_task: dict[int, list[TopicPartition]]
@@ -299,8 +305,13 @@ class Worker(Closing, RebalanceListener):
         for _ in self._pool.map(lambda task: task.start(), self._tasks.values()):
             pass
         positions = read_positions(self._settings) if by_task else {}
-        syncs = read_syncs(self._settings) if by_task and self._settings.emit_checkpoints else []
-        return positions, [(sync.partition, Run(sync.upstream, sync.downstream, 1)) for sync in syncs]
+        if not (by_task and self._settings.emit_checkpoints):
+            return positions, []
+        maps = recalled(read_syncs(self._settings))
+        mine = [(tp, maps[tp].runs) for tps in by_task.values() for tp in tps if tp in maps]
+        for tp, runs in mine:
+            self._mirror_task(tp).recall(tp, runs)
+        return positions, [(tp, run) for tp, runs in mine for run in runs]
 
     def _limits(self, topics: Collection[str]) -> dict[str, int]:
         """Return how large batches of joined ones may be; topics whose configuration may not be read are left out."""

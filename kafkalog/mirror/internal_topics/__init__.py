@@ -3,4 +3,5 @@
 - `stored`     reads the positions, offset syncs and checkpoints that are stored
 - `compacted`  reads a compacted topic from its beginning to its end
 - `formats`    the records of these topics as bytes. Pure.
+- `runs`       where more records are on both sides: headers of offset syncs. Pure.
 """

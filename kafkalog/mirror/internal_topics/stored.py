@@ -15,6 +15,7 @@ from typing import TypeVar
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.compacted import read_topic
 from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, OffsetSync, SourcePosition
+from kafkalog.mirror.internal_topics.runs import Headers
 from kafkalog.mirror.settings import MirrorSettings
 
 logger = logging.getLogger(__name__)
@@ -29,9 +30,13 @@ def read_positions(settings: MirrorSettings) -> dict[TopicPartition, int]:
     return _positions(settings.target_client, settings.naming.offsets, settings.source)
 
 
-def read_syncs(settings: MirrorSettings) -> list[OffsetSync]:
-    """Read from the target the pairs of offsets that this mirror has stored."""
-    return list(_records(settings.target_client, settings.naming.offset_syncs, OffsetSync.read))
+def read_syncs(settings: MirrorSettings) -> Iterator[tuple[OffsetSync, Headers]]:
+    """Read from the target the pairs of offsets that this mirror has stored, in their order, with their headers."""
+    for record in read_topic(settings.target_client, settings.naming.offset_syncs, TIMEOUT_S):
+        try:
+            yield OffsetSync.read(record.key, record.value), record.headers
+        except FormatError as error:
+            logger.warning("topic %s, offset %d: %s", record.topic, record.offset, error)
 
 
 def read_checkpoints(settings: MirrorSettings) -> dict[str, dict[TopicPartition, Checkpoint]]:

@@ -15,7 +15,7 @@ from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
-from kafkalog.mirror.copying.translation import Run
+from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.keeping.sender import KeptBatch, KeptSender, Place
 from kafkalog.mirror.settings import MirrorSettings
@@ -89,6 +89,9 @@ class KeptTask:
     def advance(self, partition: TopicPartition, next_offset: int) -> None:
         """Note the next offset to read in the source."""
         self._next[partition] = next_offset
+
+    def begin_turn(self) -> None:
+        """Do nothing: nothing is stored but the records."""
 
     def commit(self) -> dict[TopicPartition, Committed]:
         """Wait until the target has what was sent; return how far that is, by partition of the source."""

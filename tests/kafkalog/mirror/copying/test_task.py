@@ -8,23 +8,68 @@ from kafkalog.client.transactions.errors import TransactionError
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import MirrorTask
-from kafkalog.mirror.internal_topics.stored import read_positions
+from kafkalog.mirror.internal_topics.runs import Run, own_runs, runs_before
+from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.records.batch import Record, encode_batch
 from tests.kafkalog.mirror.conftest import Clusters, read_all
-from tests.kafkalog.mirror.test_mirror import make
+from tests.kafkalog.mirror.test_mirror import make, write
 
 
 def batch(offset: int, value: bytes) -> MirroredBatch:
     return MirroredBatch(encode_batch([Record(0, 1000, None, value)]), ((offset, 1),), False)
 
 
-def test_who_takes_a_task_over_ends_what_its_owner_has_begun(clusters: Clusters, alias: str) -> None:
-    tp, remote = TopicPartition(f"words-{alias}", 0), f"{alias}.words-{alias}"
+def settings_with_topics(clusters: Clusters, alias: str, remote: str) -> MirrorSettings:
     settings, _ = MirrorSettings.of({}, alias, "target", (clusters.client("source"), clusters.client("target")))
     make(clusters.target, remote)
     for own in (settings.naming.offsets, settings.naming.offset_syncs):
         make(clusters.target, own, cleanup_policy="compact")
+    return settings
+
+
+def test_all_runs_are_stored_once_in_a_turn(clusters: Clusters, alias: str) -> None:
+    tp, remote = TopicPartition(f"words-{alias}", 0), f"{alias}.words-{alias}"
+    settings = settings_with_topics(clusters, alias, remote)
+    task = MirrorTask(settings, 0)
+    earlier = Run(0, 0, 7)
+
+    def mirror(offset: int) -> None:
+        task.send(tp, batch(offset, b"x"))
+        task.advance(tp, offset + 1)
+        task.commit()
+
+    def stored() -> list[tuple[int, int | None]]:
+        """Return how many runs each sync has of its transaction, and of those before."""
+        found = [(own_runs(*each), runs_before(*each)) for each in read_syncs(settings)]
+        return [(len(own), None if before is None else len(before)) for own, before in found]
+
+    try:
+        task.start()
+        write(clusters.target, remote, range(8))
+        task.recall(tp, [earlier])
+        for offset in (10, 11, 12):
+            mirror(offset)
+        assert stored() == [(1, 1), (1, None), (1, None)]
+        assert not task.dirty
+        task.begin_turn()
+        assert task.dirty
+        task.commit()
+        assert stored()[3:] == [(0, 4)]
+        task.begin_turn()
+        assert not task.dirty
+        assert task.commit() == {}
+        mirror(13)
+        assert stored()[4:] == [(1, 4)]
+        last = list(read_syncs(settings))[-1]
+        assert (runs_before(*last) or ())[0] == earlier
+    finally:
+        task.close()
+
+
+def test_who_takes_a_task_over_ends_what_its_owner_has_begun(clusters: Clusters, alias: str) -> None:
+    tp, remote = TopicPartition(f"words-{alias}", 0), f"{alias}.words-{alias}"
+    settings = settings_with_topics(clusters, alias, remote)
     before, after = MirrorTask(settings, 0), MirrorTask(settings, 0)
     try:
         before.start()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.mirror.copying.translation import OffsetMap, Run
+from kafkalog.mirror.copying.translation import OffsetMap
+from kafkalog.mirror.internal_topics.runs import Run
 
 STEPS = st.lists(st.sampled_from(["record", "gap in the source", "marker in the target"]), min_size=1, max_size=60)
 
@@ -89,6 +90,15 @@ def test_a_source_that_goes_back_forgets_what_was() -> None:
     offsets.add(Run(0, 12, 2))
     assert offsets.translate(1) == 13
     assert len(offsets) == 1
+
+
+def test_a_target_that_goes_back_forgets_what_was() -> None:
+    """Its topic was deleted: what is at the old offsets one day was not mirrored from the old ones."""
+    offsets = OffsetMap()
+    offsets.add(Run(0, 500, 10))
+    offsets.add(Run(10, 0, 2))
+    assert offsets.translate(5) is None
+    assert offsets.translate(11) == 1
 
 
 def test_without_runs_there_is_no_translation() -> None:
