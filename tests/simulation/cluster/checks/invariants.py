@@ -5,6 +5,11 @@ may be lost when one of them loses power, comes back without it, and is elected 
 still lists it as in sync (KIP-966 describes this as the problem of the last replica standing). The same goes for an
 unclean election, which an administrator has allowed. Both are noted as `Forgotten`: from which offset on, and in which
 epoch. What has such an offset and an earlier epoch is promised no longer. Everything else is, always.
+
+When several of the ISR lose power, their logs may end at different offsets. The one that is elected starts with the
+high watermark of its checkpoint, which only its own log end bounds (`UnifiedLog` and `Partition.makeLeader` in Apache
+Kafka). So this high watermark may stand above the log end of a member that lost more. A lower one would take back what
+consumers have read of this leader's log. The member is excused until it has caught up with the leader.
 """
 
 from __future__ import annotations
@@ -199,8 +204,9 @@ class Invariants:
         key = partition.key
         missing = self.committed(identity).missing_in(chain)
         if missing is None:
-            if partition.leading is None and partition.leader_epoch == state.leader_epoch:
-                # It has caught up again.
+            is_led = (identity, state.leader_epoch) in self._leaders
+            if is_led and partition.leading is None and partition.leader_epoch == state.leader_epoch:
+                # It has caught up again. Before the leader leads, its high watermark is not known yet.
                 self._amnesia.pop((key, number), None)
         elif (key, number) not in self._amnesia:
             self.report(
