@@ -20,6 +20,7 @@ from broker.member.group_offsets import GroupOffsetNodes
 from broker.member.isr.alter_isr import AlterIsr
 from broker.member.isr.isr_nodes import IsrNodes
 from broker.member.leaving import leave
+from broker.member.partition_counts import PartitionCounts
 from broker.member.reconciliation.reconciliation import Reconciliation
 from broker.member.registration import Registration
 from broker.metadata.model import BrokerRegistration, TopicState
@@ -57,6 +58,8 @@ class ClusterMember:
         fetchers: fetch what other brokers lead.
         isr: keeps the ISRs of what this broker leads.
         roles: compares the roles of this broker with ZooKeeper.
+        group_offsets: the offsets of groups in ZooKeeper.
+        partition_counts: reads how many partitions topics have.
         on_gone: called when the cluster may have taken this broker for dead, after it has given up its roles.
         on_registered: called when the broker is registered, the first time and again.
     """
@@ -92,7 +95,9 @@ class ClusterMember:
             interval_s=config["kafkalog.role.check.interval.ms"] / 1000,
             retention_ms=config["kafkalog.log.stray.retention.ms"],
         )
-        self.group_offsets = GroupOffsetNodes(zookeeper, runtime.loop, config["zookeeper.session.timeout.ms"] / 1000)
+        session_s: float = config["zookeeper.session.timeout.ms"] / 1000
+        self.group_offsets = GroupOffsetNodes(zookeeper, runtime.loop, session_s)
+        self.partition_counts = PartitionCounts(zookeeper, runtime.loop, session_s)
         self.on_gone: list[Callable[[], None]] = []
         self.on_registered: list[Callable[[], None]] = []
         self._registration: Registration | None = None

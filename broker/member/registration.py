@@ -103,11 +103,10 @@ class Registration:
             ConfigError: another broker has this id, or one of these addresses; or ZooKeeper does not answer.
             ZooKeeperError: ZooKeeper refuses.
         """
-        await self._check_addresses()
         self._zookeeper.listen(self._session_changed)
         try:
             async with asyncio.timeout(self._session_s):
-                while not await self._register():
+                while not await self._begin():
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
             raise ConfigError(
@@ -127,6 +126,20 @@ class Registration:
             await self._lease.stop()
 
     # Inside
+
+    async def _begin(self) -> bool:
+        """Try to register for the first time; return whether it succeeded."""
+        try:
+            await self._check_addresses()
+        except _LOST as error:
+            self._warn(error)
+            return False
+        return await self._register()
+
+    def _warn(self, error: Exception) -> None:
+        if not self._was_registered and not self._has_warned:
+            self._has_warned = True
+            logger.warning("broker %d is not registered yet: %r. Trying again", self._broker.broker_id, error)
 
     async def _check_addresses(self) -> None:
         """Refuse addresses that another broker is registered with: clients would take the one for the other."""
@@ -157,9 +170,7 @@ class Registration:
                 [Create(self._path, is_ephemeral=True), SetData(self._path, self._encode(), 0)]
             )
         except _LOST as error:
-            if not self._was_registered and not self._has_warned:
-                self._has_warned = True
-                logger.warning("broker %d is not registered yet: %r. Trying again", self._broker.broker_id, error)
+            self._warn(error)
             return False
         except MultiError as error:
             if not isinstance(error.reason, NodeExistsError):

@@ -30,10 +30,9 @@ from broker.metadata.cache import MetadataCache
 from broker.metadata.local import FILE_NAME
 from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration, ClusterState, PartitionCount, TopicState
 from broker.metadata.operations import ConfigResource, Operation, SetConfig
+from broker.metadata.tree.session import Session
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import move, paths
-from broker.metadata.znodes.json_node import ZnodeError
-from broker.metadata.znodes.topics import decode_topic
 from broker.modes.broker_id import NO_ID, known_broker_id
 from broker.modes.zookeeper_session import open_session
 from broker.replica.hosting.applier import ReplicaApplier
@@ -80,10 +79,13 @@ class ClusterMode:
         """See `Mode.open`."""
         config, runtime = self._config, self._runtime
         session = self._session = await open_session(config, runtime.open_zookeeper)
-        await self._check_not_moving(session)
-        await make_top_nodes(session)
-        found = await cluster_id(session, runtime.random)
-        self.broker_id = await self._resolve_broker_id(session)
+        patience_s: float = config["zookeeper.session.timeout.ms"] / 1000
+        # Each step can be repeated: it reads, or makes what is missing.
+        steps = Session(session, runtime.loop, patience_s=patience_s)
+        await steps.read(lambda: self._check_not_moving(session))
+        await steps.read(lambda: make_top_nodes(session))
+        found = await steps.read(lambda: cluster_id(session, runtime.random))
+        self.broker_id = await steps.read(lambda: self._resolve_broker_id(session))
         self._logs.claim(found, self.broker_id)
         self._store = ZooKeeperStore(
             session,
@@ -91,7 +93,7 @@ class ClusterMode:
             cluster_id=found,
             loop=runtime.loop,
             now_ms=runtime.now_ms,
-            patience_s=config["zookeeper.session.timeout.ms"] / 1000,
+            patience_s=patience_s,
             with_topic_ids=config.protocol_version.has(Feature.TOPIC_IDS),
         )
         state = await self._store.start()
@@ -139,15 +141,8 @@ class ClusterMode:
 
     async def partition_counts(self, topics: Iterable[str]) -> dict[str, PartitionCount]:
         """Read from ZooKeeper how many partitions topics have."""
-        assert self._session is not None
-        found: dict[str, PartitionCount] = {}
-        for name in topics:
-            node = await self._session.get(paths.topic(name))
-            if node is not None:
-                with suppress(ZnodeError):
-                    topic = decode_topic(name, node.data)
-                    found[name] = PartitionCount(topic.topic_id or NO_TOPIC_ID, len(topic.partitions))
-        return found
+        counts = {name: await self.member.partition_counts.read(name) for name in topics}
+        return {name: count for name, count in counts.items() if count is not None}
 
     @property
     def registration(self) -> BrokerRegistration:

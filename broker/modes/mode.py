@@ -63,6 +63,7 @@ class Mode(Protocol):
         """Return the number of partitions of topics that the controller may not have announced yet.
 
         Raises:
+            OSError: there was no connection to ZooKeeper for too long.
             ZooKeeperError: ZooKeeper refuses.
         """
 

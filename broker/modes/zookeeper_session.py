@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
+from broker.metadata.tree.session import Session
 from broker.modes.zookeeper_security import security
 from broker.runtime import OpenZooKeeper
-from broker.zookeeper.interface import ZooKeeper, ZooKeeperError, ensure
+from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 
 
 async def open_session(config: BrokerConfig, open_zookeeper: OpenZooKeeper) -> ZooKeeper:
@@ -25,12 +28,12 @@ async def open_session(config: BrokerConfig, open_zookeeper: OpenZooKeeper) -> Z
         if slash and chroot:
             above = await open_zookeeper(hosts, session_timeout=session_s, connect_timeout=connect_s, security=secured)
             try:
-                await ensure(above, f"/{chroot}")
+                await Session(above, asyncio.get_running_loop(), patience_s=connect_s).ensure(f"/{chroot}")
             finally:
                 await above.close()
             address = f"{hosts}/{chroot}"
         else:
             address = hosts
         return await open_zookeeper(address, session_timeout=session_s, connect_timeout=connect_s, security=secured)
-    except ZooKeeperError as error:
+    except (OSError, ZooKeeperError) as error:
         raise ConfigError(f"zookeeper.connect: {error}") from error
