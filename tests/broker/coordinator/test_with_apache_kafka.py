@@ -253,7 +253,8 @@ def test_a_topic_is_created_by_whichever_broker_is_asked_for_it(cluster: MixedCl
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
     first = ask(cluster, asked, request, 9)
     if asked == OURS:
-        assert first.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        # The controller may have told of the leaders before the answer.
+        assert first.topics[0].error_code in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE)
     for broker in ALL:
         wait_until(lambda broker=broker: bool(cluster.partitions(topic, broker)), f"{broker} knows the topic")  # type: ignore[misc]
     writer = cluster.writer()
