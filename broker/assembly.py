@@ -82,8 +82,10 @@ def assemble(
         topics = _cluster_topics(store, cache, replicas, member)
         producer_ids = _cluster_producer_ids(config, store, cache, member)
         version = config.protocol_version.request_version(ApiKey.WRITE_TXN_MARKERS)
-        access = ClusterAccess(cache, member.links.connect, version)
-    groups = GroupCoordinator(replicas=replicas, topics=topics)
+        access = ClusterAccess(cache, member.links.connect, version, member.partition_counts.read)
+    groups = GroupCoordinator(
+        replicas=replicas, topics=topics, read_count=None if member is None else member.partition_counts.read
+    )
     transactions = Transactions(
         replicas=replicas,
         topics=topics,

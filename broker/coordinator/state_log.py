@@ -15,13 +15,14 @@ from typing import NamedTuple, TypeVar
 
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.topics import TopicController
+from broker.coordinator.partition_count import CountedPartitions, ReadCount
 from broker.coordinator.state_topic import StateTopic, partition_of
 from broker.log.append.append_info import AppendInfo
 from broker.log.append.legacy.message_sets import prepare_set
 from broker.log.append.validation import Origin
 from broker.log.index.time_index import NO_TIMESTAMP
 from broker.log.log import Log
-from broker.metadata.model import NO_TOPIC_ID, PartitionCount, TopicState, may_be_one_topic
+from broker.metadata.model import PartitionCount, TopicState
 from broker.replica.acknowledging.appended import Appended
 from broker.replica.acknowledging.waiting import acknowledgement, when_acknowledged
 from broker.replica.manager import ReplicaManager
@@ -105,6 +106,7 @@ class StateLog:
     Args:
         settings: returns the settings with which the topic is created.
         now_ms: milliseconds since the epoch, the timestamps of records.
+        read_count: reads the number of the topic's partitions; None where this broker knows each topic whole.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class StateLog:
         replicas: ReplicaManager,
         topics: TopicController,
         now_ms: Callable[[], int],
+        read_count: ReadCount | None = None,
     ) -> None:
         self._settings = settings
         self._name = settings().name
@@ -123,7 +126,7 @@ class StateLog:
         self._making: asyncio.Task[int] | None = None
         self._refusal = ""
         """Why the topic could not be made when that was tried last."""
-        self._counted: PartitionCount | None = None
+        self._counted = CountedPartitions(self._name, lambda: self.state, replicas.runtime.loop, read_count)
 
     @property
     def topic(self) -> str:
@@ -136,27 +139,12 @@ class StateLog:
 
     @property
     def partitions(self) -> int | None:
-        """Number of partitions of the topic, or None if it does not exist.
-
-        The number is kept from the first call on: if the topic grows, keys would move to other partitions, without
-        their state. As in Kafka, a restart is needed then.
-        """
-        state = self.state
-        if state is None:
-            return None
-        if self._counted is None or not may_be_one_topic(self._counted.topic_id, state.topic_id):
-            self._counted = PartitionCount(state.topic_id, len(state.partitions))
-        elif self._counted.topic_id == NO_TOPIC_ID:
-            self._counted = self._counted._replace(topic_id=state.topic_id)
-        return self._counted.partitions
+        """Number of partitions of the topic; None if it does not exist, or is not counted yet (`partition_count`)."""
+        return self._counted.number
 
     def count(self, counted: PartitionCount) -> None:
-        """Set the number of partitions, as read from ZooKeeper.
-
-        A controller may announce the partitions of a topic one after the other, so the first announcement may be
-        incomplete.
-        """
-        self._counted = counted
+        """Set the number of partitions, as read from ZooKeeper."""
+        self._counted.set(counted)
 
     async def ensure(self) -> int:
         """Create the topic if it does not exist; return its number of partitions.
@@ -165,9 +153,10 @@ class StateLog:
             CoordinatorNotAvailableError: it cannot be made.
         """
         if self._making is None:
-            count = self.partitions
+            count = await self._counted.settled(CREATION_MS / 1000)
             if count is not None:
                 return count
+        if self._making is None:
             self._making = asyncio.get_running_loop().create_task(self._make())
         making = self._making
         try:
@@ -181,13 +170,14 @@ class StateLog:
         """Wait for a creation of the topic that is under way, so that no log is made after the broker has stopped."""
         if self._making is not None:
             await asyncio.wait([self._making])
+        await self._counted.close()
 
     async def _make(self) -> int:
         settings = self._settings()
         new = NewTopic(self._name, settings.partitions, settings.replication_factor, config=settings.config)
         result = (await self._topics.create([new], wait_ms=CREATION_MS))[self._name]
         if isinstance(result, TopicState | TopicAlreadyExistsError | RequestTimedOutError):
-            count = self.partitions
+            count = await self._counted.settled(CREATION_MS / 1000)
             if count is not None:
                 return count
             # In a cluster this broker knows the new topic only when the controller has sent it. The client asks again.

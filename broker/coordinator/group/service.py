@@ -31,6 +31,7 @@ from broker.coordinator.group.membership import CommitRequest, GroupSummary, Mom
 from broker.coordinator.group.offsets import Committed, OffsetsView, TopicPartition
 from broker.coordinator.group.partition_groups import PartitionGroups
 from broker.coordinator.group.removal import TOMBSTONES_AT_ONCE
+from broker.coordinator.partition_count import ReadCount
 from broker.coordinator.state_log import LOADS_AT_ONCE, StateLog, StateRecord
 from broker.coordinator.state_topic import consumer_offsets_topic
 from broker.metadata.model import TopicState
@@ -61,12 +62,19 @@ OFFSETS_AT_ONCE = 500
 class GroupCoordinator:
     """The group coordinator. Used on the event loop's thread only.
 
+    Args:
+        replicas: the broker's partitions.
+        topics: creates `__consumer_offsets`.
+        read_count: as that of `StateLog`.
+
     Attributes:
         kinds: the kinds of groups other than the classic one; to be added before the first partition is loaded.
         counters: counts since the start.
     """
 
-    def __init__(self, *, replicas: ReplicaManager, topics: TopicController) -> None:
+    def __init__(
+        self, *, replicas: ReplicaManager, topics: TopicController, read_count: ReadCount | None = None
+    ) -> None:
         self.runtime = replicas.runtime
         self._loop = self.runtime.loop
         self._replicas = replicas
@@ -78,6 +86,7 @@ class GroupCoordinator:
             replicas=replicas,
             topics=topics,
             now_ms=now_ms,
+            read_count=read_count,
         )
         self._parts = CoordinatorParts(
             loop=self._loop,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from broker.cluster_links import Connect
 from broker.controller.topics import TopicController
+from broker.coordinator.partition_count import ReadCount
 from broker.coordinator.state_log import StateLog
 from broker.coordinator.state_topic import transaction_state_topic
 from broker.coordinator.transaction.admission import Admission, Answered
@@ -36,6 +37,8 @@ class ClusterAccess(NamedTuple):
     """Makes a link to a broker."""
     markers_version: int
     """The newest version of WriteTxnMarkers to send (by `inter.broker.protocol.version`)."""
+    read_count: ReadCount
+    """Reads how many partitions a topic has."""
 
 
 class Transactions:
@@ -77,6 +80,7 @@ class Transactions:
             replicas=replicas,
             topics=topics,
             now_ms=now_ms,
+            read_count=None if cluster is None else cluster.read_count,
         )
         self._router: MarkerRouter | None = None
         self._verifier: Verifier | None = None
