@@ -162,10 +162,10 @@ class Committer:
     """Commits growing offsets of one group, and looks whether they last (I9).
 
     Args:
-        is_excused: whether committed offsets may be gone, because their partition has lost records.
+        is_excused: whether a broker may not know the committed offsets.
     """
 
-    def __init__(self, client: Client, topic: str, ended: asyncio.Event, is_excused: Callable[[], bool]) -> None:
+    def __init__(self, client: Client, topic: str, ended: asyncio.Event, is_excused: Callable[[int], bool]) -> None:
         self.client = client
         self._topic = topic
         self._ended = ended
@@ -212,7 +212,7 @@ class Committer:
         self.client.history.done += 1
 
     async def _look(self) -> None:
-        """Fetch the offset. A coordinator that was replaced does not answer any more: its lease has ended before."""
+        """Fetch the offset."""
         before = self.acknowledged
         coordinator = await self.client.coordinator(GROUP, self.client.name)
         wanted = OffsetFetchRequestTopics(name=self._topic, partition_indexes=[0])
@@ -223,7 +223,7 @@ class Committer:
         check(answer.error_code)
         check(answer.topics[0].partitions[0].error_code)
         found: int = answer.topics[0].partitions[0].committed_offset
-        if not before <= found <= self._attempted and not self._is_excused():
+        if not before <= found <= self._attempted and not self._is_excused(coordinator):
             self.client.history.complaints.append(
                 f"{self.client.name}: broker {coordinator} has the offset {found}, {before} was acknowledged (I9)"
             )
