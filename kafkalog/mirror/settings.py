@@ -56,6 +56,8 @@ class MirrorSettings:
     checkpoints_interval: int = option("emit.checkpoints.interval.seconds", 60, integer(1))
     sync_groups: bool = option("sync.group.offsets.enabled", False, boolean)
     sync_groups_interval: int = option("sync.group.offsets.interval.seconds", 60, integer(1))
+    sync_groups_back: bool = option("sync.group.offsets.back.enabled", True, boolean)
+    """Whether positions that groups reach in the target are brought back into the source. Not in MirrorMaker 2."""
     synchronized_groups: str = option("sync.group.offsets.groups", ".*", str)
     """Which of the groups have their positions brought into the target. Not in MirrorMaker 2."""
     emit_heartbeats_in_source: bool = option("emit.heartbeats.in.source", True, boolean)
@@ -148,6 +150,11 @@ class MirrorSettings:
     def keeps_offsets(self) -> bool:
         """Whether records keep their offsets in the target."""
         return self.offsets == "keep"
+
+    @property
+    def brings_groups_back(self) -> bool:
+        """Whether positions that groups reach in the target come back; only of groups that are brought there."""
+        return self.emit_checkpoints and self.sync_groups and self.sync_groups_back
 
     @property
     def commits_early(self) -> bool:

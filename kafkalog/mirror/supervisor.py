@@ -19,8 +19,10 @@ from kafkalog.client.producer import Producer
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
+from kafkalog.mirror.housekeeping.group_positions import GroupPositions
 from kafkalog.mirror.housekeeping.heartbeats import Heartbeats
 from kafkalog.mirror.housekeeping.jobs import Housekeeping, Job
+from kafkalog.mirror.housekeeping.marks import Marks
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.acls import AclFollower
@@ -104,7 +106,11 @@ def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> lis
         jobs.append(Job("checkpoints of groups", settings.checkpoints_interval, checkpoints.emit))
         if settings.sync_groups:
             interval = settings.sync_groups_interval
-            jobs.append(Job("bringing groups into the target", interval, checkpoints.synchronize))
+            marks = Marks(settings, progress, producer) if settings.brings_groups_back else None
+            groups = GroupPositions(settings, progress, (source, target), checkpoints, marks)
+            jobs.append(Job("bringing groups into the target", interval, groups.synchronize))
+            if marks is not None:
+                jobs.append(Job("bringing groups back into the source", interval, groups.bring_back))
     return jobs
 
 

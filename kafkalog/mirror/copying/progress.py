@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
-from kafkalog.mirror.copying.translation import OffsetMap
+from kafkalog.mirror.copying.translation import OffsetMap, continued
 from kafkalog.mirror.internal_topics.runs import Run
 
 
@@ -46,7 +47,11 @@ class Progress:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, PartitionProgress] = {}
+        self._maps: dict[TopicPartition, OffsetMap] = {}
+        """Of each partition that the process has or had. A worker that begins again goes on with them."""
         self._groups: dict[tuple[str, TopicPartition], tuple[int, int | None]] = {}
+        self.assignments = 0
+        """How often the process got other partitions, or the same ones again: others may have had them meanwhile."""
         self.restarts = 0
         """How often a worker was replaced, because something failed."""
 
@@ -56,13 +61,14 @@ class Progress:
         positions: Mapping[TopicPartition, int],
         runs: Iterable[tuple[TopicPartition, Run]] = (),
     ) -> None:
-        """Begin with these partitions and what is known of their offsets; forget all others."""
-        found = {tp: PartitionProgress(positions.get(tp)) for tp in partitions}
+        """Begin with these partitions and what is stored of their offsets; give up all others."""
+        stored: dict[TopicPartition, list[Run]] = defaultdict(list)
         for tp, run in runs:
-            if tp in found:
-                found[tp].offsets.add(run)
+            stored[tp].append(run)
         with self._lock:
-            self._partitions = found
+            self._maps |= {tp: continued(self._maps.get(tp), stored[tp]) for tp in partitions}
+            self._partitions = {tp: PartitionProgress(positions.get(tp), offsets=self._maps[tp]) for tp in partitions}
+            self.assignments += 1
 
     def count(self, partition: TopicPartition, batch: MirroredBatch) -> None:
         """Count a batch that is being sent."""
@@ -93,6 +99,12 @@ class Progress:
         with self._lock:
             each = self._partitions.get(partition)
             return None if each is None else each.offsets.translate(offset)
+
+    def translate_back(self, partition: TopicPartition, offset: int) -> int | None:
+        """Return the offset of the source's `partition` for a position in the target; None where it is unknown here."""
+        with self._lock:
+            each = self._partitions.get(partition)
+            return None if each is None else each.offsets.translate_back(offset)
 
     def groups_are(self, groups: Mapping[tuple[str, TopicPartition], tuple[int, int | None]]) -> None:
         """Note the positions of groups in the source, and in the target where they could be translated."""

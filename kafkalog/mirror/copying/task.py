@@ -58,6 +58,8 @@ class MirrorTask:
         properties["transactional.id"] = settings.transactional_id(number)
         self._producer = Producer(properties)
         self._sent: dict[TopicPartition, list[tuple[MirroredBatch, EncodedFuture]]] = {}
+        self._starts: dict[TopicPartition, int | None] = {}
+        """Where a partition begins in the source; None once that is committed."""
         self._next: dict[TopicPartition, int] = {}
         self._open = False
         self._maps: dict[TopicPartition, OffsetMap] = {}
@@ -87,6 +89,10 @@ class MirrorTask:
     def recall(self, partition: TopicPartition, runs: Iterable[Run]) -> None:
         """Know from now on what earlier processes have stored of a partition's offsets."""
         self._maps[partition] = _map_of(runs)
+
+    def begin(self, partition: TopicPartition, offset: int) -> None:
+        """Note where the reading of a partition begins, unless it has begun before."""
+        self._starts.setdefault(partition, offset)
 
     def send(self, partition: TopicPartition, batch: MirroredBatch) -> None:
         """Send a batch of a partition of the source in the present transaction."""
@@ -122,6 +128,7 @@ class MirrorTask:
             self._send_sync(tp, ())
         self._producer.commit_transaction()
         self._open = False
+        self._starts |= dict.fromkeys(self._sent)
         self._sent.clear()
         self._next.clear()
         return done
@@ -169,6 +176,10 @@ class MirrorTask:
             for upstream, count in batch.offsets:
                 runs.append(Run(upstream, downstream, count))
                 downstream += count
+        start = self._starts.get(partition)
+        if runs and start is not None:
+            # There are no records before the first one: a position there is that of the first one.
+            runs.insert(0, Run(start, runs[0].downstream, 0))
         return tuple(runs)
 
 

@@ -1,4 +1,4 @@
-"""Translate offsets of the source into offsets of the target.
+"""Translate offsets of the source into offsets of the target, and back.
 
 Offsets of the two sides drift apart: the target has markers of the mirror's transactions, and lacks what the source has
 of aborted transactions, markers and compacted records. Within a *run*, both count alike. A run is as long as the mirror
@@ -9,13 +9,15 @@ has seen it; a pair of offsets that an earlier process has stored (an offset syn
 
 A position within a run is translated exactly. One beyond it becomes the offset after the run: every record that the
 group has not read is there or later, so it loses nothing, and may read again what follows the run in the source. That
-is the rule of MirrorMaker 2 (`OffsetSyncStore.translateDownstream`), whose runs all have one record.
+is the rule of MirrorMaker 2 (`OffsetSyncStore.translateDownstream`), whose runs all have one record. The way back has
+the same rule: beyond a run of the target is the offset after the run in the source.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 
 from kafkalog.mirror.internal_topics.runs import Run
 
@@ -100,3 +102,32 @@ class OffsetMap:
             return None
         run = self._runs[at]
         return run.downstream + min(offset - run.upstream, run.length)
+
+    def translate_back(self, offset: int) -> int | None:
+        """Return the offset of the source for a position in the target; None where it is before all runs.
+
+        What a reader of the target has not read at `offset` is at the returned offset of the source or behind it.
+        """
+        at = bisect_right(self._runs, offset, key=attrgetter("downstream")) - 1
+        if at < 0:
+            return None
+        run = self._runs[at]
+        return run.upstream + min(offset - run.downstream, run.length)
+
+
+def continued(known: OffsetMap | None, stored: Sequence[Run]) -> OffsetMap:
+    """Return the map of a partition that a process gets (again): `known`, with what was stored after its last run.
+
+    `known` is what the process has noted when it had the partition before. It counts where its last record is the last
+    one of a stored run: then the stored runs after that one are all that others have mirrored since. Otherwise the
+    stored runs count alone.
+    """
+    found = OffsetMap()
+    begin = 0
+    if known is not None and known.runs:
+        for number, run in enumerate(stored, 1):
+            if run.ends == known.runs[-1].ends:
+                found, begin = known, number
+    for run in stored[begin:]:
+        found.add(run)
+    return found

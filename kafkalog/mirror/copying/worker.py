@@ -151,6 +151,8 @@ class Worker(Closing, RebalanceListener):
         task = self._tasks[number]
         size = 0
         keep = self._stated.get(tp.topic, False)
+        if isinstance(task, MirrorTask):
+            task.begin(tp, fetches[0].offset)
         made = chain.from_iterable(
             batches(each.fetched, each.offset, check_crcs=self._check_crcs, keep=keep) for each in fetches
         )

@@ -1,8 +1,10 @@
 """The regular jobs of a mirror, which run beside the copying.
 
-- `jobs`         runs jobs in a thread
-- `checkpoints`  translates the positions of consumer groups, and commits them in the target
-- `heartbeats`   writes signs of life
+- `jobs`             runs jobs in a thread
+- `checkpoints`      translates the positions of consumer groups
+- `group_positions`  commits them in the target, and brings back into the source what groups reach there
+- `marks`            remembers which positions in the target are the mirror's own
+- `heartbeats`       writes signs of life
 
 `topics.follower` has one more job: it copies configurations.
 """

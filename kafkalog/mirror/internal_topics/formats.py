@@ -10,8 +10,11 @@ All integers are big-endian; a string is an int16 length and UTF-8.
 | heartbeat       | source string, target string (aliases)  | version int16 = 0, timestamp int64 (ms)          |
 | source position | `["MirrorSourceConnector",{"cluster":…, | `{"offset":…}`, the offset of the last record    |
 |                 | "partition":…,"topic":…}]`              | that was mirrored                                |
+| group mark      | group string, topic string,             | version int16 = 0, offset int64                  |
+|                 | partition int32                         |                                                  |
 
-An offset sync names the topic as it is called in the source, a checkpoint as in the target. Source: `OffsetSync`,
+An offset sync names the topic as it is called in the source, a checkpoint and a group mark as in the target. Group
+marks are the mirror's own, and have a topic of their own. Source: `OffsetSync`,
 `Checkpoint` and `Heartbeat` of `connect/mirror` and `connect/mirror-client`; Kafka Connect's `OffsetStorageWriter`
 with its JSON converter.
 """
@@ -30,6 +33,7 @@ _VERSION = 0
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
 _PAIR = Struct(">qq")
+_MARK = Struct(">hq")
 _CHECKPOINT = Struct(">hqq")
 _HEARTBEAT = Struct(">hq")
 
@@ -92,6 +96,35 @@ class Checkpoint(NamedTuple):
         _check_version(version)
         metadata, _ = _read_string(value or b"", _CHECKPOINT.size)
         return cls(group, TopicPartition(topic, number), upstream, downstream, metadata)
+
+
+class GroupMark(NamedTuple):
+    """Up to `downstream` of the target's `partition`, a group's position there was not moved on by the group alone.
+
+    The mirror has committed it there, or the source has it, too.
+    """
+
+    group: str
+    partition: TopicPartition
+    downstream: int
+
+    def key(self) -> bytes:
+        return _string(self.group) + _string(self.partition.topic) + _INT32.pack(self.partition.partition)
+
+    def value(self) -> bytes:
+        return _MARK.pack(_VERSION, self.downstream)
+
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None) -> GroupMark:
+        """Read a record.
+
+        Raises:
+            FormatError: It is no group mark.
+        """
+        (group, topic), number = _read_key(key, 2, has_partition=True)
+        version, downstream = _read(_MARK, value)
+        _check_version(version)
+        return cls(group, TopicPartition(topic, number), downstream)
 
 
 class Heartbeat(NamedTuple):

@@ -37,7 +37,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Run(NamedTuple):
-    """`length` records with consecutive offsets on both sides."""
+    """`length` records with consecutive offsets on both sides; 0 for a position before the first record."""
 
     upstream: int
     downstream: int
@@ -114,7 +114,7 @@ def _parse(sync: OffsetSync, data: bytes) -> tuple[Run, ...]:
         up_gap, at = read_varlong(data, at, len(data))
         down_gap, at = read_varlong(data, at, len(data))
         length, at = read_varlong(data, at, len(data))
-        if up_gap < 0 or down_gap < 0 or length < 1:
+        if up_gap < 0 or down_gap < 0 or length < 0:
             raise CorruptRecordError(f"a run of {length} records, {up_gap} and {down_gap} before the next one")
         up, down = up - up_gap - length, down - down_gap - length
         if up < 0 or down < 0:

@@ -1,4 +1,4 @@
-"""Read what a mirror has stored in its own topics: positions, offset syncs and checkpoints.
+"""Read what a mirror has stored in its own topics: positions, offset syncs, checkpoints and group marks.
 
 A record that cannot be read is reported and left out. Every function may raise:
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.compacted import read_topic
-from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, OffsetSync, SourcePosition
+from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, GroupMark, OffsetSync, SourcePosition
 from kafkalog.mirror.internal_topics.runs import Headers
 from kafkalog.mirror.settings import MirrorSettings
 
@@ -45,6 +45,12 @@ def read_checkpoints(settings: MirrorSettings) -> dict[str, dict[TopicPartition,
     for each in _records(settings.target_client, settings.naming.checkpoints, Checkpoint.read):
         found.setdefault(each.group, {})[each.partition] = each
     return found
+
+
+def read_marks(settings: MirrorSettings) -> dict[tuple[str, TopicPartition], int]:
+    """Read from the target the group marks, by group and partition of the target."""
+    marks = _records(settings.target_client, settings.naming.group_marks, GroupMark.read)
+    return {(each.group, each.partition): each.downstream for each in marks}
 
 
 def returning_topics(settings: MirrorSettings) -> set[str]:

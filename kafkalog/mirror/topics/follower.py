@@ -87,6 +87,8 @@ class TopicFollower:
             own |= dict.fromkeys((self._naming.offsets, self._naming.offset_syncs), _OFTEN_WRITTEN)
         if self._settings.emit_checkpoints:
             own[self._naming.checkpoints] = COMPACTED
+        if self._settings.brings_groups_back:
+            own[self._naming.group_marks] = COMPACTED
         factor = self._settings.replication_factor
         self._create([NewTopic(name, 1, factor, configs) for name, configs in own.items()])
         for name, configs in own.items():

@@ -78,6 +78,11 @@ class Naming:
         return f"{self.source}{self.separator}checkpoints{self.separator}internal"
 
     @property
+    def group_marks(self) -> str:
+        """The topic in the target that tells which positions of groups there the mirror has committed itself."""
+        return f"kafkalog-group-marks{self.separator}{self.source}{self.separator}internal"
+
+    @property
     def offset_syncs(self) -> str:
         """The topic in the target with pairs of offsets, as MM2 names it with `offset-syncs.topic.location=target`."""
         return f"mm2-offset-syncs{self.separator}{self.source}{self.separator}internal"

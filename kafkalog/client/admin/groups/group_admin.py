@@ -140,8 +140,10 @@ class GroupAdmin(Connected):
 
     # Changing
 
-    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
         """Commit positions for a group that has no members. A group that does not exist is created.
+
+        A position is an offset, or a `CommittedOffset` with a note and a leader epoch.
 
         Raises:
             UnknownMemberIdError: The group has members.

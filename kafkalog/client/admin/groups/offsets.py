@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
 from kafkalog.client.metadata import Broker
@@ -45,9 +46,15 @@ class GroupOffsets:
         self._coordinators = coordinators or Coordinators(cluster)
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int], *, metadata: str = "", deadline: float | None = None
+        self,
+        offsets: Mapping[TopicPartition, int | CommittedOffset],
+        *,
+        metadata: str = "",
+        deadline: float | None = None,
     ) -> None:
         """Commit positions (the next offsets to read), with a note that the group's description shows.
+
+        A `CommittedOffset` brings its own note and leader epoch; `metadata` is the note of the others.
 
         Retriable errors are retried until `deadline` (`time.monotonic`; `default.api.timeout.ms` from now unless
         given). Other errors are raised at once. The first error of a partition is raised once the other partitions have
@@ -62,10 +69,14 @@ class GroupOffsets:
         if not offsets:
             return
         topics: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for tp, offset in sorted(offsets.items()):
+        for tp, position in sorted(offsets.items()):
+            at = position if isinstance(position, CommittedOffset) else CommittedOffset(position, metadata=metadata)
             topics[tp.topic].append(
                 OffsetCommitRequestPartition(
-                    partition_index=tp.partition, committed_offset=offset, committed_metadata=metadata
+                    partition_index=tp.partition,
+                    committed_offset=at.offset,
+                    committed_leader_epoch=at.leader_epoch,
+                    committed_metadata=at.metadata,
                 )
             )
         request = OffsetCommitRequest(

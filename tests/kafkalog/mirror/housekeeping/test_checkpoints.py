@@ -8,7 +8,8 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.housekeeping.checkpoints import is_news, to_commit
+from kafkalog.mirror.housekeeping.checkpoints import is_news
+from kafkalog.mirror.housekeeping.group_positions import to_commit
 from kafkalog.mirror.internal_topics.compacted import read_topic
 from kafkalog.mirror.internal_topics.formats import Checkpoint, Heartbeat
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
@@ -47,10 +48,9 @@ def test_a_group_goes_back_only_if_it_did_in_the_source(
 
 def test_a_group_without_members_only_goes_forward() -> None:
     mine = {TP: checkpoint(5, 6), TopicPartition("A.words", 1): checkpoint(1, 1)}
-    assert to_commit(mine, {}) == {TP: 6, TopicPartition("A.words", 1): 1}
-    assert to_commit(mine, {TP: CommittedOffset(6), TopicPartition("A.words", 1): CommittedOffset(0)}) == {
-        TopicPartition("A.words", 1): 1
-    }
+    other = TopicPartition("A.words", 1)
+    assert to_commit(mine, {}) == {TP: CommittedOffset(6), other: CommittedOffset(1)}
+    assert to_commit(mine, {TP: CommittedOffset(6), other: CommittedOffset(0)}) == {other: CommittedOffset(1)}
 
 
 def checkpoints(clusters: Clusters, alias: str, group: str) -> dict[TopicPartition, tuple[int, int]]:

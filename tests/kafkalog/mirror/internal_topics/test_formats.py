@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, Heartbeat, OffsetSync, SourcePosition
+from kafkalog.mirror.internal_topics.formats import (
+    Checkpoint,
+    FormatError,
+    GroupMark,
+    Heartbeat,
+    OffsetSync,
+    SourcePosition,
+)
 from tests.kafkalog.mirror.golden import RECORDS
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -33,9 +40,14 @@ def test_offset_syncs_come_back(record: OffsetSync) -> None:
     assert OffsetSync.read(record.key(), record.value()) == record
 
 
+@given(st.builds(GroupMark, st.text(max_size=20), PARTITIONS, NUMBERS))
+def test_group_marks_come_back(record: GroupMark) -> None:
+    assert GroupMark.read(record.key(), record.value()) == record
+
+
 @given(st.none() | st.binary(max_size=40), st.none() | st.binary(max_size=40))
 def test_other_bytes_are_refused(key: bytes | None, value: bytes | None) -> None:
-    for kind in (OffsetSync, Checkpoint, Heartbeat, SourcePosition):
+    for kind in (OffsetSync, Checkpoint, GroupMark, Heartbeat, SourcePosition):
         with contextlib.suppress(FormatError):
             kind.read(key, value)
 

@@ -22,7 +22,7 @@ from kafkalog.mirror.internal_topics.runs import (
 )
 
 TP = TopicPartition("words", 0)
-STEPS = st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(1, 1 << 40))
+STEPS = st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 
 
 def runs_of(steps: list[tuple[int, int, int]]) -> list[Run]:
@@ -75,7 +75,7 @@ def test_other_bytes_are_refused(data: bytes, up: int, down: int) -> None:
     sync = OffsetSync(TP, up, down)
     with contextlib.suppress(FormatError):
         runs = own_runs(sync, [(OWN, b"\x00" + data)])
-        assert all(run.length > 0 and min(run) >= 0 for run in runs)
+        assert all(min(run) >= 0 for run in runs)
         assert all(one.ends <= two[:2] and one.ends[1] <= two.downstream for one, two in pairwise(runs))
         assert all(end <= at + 1 for end, at in zip(runs[-1].ends if runs else (0, 0), sync[1:], strict=True))
 
