@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
-from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_positions, returning_topics
+from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks, read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
 
 
@@ -39,6 +39,13 @@ class GroupStatus(NamedTuple):
     """The checkpoint's offset in the target."""
     in_target: int | None
     """What the group has committed in the target; None where it has nothing."""
+    mark: int | None
+    """Up to which offset of the target its position is known in the source; None where no mirror has noted it."""
+
+    @property
+    def ahead(self) -> int | None:
+        """How far the group has read in the target beyond what was brought back, in offsets of the target."""
+        return None if self.in_target is None or self.mark is None else max(self.in_target - self.mark, 0)
 
     @property
     def lag(self) -> int | None:
@@ -78,7 +85,7 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
     Raises:
         KafkaError, ClientError: A cluster cannot be asked.
     """
-    checkpoints = read_checkpoints(settings)
+    checkpoints, marks = read_checkpoints(settings), read_marks(settings)
     there, here = source.groups.offsets(checkpoints), target.groups.offsets(checkpoints)
     names = {settings.naming.remote(tp.topic): tp.topic for offsets in there.values() for tp in offsets}
     found = []
@@ -94,6 +101,7 @@ def group_status(settings: MirrorSettings, source: Admin, target: Admin) -> list
                     checkpoint.upstream,
                     checkpoint.downstream,
                     None if downstream is None else downstream.offset,
+                    marks.get((group, tp)),
                 )
             )
     return found

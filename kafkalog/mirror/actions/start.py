@@ -45,7 +45,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--sync-groups",
         metavar="REGEX[,…]",
-        help="commit the translated offsets of these groups in the target, while they have no members there",
+        help="commit the translated offsets of these groups in the target, while they have no members there, and bring "
+        "back into the source what they reach in the target",
     )
     parser.add_argument("--max-bytes-per-second", type=natural, metavar="N", help="mirror no more than this")
     parser.add_argument("--metrics-listener", metavar="HOST:PORT", help="serve metrics for Prometheus there")

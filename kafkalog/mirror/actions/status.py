@@ -10,7 +10,8 @@ from kafkalog.mirror.actions.options import add_clusters, settings_of
 
 EPILOG = """\
 LAG counts offsets of the source: of a partition those that are not in the target yet, of a group those that it has
-read since its position was last translated. "-" means that there is no value.
+read since its position was last translated. AHEAD counts offsets of the target that a group has read there since its
+position was last brought back into the source. "-" means that there is no value.
 
 examples:
   kafkalog mirror status --source old:9092 --target new:9092 --topics 'orders|clicks.*' --source-alias old
@@ -19,7 +20,7 @@ examples:
 exit codes: 0 printed, 1 failed, 2 wrong usage
 """
 _PARTITIONS = ("TOPIC", "PARTITION", "MIRRORED", "END", "LAG")
-_GROUPS = ("GROUP", "TARGET-TOPIC", "PARTITION", "OFFSET", "TRANSLATED", "TARGET-OFFSET", "IN-TARGET", "LAG")
+_GROUPS = ("GROUP", "TARGET-TOPIC", "PARTITION", "OFFSET", "TRANSLATED", "TARGET-OFFSET", "IN-TARGET", "AHEAD", "LAG")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         groups = group_status(settings, source, target)
     partition_rows = [(*each.partition, each.next_offset, each.end, each.lag) for each in partitions]
     group_rows = [
-        (each.group, *each.partition, each.offset, each.upstream, each.downstream, each.in_target, each.lag)
+        (each.group, *each.partition, each.offset, each.upstream, each.downstream, each.in_target, each.ahead, each.lag)
         for each in groups
     ]
     for header, rows in ((_PARTITIONS, partition_rows), (_GROUPS, group_rows)):

@@ -47,6 +47,11 @@ class Checkpoints:
         """The newest checkpoint of each group and partition of the target, as of the last `emit`."""
         return self._newest
 
+    @property
+    def are_current(self) -> bool:
+        """Whether `newest` has what others have written of the partitions that this process has now."""
+        return self._read_at == self._progress.assignments
+
     def emit(self) -> None:
         """Write a checkpoint of each group and partition that has something new.
 

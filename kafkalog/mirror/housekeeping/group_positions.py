@@ -126,7 +126,7 @@ class GroupPositions:
             KafkaError, ClientError: A cluster cannot be asked.
         """
         mine = self._remote()
-        if self._marks is None or not mine:
+        if self._marks is None or not mine or not self._checkpoints.are_current:
             return
         self._marks.refresh()
         reached = self._reached(self._marks, mine)

@@ -27,6 +27,8 @@ from tests.kafkalog.mirror.golden import RECORDS
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails, same
 from tests.kafkalog.mirror.keeping.test_task import batch
+from tests.kafkalog.mirror.test_crash import PARTITIONS, Writer
+from tests.kafkalog.mirror.test_failover import LEAST, Application, has_all, is_back, is_there
 from tests.kafkalog.mirror.test_mirror import make, write
 from tests.support.waiting import wait_until
 
@@ -168,3 +170,22 @@ def test_apache_kafka_takes_and_gives(clusters: Clusters, start_mirror: StartMir
     assert said["hops"] == "1"
     assert f"{alias}.checkpoints.internal" in said["checkpoints"]
     assert f"{alias}.heartbeats" in said["heartbeats"]
+
+
+@pytest.mark.parametrize("naming", ["default", "identity"])
+def test_a_group_goes_over_and_back(clusters: Clusters, start_mirror: StartMirror, alias: str, naming: str) -> None:
+    """It misses nothing, and repeats at most what it had not committed."""
+    topic, app = f"words-{alias}", Application(f"readers-{alias}")
+    remote = topic if naming == "identity" else f"{alias}.{topic}"
+    make(clusters.source, topic, PARTITIONS)
+    mirror = start_mirror(topic, groups=app.group, replication_policy_class=naming, **ON)
+    writer = Writer(clusters.source, topic)
+    wait_until(lambda: writer.committed >= LEAST, "records are written")
+    count = writer.stop()
+    app.run(clusters.source, topic, 60, 13)
+    wait_until(lambda: has_all(mirror), "the target has all records")
+    wait_until(lambda: is_there(mirror.settings, clusters, app.group), "the group's positions are in the target")
+    app.run(clusters.target, remote, 90, 17)
+    wait_until(lambda: is_back(mirror.settings, clusters, app.group), "the group's positions are back")
+    app.run(clusters.source, topic, count - 60 - 90, 0)
+    app.check(clusters.source, topic, count)

@@ -65,6 +65,12 @@ class Application:
             consumer.commit()
             self.uncommitted |= self._process(consumer, more)
 
+    def check(self, address: str, topic: str, count: int) -> None:
+        """Check that it has processed all records, and those twice that it had not committed, and no others."""
+        there = [each for found in read_all(address, topic, count).values() for each in found]
+        assert self.processed.keys() == {(each.key, each.value) for each in there}
+        assert {record for record, times in self.processed.items() if times > 1} == self.uncommitted
+
     def _process(self, consumer: Consumer, count: int) -> set[tuple[object, object]]:
         found: list[ConsumerRecord] = []
 
@@ -137,7 +143,4 @@ def test_a_group_goes_over_and_back(
     wait_until(lambda: is_back(mirror.settings, clusters, app.group), "the group's positions are back")
     app.run(clusters.source, topic, count - 60 - 90, 0)
 
-    there = {(each.key, each.value) for found in read_all(clusters.source, topic, count).values() for each in found}
-    assert app.processed.keys() == there
-    repeated = {record for record, times in app.processed.items() if times > 1}
-    assert repeated == app.uncommitted
+    app.check(clusters.source, topic, count)

@@ -1,4 +1,7 @@
-"""Test that access control lists follow between clusters of Apache Kafka: one secured broker, mirrored to itself."""
+"""Test that access control lists follow between clusters of Apache Kafka, and what a mirror does without rights.
+
+There is one secured broker, mirrored to itself.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,14 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.acls import AclBinding, AclFilter, AclOperation, AclPatternType, AclPermission
 from kafkalog.client.admin.acls import AclResourceType as Kind
+from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
+from kafkalog.mirror.housekeeping.group_positions import GroupPositions
+from kafkalog.mirror.housekeeping.marks import Marks
+from kafkalog.mirror.internal_topics.runs import Run
+from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.acls import AclFollower
 from peers.brokers.kafka import KAFKA_4
 from peers.brokers.secured_kafka import BOB, SecuredKafka
@@ -111,3 +122,57 @@ def test_missing_rights_are_named_once(server: SecuredKafka, alias: str, caplog:
         "ACLs are not copied: the mirror needs Describe on the source's cluster",
         "ACLs are not copied: the mirror needs Alter on the target's cluster",
     ]
+
+
+def test_a_group_that_may_not_be_changed_in_the_source_is_named_once(
+    server: SecuredKafka, alias: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tp, remote = TopicPartition(f"words-{alias}", 0), TopicPartition(f"{alias}.words-{alias}", 0)
+    plain = {"bootstrap.servers": server.bootstrap}
+    settings, _ = MirrorSettings.of({"groups": f".*-{alias}"}, alias, "target", (plain, plain))
+    for topic in (tp.topic, remote.topic, settings.naming.checkpoints, settings.naming.group_marks):
+        make(server.bootstrap, topic)
+    write(server.bootstrap, tp.topic, range(9))
+    unseen, seen, allowed_one = (f"{name}-{alias}" for name in ("unseen", "seen", "allowed"))
+    bob = f"User:{BOB}"
+    rights = [
+        AclBinding(Kind.TOPIC, tp.topic, bob, AclOperation.READ),
+        AclBinding(Kind.GROUP, seen, bob, AclOperation.DESCRIBE),
+        AclBinding(Kind.GROUP, allowed_one, bob, AclOperation.READ),
+    ]
+    progress = Progress()
+    progress.assigned([tp], {tp: 9}, [(tp, Run(0, 0, 9))])
+    with (
+        Admin(plain) as admin,
+        Admin(by_password(server, "PLAIN", BOB)) as other,
+        Producer(plain) as producer,
+        caplog.at_level(logging.WARNING, "kafkalog.mirror"),
+    ):
+        admin.acls.create(rights)
+        wait_until(lambda: set(rights) <= set(admin.acls.describe()), "the broker knows them")
+        checkpoints = Checkpoints(settings, progress, other, admin, producer)
+        checkpoints.emit()
+        groups = GroupPositions(settings, progress, (other, admin), checkpoints, Marks(settings, progress, producer))
+        for group in (unseen, seen, allowed_one):
+            admin.groups.alter_offsets(group, {remote: 5})
+
+        def positions(topic: TopicPartition) -> list[int | None]:
+            found = admin.groups.offsets([unseen, seen, allowed_one]).values()
+            return [offsets[topic].offset if topic in offsets else None for offsets in found]
+
+        for _ in range(2):
+            groups.bring_back()
+        assert positions(tp) == [None, None, 5]
+        admin.acls.create([AclBinding(Kind.GROUP, seen, bob, AclOperation.READ)])
+
+        def comes_back() -> bool:
+            groups.bring_back()
+            return positions(tp) == [None, 5, 5]
+
+        wait_until(comes_back, "it is brought back once that is allowed")
+        admin.acls.delete([AclFilter(principal=bob)])
+    assert [each.partition(":")[0] for each in caplog.messages] == [
+        f"the positions of group {unseen} are not brought into the source",
+        f"the positions of group {seen} are not brought into the source",
+    ]
+    assert all("The mirror needs Describe and Read on the group" in each for each in caplog.messages)

@@ -6,6 +6,7 @@ import json
 from urllib.request import urlopen
 
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.metrics import MetricsEndpoint
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
@@ -35,16 +36,16 @@ def test_the_lag_of_partitions_and_groups(clusters: Clusters, start_mirror: Star
         assert f'kafkalog_mirror_group_lag{{group="{group}",{where}}} 6.0' in metrics
         assert "kafkalog_mirror_restarts_total 0.0" in metrics
     wait_until(lambda: "readers" in "".join(call(*words).out), "the checkpoint is there")
+    wait_until(lambda: 4 in read_marks(mirror.settings).values(), "the position is in the target")
     mirror.stop()
+    commit(clusters.target, group, f"{alias}.{topic}", 7)
     write(clusters.source, topic, range(10, 13))
     commit(clusters.source, group, topic, 5)
     rows = [json.loads(line) for line in call(*words, "--json").out]
     assert {"topic": topic, "partition": 0, "mirrored": 10, "end": 13, "lag": 3} in rows
     (found,) = (row for row in rows if row.get("group") == group)
-    assert (found["target_topic"], found["translated"], found["target_offset"], found["lag"]) == (
-        *(f"{alias}.{topic}", 4, 4),
-        1,
-    )
+    names = ("target_topic", "translated", "target_offset", "in_target", "ahead", "lag")
+    assert [found[name] for name in names] == [f"{alias}.{topic}", 4, 4, 7, 3, 1]
 
 
 def test_an_address_for_metrics_that_cannot_be_is_named() -> None:

@@ -128,15 +128,6 @@ def test_a_pair_of_an_earlier_process_is_translated_back() -> None:
     assert [offsets.translate_back(each) for each in (39, 40, 41, 1000)] == [None, 100, 101, 101]
 
 
-def test_a_target_that_goes_back_forgets_what_was() -> None:
-    """It was deleted and created again: what was before is not there any more."""
-    offsets = OffsetMap()
-    offsets.add(Run(0, 0, 10))
-    offsets.add(Run(10, 0, 5))
-    assert offsets.translate(5) is None
-    assert offsets.translate_back(3) == 13
-
-
 def test_a_partition_that_comes_again_goes_on_with_what_was_known() -> None:
     known = OffsetMap()
     for run in (Run(0, 0, 10), Run(10, 11, 5)):

@@ -86,7 +86,7 @@ def test_other_bytes_are_refused(data: bytes, up: int, down: int) -> None:
         ("00", "cut off"),
         ("00 04 00 00 02", "2 runs in 3 bytes"),
         ("00 ff ff ff ff ff ff ff ff ff 01", "runs in 0 bytes"),
-        ("00 02 00 00 00", "a run of 0 records"),
+        ("00 02 00 00 01", "a run of -1 records"),
         ("00 02 01 00 02", "-1 and 0 before"),
         ("00 02 00 00 12", "at the offsets -1 and"),
         ("00 02 00 00 02 00", "1 bytes after"),

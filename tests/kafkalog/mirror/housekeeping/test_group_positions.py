@@ -1,0 +1,217 @@
+"""Test that what groups reach in the target comes back into the source, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.groups.descriptions import CommittedOffset
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.housekeeping.group_positions import Return, to_bring_back
+from kafkalog.mirror.internal_topics.stored import read_marks
+from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
+from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
+from tests.kafkalog.mirror.test_mirror import make, write
+from tests.support.waiting import wait_until
+
+TP = TopicPartition("words", 0)
+
+
+@pytest.mark.parametrize(
+    ("there", "translated", "expected"),
+    [
+        (None, 7, Return({TP: CommittedOffset(7, metadata="note")}, {})),
+        (6, 7, Return({TP: CommittedOffset(7, metadata="note")}, {})),
+        (7, 7, Return({}, {TP: 9})),
+        (8, 7, Return({}, {TP: 9})),
+        (6, None, Return({}, {})),
+    ],
+)
+def test_a_group_only_goes_forward_in_the_source(there: int | None, translated: int | None, expected: Return) -> None:
+    reached = {TP: CommittedOffset(9, leader_epoch=3, metadata="note")}
+    committed = {} if there is None else {TP: CommittedOffset(there)}
+    assert to_bring_back(reached, committed, lambda tp, offset: translated) == expected
+
+
+class Groups:
+    """Groups of one partition, of which each test commits positions; `source` and `target` are what they have."""
+
+    def __init__(self, clusters: Clusters, alias: str) -> None:
+        self.clusters = clusters
+        self.alias = alias
+        self.topic = f"words-{alias}"
+        self.remote = f"{alias}.{self.topic}"
+        self._witnesses = 0
+
+    def name(self, group: str) -> str:
+        return f"{group}-{self.alias}"
+
+    def source(self, group: str) -> int | None:
+        return committed(self.clusters.source, self.name(group)).get(TopicPartition(self.topic, 0))
+
+    def target(self, group: str) -> int | None:
+        return committed(self.clusters.target, self.name(group)).get(TopicPartition(self.remote, 0))
+
+    def is_at(self, group: str, offset: int) -> bool:
+        return self.target(group) == offset
+
+    def reach(self, side: str, group: str, offset: int) -> None:
+        topic = self.topic if side == "source" else self.remote
+        commit(getattr(self.clusters, side), self.name(group), topic, offset)
+
+    def look(self) -> None:
+        """Wait until the mirror has looked at all groups after now, both ways, and twice."""
+        for _ in range(2):
+            forth, back = f"forth{self._witnesses}", f"back{self._witnesses}"
+            self._witnesses += 1
+            self.reach("source", forth, 1)
+            wait_until(partial(self._is_at_1, self.target, forth), "the mirror looks at the source")
+            self.reach("target", back, 1)
+            wait_until(partial(self._is_at_1, self.source, back), "the mirror looks at the target")
+
+    @staticmethod
+    def _is_at_1(side: Callable[[str], int | None], group: str) -> bool:
+        return side(group) == 1
+
+
+@pytest.fixture
+def groups(clusters: Clusters, alias: str) -> Groups:
+    """Groups of a topic with 20 records."""
+    found = Groups(clusters, alias)
+    make(clusters.source, found.topic)
+    write(clusters.source, found.topic, range(20))
+    return found
+
+
+@pytest.mark.parametrize("offsets", ["translate", "keep"])
+def test_offsets_that_are_reset_in_the_source_stay_so(
+    groups: Groups, start_mirror: StartMirror, alias: str, offsets: str
+) -> None:
+    properties = {"groups": f".*-{alias}", "replication_offsets": offsets, **ON}
+    mirror = start_mirror(groups.topic, **properties)
+    groups.reach("source", "g", 12)
+    wait_until(lambda: groups.target("g") == 12, "the position is in the target")
+    groups.reach("source", "g", 3)
+    groups.look()
+    assert (groups.source("g"), groups.target("g")) == (3, 12)
+    mirror.stop()
+    mirror = start_mirror(groups.topic, **properties)
+    groups.look()
+    assert (groups.source("g"), groups.target("g")) == (3, 12)
+    groups.reach("target", "g", 15)
+    wait_until(lambda: groups.source("g") == 15, "what the group reaches in the target comes back")
+    # What came back is known, also to the next process.
+    wait_until(lambda: 15 in read_marks(mirror.settings).values(), "the position is marked")
+    groups.reach("source", "g", 4)
+    groups.look()
+    mirror.stop()
+    start_mirror(groups.topic, **properties)
+    groups.look()
+    assert (groups.source("g"), groups.target("g")) == (4, 15)
+
+
+def test_a_group_that_is_further_in_the_source_is_not_brought_back(
+    groups: Groups, start_mirror: StartMirror, alias: str
+) -> None:
+    start_mirror(groups.topic, groups=f".*-{alias}", **ON)
+    groups.reach("target", "g", 8)
+    wait_until(lambda: groups.source("g") == 8, "the position comes back")
+    groups.reach("source", "g", 11)
+    groups.reach("target", "g", 10)
+    wait_until(lambda: groups.target("g") == 11, "the target follows")
+    groups.reach("source", "g", 2)
+    groups.look()
+    assert (groups.source("g"), groups.target("g")) == (2, 11)
+
+
+def test_a_group_with_members_in_the_source_keeps_its_position(
+    clusters: Clusters, groups: Groups, start_mirror: StartMirror, alias: str
+) -> None:
+    start_mirror(groups.topic, groups=f".*-{alias}", **ON)
+    with Consumer(
+        {**clusters.client("source"), "group.id": groups.name("g"), "enable.auto.commit": "false"}
+    ) as consumer:
+        consumer.subscribe([groups.topic])
+        wait_until(lambda: consumer.poll(0.1) is not None and bool(consumer.assignment()), "the group has a member")
+        groups.reach("target", "g", 9)
+        groups.look()
+        assert groups.source("g") is None
+    wait_until(lambda: groups.source("g") == 9, "the position comes back after the member has left")
+
+
+def test_a_position_that_another_mirror_may_have_committed_does_not_come_back(
+    groups: Groups, start_mirror: StartMirror, alias: str
+) -> None:
+    """A mirror that stored no marks has brought the group into the target; then it was reset in the source."""
+    properties = {"groups": f".*-{alias}", **ON}
+    mirror = start_mirror(groups.topic, sync_group_offsets_back_enabled="false", **properties)
+    groups.reach("source", "g", 12)
+    wait_until(lambda: groups.target("g") == 12, "the position is in the target")
+    mirror.stop()
+    groups.reach("source", "g", 3)
+    start_mirror(groups.topic, **properties)
+    groups.look()
+    assert (groups.source("g"), groups.target("g")) == (3, 12)
+
+
+def test_the_way_back_can_be_turned_off(groups: Groups, start_mirror: StartMirror, alias: str) -> None:
+    mirror = start_mirror(groups.topic, groups=f".*-{alias}", sync_group_offsets_back_enabled="false", **ON)
+    groups.reach("target", "g", 9)
+    for offset in (1, 2):
+        groups.reach("source", "witness", offset)
+        wait_until(partial(groups.is_at, "witness", offset), "the mirror looks at both sides")
+    assert groups.source("g") is None
+    assert mirror.stop() is None
+    assert read_marks(mirror.settings) == {}
+
+
+def test_a_note_comes_along_both_ways(
+    clusters: Clusters, groups: Groups, start_mirror: StartMirror, alias: str
+) -> None:
+    start_mirror(groups.topic, groups=f".*-{alias}", **ON)
+    here, there = TopicPartition(groups.topic, 0), TopicPartition(groups.remote, 0)
+    group = groups.name("g")
+    with Admin(clusters.client("source")) as source, Admin(clusters.client("target")) as target:
+        source.groups.alter_offsets(group, {here: CommittedOffset(5, metadata="forth")})
+        wanted = {there: CommittedOffset(5, metadata="forth")}
+        wait_until(lambda: target.groups.offsets([group])[group] == wanted, "the note is in the target")
+        target.groups.alter_offsets(group, {there: CommittedOffset(7, metadata="back")})
+        wanted_back = {here: CommittedOffset(7, metadata="back")}
+        wait_until(lambda: source.groups.offsets([group])[group] == wanted_back, "the note is in the source")
+
+
+def test_mirrors_both_ways_come_to_rest(
+    clusters: Clusters, groups: Groups, start_mirror: StartMirror, alias: str
+) -> None:
+    """Two processes one way, one the other way, and a group in topics of both clusters."""
+    own = f"own-{alias}"
+    make(clusters.target, own)
+    write(clusters.target, own, range(20))
+    properties = {"groups": f".*-{alias}", **ON}
+    for _ in range(2):
+        start_mirror(groups.topic, **properties)
+    start_mirror(own, reverse=True, **properties)
+    read_all(clusters.target, groups.remote, 20)
+    read_all(clusters.source, f"target.{own}", 20)
+    groups.reach("source", "g", 6)
+    commit(clusters.target, groups.name("g"), own, 7)
+
+    def positions() -> list[dict[TopicPartition, int]]:
+        return [committed(address, groups.name("g")) for address in clusters]
+
+    def expected(first: int, second: int) -> list[dict[TopicPartition, int]]:
+        return [
+            {TopicPartition(groups.topic, 0): first, TopicPartition(f"target.{own}", 0): second},
+            {TopicPartition(groups.remote, 0): first, TopicPartition(own, 0): second},
+        ]
+
+    wait_until(lambda: positions() == expected(6, 7), "both sides have both positions")
+    groups.reach("target", "g", 8)
+    commit(clusters.source, groups.name("g"), f"target.{own}", 9)
+    wait_until(lambda: positions() == expected(8, 9), "both positions are back")
+    groups.look()
+    assert positions() == expected(8, 9)
