@@ -5,13 +5,13 @@ A broker that is not the controller answers NOT_CONTROLLER. Quotas of clients ar
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.controller.cluster.controller import ClusterController
-from broker.controller.cluster.events.isr import WantedIsr
-from broker.controller.cluster.model.context import PartitionKey
+from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.metadata.model import LeaderRecoveryState
 from broker.metadata.znodes.topics import StateNode
 from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError
@@ -50,32 +50,26 @@ async def handle_alter_partition(request: Request) -> None:
 
 async def _alter_partition(request: Request) -> AlterPartitionResponse:
     message: AlterPartitionRequest = request.message
-    controller = _controller(request)
-    has_ids = request.version >= IDS_SINCE
-    names = await controller.topic_names([topic.topic_id for topic in message.topics]) if has_ids else {}
-    wanted: dict[PartitionKey, WantedIsr] = {}
+    wanted: dict[AskedKey, WantedIsr] = {}
     for topic in message.topics:
-        name = names.get(topic.topic_id) if has_ids else topic.topic_name
-        if name is not None:
-            wanted.update(_wanted(name, topic, request.version))
-    results = await controller.alter_partition(message.broker_id, message.broker_epoch, wanted)
+        wanted.update(_wanted(topic, request.version))
+    results = await _controller(request).alter_partition(message.broker_id, message.broker_epoch, wanted)
     response = AlterPartitionResponse()
     for topic in message.topics:
-        name = names.get(topic.topic_id) if has_ids else topic.topic_name
         answer = TopicData(topic_name=topic.topic_name, topic_id=topic.topic_id)
         for each in topic.partitions:
             index = each.partition_index
-            if name is None:
-                answer.partitions.append(PartitionData(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_ID))
-            else:
-                answer.partitions.append(_answer(index, results[name, index], request.version))
+            result = results[_asked(topic, request.version), index]
+            answer.partitions.append(_answer(index, result, request.version))
         response.topics.append(answer)
     return response
 
 
-def _wanted(
-    name: str, topic: AlterPartitionRequest.TopicData, version: int
-) -> Iterator[tuple[PartitionKey, WantedIsr]]:
+def _asked(topic: AlterPartitionRequest.TopicData, version: int) -> str | uuid.UUID:
+    return topic.topic_id if version >= IDS_SINCE else topic.topic_name
+
+
+def _wanted(topic: AlterPartitionRequest.TopicData, version: int) -> Iterator[tuple[AskedKey, WantedIsr]]:
     for each in topic.partitions:
         isr = (
             tuple(member.broker_id for member in each.new_isr_with_epochs)
@@ -86,7 +80,7 @@ def _wanted(
         recovering = each.leader_recovery_state == LeaderRecoveryState.RECOVERING
         recovery = LeaderRecoveryState.RECOVERING if recovering else LeaderRecoveryState.RECOVERED
         yield (
-            (name, each.partition_index),
+            (_asked(topic, version), each.partition_index),
             WantedIsr(each.leader_epoch, isr, each.partition_epoch, recovery, each.reason, epochs),
         )
 

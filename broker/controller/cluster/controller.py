@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from broker.controller.cluster.events import (
     shutdown,
 )
 from broker.controller.cluster.events.answers import decisions_for
-from broker.controller.cluster.events.isr import WantedIsr
+from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.controller.cluster.events.watched import decision_for
 from broker.controller.cluster.machine import reassignment
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
@@ -57,7 +56,13 @@ from broker.metadata.znodes.cluster import ProducerIdBlock
 from broker.metadata.znodes.topics import Assignment, StateNode
 from broker.runtime import Runtime
 from broker.zookeeper.interface import SessionState, WatchEvent, ZooKeeper, ZooKeeperError
-from kafkalog.protocol.errors import ErrorCode, KafkaError, NotControllerError, UnknownServerError
+from kafkalog.protocol.errors import (
+    ErrorCode,
+    KafkaError,
+    NotControllerError,
+    UnknownServerError,
+    UnknownTopicIdError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -182,20 +187,29 @@ class ClusterController:
     # -- requests of brokers and administrators
 
     async def alter_partition(
-        self, broker_id: int, broker_epoch: int, wanted: Mapping[PartitionKey, WantedIsr]
-    ) -> dict[PartitionKey, StateNode | KafkaError]:
+        self, broker_id: int, broker_epoch: int, wanted: Mapping[AskedKey, WantedIsr]
+    ) -> dict[AskedKey, StateNode | KafkaError]:
         """Change the ISRs of partitions; see `events.isr.alter_partition`.
+
+        The result for a topic id that is unknown is UnknownTopicIdError. A new controller reads the topics first.
 
         Raises:
             NotControllerError: This broker is not the controller.
             StaleBrokerEpochError: The leader is not registered, or was registered anew.
         """
-        results = await self._ask(
-            "AlterPartition", lambda context: isr.alter_partition(context, broker_id, broker_epoch, wanted)
-        )
+
+        def decide(
+            context: ControllerContext,
+        ) -> Steps[tuple[dict[AskedKey, PartitionKey], dict[PartitionKey, StateNode | KafkaError]]]:
+            # In the same turn as the change: a topic may be deleted, and created anew, in between.
+            keys = isr.named(context, wanted)
+            isrs = {key: wanted[asked] for asked, key in keys.items()}
+            return keys, (yield from isr.alter_partition(context, broker_id, broker_epoch, isrs))
+
+        keys, results = await self._ask("AlterPartition", decide)
         if self._office is not None and self._office.context.reassigning:
             self._queue.put("reassignments", lambda context: isr.complete_reassignments(context, results))
-        return results
+        return {asked: results[keys[asked]] if asked in keys else UnknownTopicIdError() for asked in wanted}
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
         """Move the leaderships of a broker that stops; return the partitions that it still leads.
@@ -248,19 +262,6 @@ class ClusterController:
             return reassignment.listed(context, keys)
 
         return await self._ask("ListPartitionReassignments", decide)
-
-    async def topic_names(self, topic_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return topic names by id, leaving out unknown ids. A new controller answers after it has read the topics.
-
-        Raises:
-            NotControllerError: This broker is not the controller.
-        """
-
-        def decide(context: ControllerContext) -> Steps[dict[uuid.UUID, str]]:
-            yield from ()
-            return {each: context.topic_names[each] for each in topic_ids if each in context.topic_names}
-
-        return await self._ask("topic names", decide)
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Give a broker a block of producer ids.

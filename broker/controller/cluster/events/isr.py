@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +29,9 @@ from kafkalog.protocol.errors import (
 )
 
 logger = logging.getLogger(__name__)
+
+AskedKey = tuple[str | uuid.UUID, int]
+"""A partition as AlterPartition names it: its topic's name or, from version 2 on, its topic's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,17 @@ def alter_partition(
     batch.inform_all(wanted)
     yield from send(batch.requests())
     return {key: results[key] for key in wanted}
+
+
+def named(context: ControllerContext, asked: Iterable[AskedKey]) -> dict[AskedKey, PartitionKey]:
+    """Return the keys of partitions, leaving out topic ids that are unknown."""
+    found: dict[AskedKey, PartitionKey] = {}
+    for each in asked:
+        topic, index = each
+        name = topic if isinstance(topic, str) else context.topic_names.get(topic)
+        if name is not None:
+            found[each] = name, index
+    return found
 
 
 def complete_reassignments(

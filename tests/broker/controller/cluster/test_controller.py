@@ -9,11 +9,18 @@ from collections.abc import Awaitable, Sequence
 
 import pytest
 
+from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.controller.decisions.elections import ElectionType
 from broker.metadata.znodes import controller, paths, topics
-from broker.metadata.znodes.topics import Assignment, TopicNode
+from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
 from broker.zookeeper.interface import AccessDeniedError, Delete, MultiError, Operation, Result, SetData
-from kafkalog.protocol.errors import KafkaError, NotControllerError, StaleBrokerEpochError
+from kafkalog.protocol.errors import (
+    FencedLeaderEpochError,
+    KafkaError,
+    NotControllerError,
+    StaleBrokerEpochError,
+    UnknownTopicIdError,
+)
 from tests.broker.controller.cluster.played import Cluster, play
 from tests.simulation.obedient_broker import SESSION_S, ObedientBroker, running
 from tests.simulation.zookeeper import SimulatedSession
@@ -216,7 +223,41 @@ def test_a_new_controller_is_asked_for_topics_before_it_has_read_them() -> None:
         context = boss.controller.context
         assert context is not None
         assert not context.topic_names, "it has not read them yet"
-        assert await boss.controller.topic_names([topic_id, unknown]) == {topic_id: "words"}
+        leader = next(each for each in cluster.brokers.values() if each is not former and each is not boss)
+        # It is not the leader any more, and is told so: a topic that nobody knew would have another answer.
+        asked: dict[AskedKey, WantedIsr] = {(each, 0): WantedIsr(-1, (1,), 0) for each in (topic_id, unknown)}
+        results = await boss.controller.alter_partition(leader.broker_id, leader.epoch, asked)
+        assert isinstance(results[topic_id, 0], FencedLeaderEpochError)
+        assert isinstance(results[unknown, 0], UnknownTopicIdError)
+
+    play(scenario)
+
+
+def test_a_change_of_an_isr_waits_for_one_turn_of_the_controller() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.make_topic("words", [(1, 2, 3)])
+        await cluster.until(cluster.is_settled)
+        topic_id = topics.decode_topic("words", cluster.ensemble.read(paths.topic("words")).data).topic_id
+        assert topic_id is not None
+        boss, leader = cluster.boss().controller, cluster.brokers[1]
+        order: list[str] = []
+
+        async def alter() -> None:
+            state = cluster.state("words")
+            assert state is not None
+            wanted = WantedIsr(state.leader_epoch, (1, 2), state.partition_epoch)
+            results = await boss.alter_partition(leader.broker_id, leader.epoch, {(topic_id, 0): wanted})
+            changed = results[topic_id, 0]
+            assert isinstance(changed, StateNode)
+            assert changed.isr == (1, 2)
+            order.append("ISR")
+
+        async def other() -> None:
+            await boss.list_reassignments(None)
+            order.append("what was asked later")
+
+        await asyncio.gather(alter(), other())
+        assert order == ["ISR", "what was asked later"]
 
     play(scenario)
 
