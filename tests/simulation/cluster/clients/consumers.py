@@ -139,8 +139,11 @@ async def read_committed(client: Client, key: PartitionKey) -> list[str] | None:
     aborted: set[int] = set()
     values: list[bytes] = []
     while offset < stable:
-        leader, _ = await client.leader(key)
-        partition = FetchPartition(partition=key[1], fetch_offset=offset, partition_max_bytes=1 << 20)
+        leader, epoch = await client.leader(key)
+        # The epoch has a broker refuse that leads no more: as a follower it would answer, with an older high watermark.
+        partition = FetchPartition(
+            partition=key[1], current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1 << 20
+        )
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=1,
@@ -148,8 +151,7 @@ async def read_committed(client: Client, key: PartitionKey) -> list[str] | None:
             topics=[FetchTopic(topic=key[0], partitions=[partition])],
         )
         try:
-            # From version 11 on a follower answers, too, and its high watermark may be behind that of the leader.
-            data = (await client.ask(leader, request, 10)).responses[0].partitions[0]
+            data = (await client.ask(leader, request, 12)).responses[0].partitions[0]
             check(data.error_code)
         except FAILURES:
             client.forget_leader(key)
