@@ -32,7 +32,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -107,22 +107,29 @@ CASES: dict[str, tuple[str, str]] = {
 
 
 class Measured:
-    """Collects the figures of each case, by cluster."""
+    """Collects the figures of each case, by cluster.
 
-    def __init__(self) -> None:
+    Args:
+        units: of each case, and whether higher or lower figures are better.
+    """
+
+    def __init__(self, units: Mapping[str, tuple[str, str]] = CASES) -> None:
+        self.units = units
         self.results: Results = defaultdict(lambda: defaultdict(list))
 
     def add(self, case: str, cluster: Cluster, figure: float) -> None:
         """Add the figure of a run."""
         self.results[case][cluster.name].append(figure)
-        told = f"{time.strftime('%X')} {cluster.name:12} {case:70} {figure:,.3f} {CASES[case][0]}"
+        told = f"{time.strftime('%X')} {cluster.name:12} {case:70} {figure:,.3f} {self.units[case][0]}"
         print(told, file=sys.stderr, flush=True)
 
 
-def produce(cluster: Cluster, measured: Measured, octets: int, acks: str, records: int, serial: int) -> None:
-    """Produce to a new topic."""
-    topic = f"produce-{serial}"
-    cluster.create_topic(topic, PARTITIONS)
+def produce(cluster: Cluster, topic: str, octets: int, acks: str, records: int) -> tuple[float, float]:
+    """Produce to a topic that has been created, and delete it.
+
+    Returns:
+        Records a second, and the CPU seconds of all brokers for a GB.
+    """
     args = ["--topic", topic, "--num-records", str(records), "--record-size", str(octets), "--throughput", "-1"]
     args += ["--warmup-records", str(records // 10), "--bootstrap-server", cluster.bootstrap]
     args += ["--command-property", f"acks={acks}"]
@@ -141,8 +148,7 @@ def produce(cluster: Cluster, measured: Measured, octets: int, acks: str, record
     if done.returncode or (sent := sum(cluster.end_offsets(topic, PARTITIONS))) != records:
         raise RuntimeError(f"{TOOL} against {cluster.name} failed, {sent} of {records}:\n{done.stdout[-3000:]}")
     cluster.delete_topic(topic)
-    measured.add(produced(octets, acks), cluster, rate)
-    measured.add(cost(produced(octets, acks)), cluster, cpu / (records * octets / 1e9))
+    return rate, cpu / (records * octets / 1e9)
 
 
 class Sender:
@@ -236,8 +242,8 @@ def rejoin(cluster: Cluster, measured: Measured, number: int, topics: Sequence[s
     measured.add(BACK, cluster, time.perf_counter() - began)
 
 
-def leaders_moved(cluster: Cluster, measured: Measured, how: signal.Signals, topic: str, partitions: int) -> None:
-    """End a broker; measure until it leads nothing, and start it again."""
+def leaders_moved(cluster: Cluster, how: signal.Signals, topic: str, partitions: int) -> float:
+    """End a broker that leads a third of a topic, and start it again; return the seconds until it led nothing."""
     number = BROKERS[-1] if cluster.controller() != BROKERS[-1] else BROKERS[0]
     cluster.elect_preferred(topic, partitions)
     began = time.perf_counter()
@@ -248,10 +254,11 @@ def leaders_moved(cluster: Cluster, measured: Measured, how: signal.Signals, top
         return all(each.leader > 0 and each.leader != number for each in found.partitions.values())
 
     cluster.wait_for(topic, are_moved, admin)
-    measured.add(moved(how), cluster, time.perf_counter() - began)
+    spent = time.perf_counter() - began
     cluster.gone(number)
     cluster.start(number)
     cluster.wait_in_sync(topic)
+    return spent
 
 
 def catch_up(cluster: Cluster, measured: Measured, octets: int, serial: int) -> None:
@@ -274,13 +281,12 @@ def catch_up(cluster: Cluster, measured: Measured, octets: int, serial: int) -> 
     cluster.delete_topic(topic)
 
 
-def idle(cluster: Cluster, measured: Measured, seconds: float) -> None:
-    """Measure the cost of doing nothing."""
+def idle(cluster: Cluster, seconds: float) -> tuple[float, float]:
+    """Return what doing nothing costs all brokers: per cent of a core, and MB of resident memory."""
     time.sleep(seconds)
     before = cluster.cpu_seconds()
     time.sleep(seconds)
-    measured.add(f"{IDLE}: CPU", cluster, (cluster.cpu_seconds() - before) / seconds * 100)
-    measured.add(f"{IDLE}: resident memory", cluster, cluster.resident_bytes() / 1e6)
+    return (cluster.cpu_seconds() - before) / seconds * 100, cluster.resident_bytes() / 1e6
 
 
 def controller_killed(cluster: Cluster, measured: Measured, topics: Sequence[str]) -> int:
@@ -343,19 +349,14 @@ def main(words: Sequence[str] | None = None) -> list[Finding]:
     for name in options.clusters if "controller" in options.parts else ():
         with running([name], options.dir, overrides) as (cluster,):
             _measure_controllers(cluster, measured, options.runs, share)
-    show(measured.results, options.clusters)
+    show(measured, options.clusters)
     return findings(measured.results)
 
 
 def _measure(options: argparse.Namespace, clusters: Sequence[Cluster], measured: Measured, share: int) -> None:
     serials = iter(range(10_000))
     if "produce" in options.parts:
-        warm = Measured()
-        for cluster in clusters:
-            produce(cluster, warm, 100, "1", RECORDS[100] // share // 2, next(serials))
-        for octets, acks in product(options.sizes, ("all", "1")):
-            for _, cluster in product(range(options.runs), clusters):
-                produce(cluster, measured, octets, acks, RECORDS[octets] // share, next(serials))
+        _measure_produce(options, clusters, measured, share)
     if {"failover", "rejoin"} & set(options.parts):
         into = measured if "failover" in options.parts else Measured()
         for who, how in ENDS:
@@ -364,21 +365,43 @@ def _measure(options: argparse.Namespace, clusters: Sequence[Cluster], measured:
                 ended = failover(cluster, into, who, how, serial)
                 again = measured if "rejoin" in options.parts and (who, how) == (LEADER, KILLED) else Measured()
                 rejoin(cluster, again, ended, [f"failover-{serial}"])
-    partitions = MANY // share
     if {"leaders", "idle"} & set(options.parts):
-        for cluster in clusters:
-            cluster.create_topic("many", partitions)
-        for cluster in clusters:
-            if "idle" in options.parts:
-                idle(cluster, measured, QUIET_S / share)
-        for how in (STOPPED, KILLED) if "leaders" in options.parts else ():
-            for _, cluster in product(range(options.runs), clusters):
-                leaders_moved(cluster, measured, how, "many", partitions)
-        for cluster in clusters:
-            cluster.delete_topic("many")
+        _measure_many(options, clusters, measured, share)
     if "catch-up" in options.parts:
         for _, cluster in product(range(options.runs), clusters):
             catch_up(cluster, measured, CATCH_UP_BYTES // share, next(serials))
+
+
+def _measure_produce(options: argparse.Namespace, clusters: Sequence[Cluster], measured: Measured, share: int) -> None:
+    topics = (f"produce-{serial}" for serial in range(10_000))
+
+    def once(cluster: Cluster, octets: int, acks: str, records: int) -> tuple[float, float]:
+        topic = next(topics)
+        cluster.create_topic(topic, PARTITIONS)
+        return produce(cluster, topic, octets, acks, records)
+
+    for cluster in clusters:
+        once(cluster, 100, "1", RECORDS[100] // share // 2)
+    for octets, acks in product(options.sizes, ("all", "1")):
+        for _, cluster in product(range(options.runs), clusters):
+            rate, cpu = once(cluster, octets, acks, RECORDS[octets] // share)
+            measured.add(produced(octets, acks), cluster, rate)
+            measured.add(cost(produced(octets, acks)), cluster, cpu)
+
+
+def _measure_many(options: argparse.Namespace, clusters: Sequence[Cluster], measured: Measured, share: int) -> None:
+    partitions = MANY // share
+    for cluster in clusters:
+        cluster.create_topic("many", partitions)
+    for cluster in clusters if "idle" in options.parts else ():
+        cpu, memory = idle(cluster, QUIET_S / share)
+        measured.add(f"{IDLE}: CPU", cluster, cpu)
+        measured.add(f"{IDLE}: resident memory", cluster, memory)
+    for how in (STOPPED, KILLED) if "leaders" in options.parts else ():
+        for _, cluster in product(range(options.runs), clusters):
+            measured.add(moved(how), cluster, leaders_moved(cluster, how, "many", partitions))
+    for cluster in clusters:
+        cluster.delete_topic("many")
 
 
 def _measure_controllers(cluster: Cluster, measured: Measured, runs: int, share: int) -> None:
@@ -402,11 +425,11 @@ def findings(results: Results) -> list[Finding]:
     return found
 
 
-def show(results: Results, names: Sequence[str]) -> None:
+def show(measured: Measured, names: Sequence[str]) -> None:
     """Print the table."""
     rows = [
-        report.compare(f"{case}, {CASES[case][0]}", {name: by[name] for name in names}, ",.2f")
-        for case, by in results.items()
+        report.compare(f"{case}, {measured.units[case][0]}", {name: by[name] for name in names}, ",.2f")
+        for case, by in measured.results.items()
     ]
     ratios = [f"ours / {name}" for name in names if name == PEER]
     print(f"\n{report.table(['case', *names, *ratios], rows)}")

@@ -112,10 +112,11 @@ class Cluster:
         bootstrap = ",".join(address for number, address in self._addresses.items() if number != without)
         return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2, "reconnect.backoff.max.ms": 200})
 
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic with three replicas; wait until all of them are in sync."""
+    def create_topic(self, topic: str, partitions: int, replicas: int = len(BROKERS)) -> None:
+        """Create a topic; wait until all its replicas are in sync."""
         admin = self.admin()
-        admin.create_topics([NewTopic(topic, partitions, len(BROKERS))])[topic].result(_DEADLINE_S)
+        own = {"min.insync.replicas": str(min(replicas, 2))}
+        admin.create_topics([NewTopic(topic, partitions, replicas, config=own)])[topic].result(_DEADLINE_S)
         self.wait_for(topic, lambda found: len(found.partitions) == partitions and _in_sync(found), admin)
 
     def delete_topic(self, topic: str) -> None:
@@ -186,7 +187,7 @@ class Cluster:
 
 
 def _in_sync(topic: TopicMetadata) -> bool:
-    return all(len(each.isrs) == len(BROKERS) and each.leader > 0 for each in topic.partitions.values())
+    return all(len(each.isrs) == len(each.replicas) and each.leader > 0 for each in topic.partitions.values())
 
 
 @contextmanager

@@ -81,15 +81,19 @@ class Panel:
     log_x: bool = False
 
 
-def draw_panels(path: Path, panels: Sequence[Panel]) -> None:
-    """Draw the panels side by side."""
+def draw_panels(path: Path, panels: Sequence[Panel], columns: int | None = None) -> None:
+    """Draw the panels side by side, or in rows of so many columns."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(panels), squeeze=False, figsize=(5.5 * len(panels), 4))
-    for axis, panel in zip(axes[0], panels, strict=True):
+    columns = columns or len(panels)
+    rows = -(-len(panels) // columns)
+    figure, axes = pyplot.subplots(rows, columns, squeeze=False, figsize=(5.5 * columns, 4 * rows))
+    for axis in axes.flat[len(panels) :]:
+        axis.remove()
+    for axis, panel in zip(axes.flat[: len(panels)], panels, strict=True):
         for name, values in panel.lines.items():
             axis.plot(*zip(*values, strict=True), marker="o", markersize=3, label=name)
         if panel.log_x:
