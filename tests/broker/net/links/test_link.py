@@ -112,7 +112,13 @@ def test_a_connection_that_ends_right_after_a_step_of_the_handshake(monkeypatch:
 
 
 def test_a_peer_that_never_answers_times_out_and_proves_nothing() -> None:
-    with ScriptedBroker({MetadataRequest: lambda request: Silence()}) as server:
+    asked: list[MetadataRequest] = []
+
+    def keep_silent(request: MetadataRequest) -> Silence:
+        asked.append(request)
+        return Silence()
+
+    with ScriptedBroker({MetadataRequest: keep_silent}) as server:
 
         async def main() -> None:
             async with linked(server.address) as link:
@@ -127,7 +133,7 @@ def test_a_peer_that_never_answers_times_out_and_proves_nothing() -> None:
                     await behind
                 # What the caller gave up does not keep its connection from being found silent.
                 given_up = link.send(MetadataRequest(topics=[]), timeout=0.05)
-                await until(lambda: link.in_flight == 1, "the request on a new connection")
+                await until(lambda: len(asked) == 3, "the request on a new connection")
                 given_up.cancel()
                 await until(lambda: not link.connected, "the end of the connection")
                 assert lost == []
