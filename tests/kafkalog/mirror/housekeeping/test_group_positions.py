@@ -10,9 +10,15 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.consumer import Consumer
+from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.housekeeping.group_positions import Return, to_bring_back
+from kafkalog.mirror.copying.progress import Progress
+from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
+from kafkalog.mirror.housekeeping.group_positions import GroupPositions, Return, to_bring_back
+from kafkalog.mirror.housekeeping.marks import Marks
+from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.stored import read_marks
+from kafkalog.mirror.settings import MirrorSettings
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
 from tests.kafkalog.mirror.test_mirror import make, write
@@ -215,3 +221,37 @@ def test_mirrors_both_ways_come_to_rest(
     wait_until(lambda: positions() == expected(8, 9), "both positions are back")
     groups.look()
     assert positions() == expected(8, 9)
+
+
+def test_a_process_that_dies_after_it_has_brought_a_position_over_leaves_a_mark(
+    clusters: Clusters, groups: Groups, alias: str
+) -> None:
+    """The next one does not take that position for the group's own, when the offsets were reset meanwhile."""
+    tp = TopicPartition(groups.topic, 0)
+    clients = clusters.client("source"), clusters.client("target")
+    settings, _ = MirrorSettings.of({"groups": f".*-{alias}"}, alias, "target", clients)
+    for topic in (groups.remote, settings.naming.checkpoints, settings.naming.group_marks):
+        make(clusters.target, topic)
+    progress = Progress()
+    with Admin(clients[0]) as source, Admin(clients[1]) as target, Producer(clients[1]) as producer:
+
+        def begin() -> tuple[Checkpoints, GroupPositions]:
+            progress.assigned([tp], {tp: 20}, [(tp, Run(0, 0, 20))])
+            checkpoints = Checkpoints(settings, progress, source, target, producer)
+            marks = Marks(settings, progress, producer)
+            checkpoints.emit()
+            return checkpoints, GroupPositions(settings, progress, (source, target), checkpoints, marks)
+
+        groups.reach("source", "g", 12)
+        checkpoints, positions = begin()
+        positions.synchronize()
+        groups.reach("source", "g", 16)
+        checkpoints.emit()
+        positions.synchronize()
+        groups.reach("source", "g", 3)
+        _, positions = begin()
+        positions.bring_back()
+        assert (groups.source("g"), groups.target("g")) == (3, 16)
+        groups.reach("target", "g", 17)
+        positions.bring_back()
+        assert (groups.source("g"), groups.target("g")) == (17, 17)

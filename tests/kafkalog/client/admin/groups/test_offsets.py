@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientTimeoutError
@@ -124,6 +125,11 @@ def test_commit_and_read(coordinator: Coordinator, group: GroupOffsets) -> None:
     group.commit({})
     assert coordinator.broker.seen[FindCoordinatorRequest] == 1, "the coordinator is remembered"
     assert coordinator.broker.seen[OffsetCommitRequest] == 1
+
+
+def test_a_position_brings_its_own_note(coordinator: Coordinator, group: GroupOffsets) -> None:
+    group.commit({TP: CommittedOffset(42, metadata="own"), TopicPartition("u", 0): 7}, metadata="note")
+    assert coordinator.stored == {TP: (42, "own"), TopicPartition("u", 0): (7, "note")}
 
 
 def test_a_coordinator_that_is_not_ready_or_has_moved(coordinator: Coordinator, group: GroupOffsets) -> None:
