@@ -32,18 +32,39 @@ class _Write:
 
 
 class SimulatedLog:
-    """One partition of `__transaction_state`. Its `records` outlive the coordinators that write them."""
+    """One partition of `__transaction_state`. Its `records` outlive the coordinators that write them.
+
+    Attributes:
+        replicated: the high watermark: so many of the records have all in-sync replicas. The leader after this one may
+            lack the others.
+    """
 
     partitions = 1
 
     def __init__(self) -> None:
         self.records: list[StateRecord] = []
+        self.replicated = 0
         self.waiting: deque[_Write] = deque()
         self._owner = _Owner(0, 0)
+        self._until_replicated: list[tuple[int, Callable[[], object]]] = []
 
     def begin(self, leader_epoch: int) -> None:
         """Begin a new leader; open writes must be settled."""
         self._owner = _Owner(leader_epoch, len(self.records))
+        self._until_replicated.clear()
+
+    @property
+    def unreplicated(self) -> int:
+        """The number of records that the leader after this one may lack."""
+        return len(self.records) - self.replicated
+
+    def replicate(self) -> None:
+        """Let the high watermark reach the end."""
+        self.replicated = len(self.records)
+        due = [then for end, then in self._until_replicated if end <= self.replicated]
+        self._until_replicated = [each for each in self._until_replicated if each[0] > self.replicated]
+        for then in due:
+            then()
 
     async def ensure(self) -> int:
         return self.partitions
@@ -62,7 +83,11 @@ class SimulatedLog:
             yield
 
     def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None:
-        then()
+        if self.unreplicated:
+            loop = asyncio.get_running_loop()
+            self._until_replicated.append((len(self.records), lambda: loop.call_soon(then)))
+        else:
+            then()
 
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -74,6 +99,8 @@ class SimulatedLog:
         write = self.waiting.popleft()
         if outcome != "refused":
             self.records += write.records
+        if outcome == "stored":
+            self.replicate()
         if write.future.done():
             return
         if outcome == "stored":
@@ -83,11 +110,12 @@ class SimulatedLog:
                 CoordinatorNotAvailableError() if outcome == "refused" else RequestTimedOutError()
             )
 
-    def crash(self, survivors: int) -> None:
-        """Crash: only the first open write is in the log."""
+    def crash(self, survivors: int, lost: int = 0) -> None:
+        """Crash: so many of the open writes are in the log, except for the last `lost` records that may be lost."""
         for write in list(self.waiting)[:survivors]:
             self.records += write.records
         self.waiting.clear()
+        del self.records[len(self.records) - min(lost, self.unreplicated) :]
 
 
 class Data(NamedTuple):

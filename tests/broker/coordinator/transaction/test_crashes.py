@@ -263,6 +263,12 @@ class Crashes(RuleBasedStateMachine):
         self.markers.settle_first(outcome)
         self.turn()
 
+    @precondition(lambda self: self.log.unreplicated)
+    @rule()
+    def replicate(self) -> None:
+        self.log.replicate()
+        self.turn()
+
     @rule()
     def settle_all(self) -> None:
         for _ in range(200):
@@ -270,6 +276,8 @@ class Crashes(RuleBasedStateMachine):
                 self.log.settle_first("stored")
             elif self.markers.waiting:
                 self.markers.settle_first("stored")
+            elif self.log.unreplicated:
+                self.log.replicate()
             else:
                 return
             self.turn()
@@ -290,18 +298,36 @@ class Crashes(RuleBasedStateMachine):
             self.turn()
         self.restart(len(self.log.waiting), min(markers, len(self.markers.waiting)), raises_epoch=committed)
 
+    @rule(transactional_id=st.sampled_from(IDS), markers=st.integers(0, 3))
+    def crash_before_the_decision_is_replicated(self, transactional_id: str, markers: int) -> None:
+        """The next leader has the decision; it crashes before others have it, and the one after it has not."""
+        session = self.newest.get(transactional_id)
+        if session is None:
+            return
+        for partition in PARTITIONS:
+            self.write_to(session, partition, adds=True, then="settle")
+        self.settle_all()
+        self.end_of(session, True, "leave")
+        self.restart(len(self.log.waiting), 0, raises_epoch=True)
+        self.restart(0, min(markers, len(self.markers.waiting)), self.log.unreplicated, raises_epoch=True)
+
     @rule(data=st.data(), raises_epoch=st.booleans())
     def crash(self, data: st.DataObject, raises_epoch: bool) -> None:
         records = data.draw(st.integers(0, len(self.log.waiting)))
-        self.restart(records, data.draw(st.integers(0, len(self.markers.waiting))), raises_epoch=raises_epoch)
+        markers = data.draw(st.integers(0, len(self.markers.waiting)))
+        lost = data.draw(st.integers(0, self.log.unreplicated)) if raises_epoch else 0
+        self.restart(records, markers, lost, raises_epoch=raises_epoch)
 
-    def restart(self, records: int, markers: int, *, raises_epoch: bool) -> None:
-        """After a crash that so many of the writes under way survive."""
+    def restart(self, records: int, markers: int, lost: int = 0, *, raises_epoch: bool) -> None:
+        """After a crash that so many of the writes under way survive, and so many of the records not replicated do not.
+
+        The end of the log that is lost may be of writes under way as well.
+        """
         for task in list(self.clients):
             task.cancel()
         self.loop.run_until_complete(self.coordinator.stop())
         self.turn()
-        self.log.crash(records)
+        self.log.crash(records, lost)
         self.markers.crash(markers)
         self.epoch += raises_epoch
         self.log.begin(self.epoch)

@@ -38,6 +38,7 @@ class Log(SimulatedLog):
         super().__init__()
         value = encode_value(Transaction(LARGEST, 0, 60_000, TransactionState.EMPTY, 0))
         self.records = [StateRecord(encode_key("id"), value)]
+        self.replicate()
         self.begin(0)
         self.broken: Exception | None = None
         self.may_end = asyncio.Event()
@@ -149,6 +150,7 @@ def test_a_decision_is_carried_out_when_it_is_replicated(is_lost: bool) -> None:
         world = World()
         decided = Transaction(7, 0, 60_000, TransactionState.PREPARE_COMMIT, 0, frozenset({("money", 0)}))
         world.log.records = [StateRecord(encode_key("id"), encode_value(decided))]
+        world.log.replicate()
         world.log.begin(0)
         waiting: list[Callable[[], None]] = []
 
