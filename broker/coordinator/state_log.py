@@ -89,6 +89,14 @@ class StateBatch(NamedTuple):
     """The records, with absolute offsets; compaction may have removed some or all of them."""
 
 
+class Shortage(NamedTuple):
+    """A partition with fewer in-sync replicas than it needs."""
+
+    isr: tuple[int, ...]
+    min_insync: int
+    """`min.insync.replicas`, or the number of replicas if that is smaller."""
+
+
 def as_coordinator_error(error: Exception) -> Exception:
     """Return the error of a coordinator whose state could not be stored (Kafka's `GroupMetadataManager`).
 
@@ -205,6 +213,13 @@ class StateLog:
         if partition is None or not partition.is_leader or partition.log.offline is not None:
             return None
         return partition
+
+    def shortage(self, index: int) -> Shortage | None:
+        """Return what a partition led here lacks for `min.insync.replicas`, without which nothing is replicated."""
+        partition = self.leads(index)
+        if partition is None or not partition.is_under_min_isr:
+            return None
+        return Shortage(tuple(sorted(partition.isr)), partition.effective_min_insync)
 
     # -- reading
 

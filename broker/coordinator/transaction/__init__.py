@@ -7,6 +7,7 @@
 - `verification`            asks a coordinator on another broker whether a transaction covers partitions
 - `markers`                 control batches that end a transaction in the partitions it wrote to
 - `completion`              writes the markers of a decided transaction, and stores that they are written
+- `waiting`                 decisions that wait until they are replicated, and what the broker's log says of them
 - `coordinator`             loads partitions, stores their changes, aborts transactions that time out
 - `admission`               checks that a transaction covers a transactional append
 - `service`                 coordinator, markers and checks, put together

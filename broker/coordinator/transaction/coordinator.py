@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
-from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateBatch, StateRecord
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, Shortage, StateBatch, StateRecord
 from broker.coordinator.transaction.completion import Completion
 from broker.coordinator.transaction.machine import (
     NO_PRODUCER_ID,
@@ -27,6 +27,7 @@ from broker.coordinator.transaction.markers import Marker
 from broker.coordinator.transaction.partition_transactions import Owner, PartitionTransactions
 from broker.coordinator.transaction.records import encode_key, encode_value
 from broker.coordinator.transaction.settings import TransactionSettings
+from broker.coordinator.transaction.waiting import WaitingDecisions
 from kafkalog.protocol.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -57,6 +58,7 @@ class Log(Protocol):
     def leads(self, index: int) -> Owner | None: ...
     def replay(self, index: int, apply: Callable[[list[StateBatch]], None]) -> AsyncIterator[None]: ...
     def when_end_is_replicated(self, index: int, then: Callable[[], None]) -> None: ...
+    def shortage(self, index: int) -> Shortage | None: ...
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]: ...
     async def ensure(self) -> int: ...
 
@@ -73,6 +75,8 @@ class TransactionCoordinator:
     Attributes:
         loads: partitions that were loaded.
         load_ms: the milliseconds that all of them took.
+        completion: carries out decisions.
+        waiting: the decisions that are not replicated yet.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class TransactionCoordinator:
         self._active = False
         self.loads, self.load_ms = 0, 0
         self.completion = Completion(log.append, write_marker, exists)
+        self.waiting = WaitingDecisions(log.shortage)
 
     # -- starting and stopping
 
@@ -240,9 +245,13 @@ class TransactionCoordinator:
             now - began,
         )
         # If this broker failed before a decision is replicated, its markers would remain without it.
+        self.waiting.begin(transactions)
         self._log.when_end_is_replicated(transactions.index, lambda: self._carry_out_decided(transactions))
+        if transactions in self.waiting:
+            self._spawn(self.waiting.watch(transactions, lambda: self._is_current(transactions)))
 
     def _carry_out_decided(self, transactions: PartitionTransactions) -> None:
+        self.waiting.end(transactions)
         if self._active and self._is_current(transactions):
             for machine in transactions.decided():
                 self._carry_out(transactions, machine)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.coordinator.state_log import StateBatch, StateLog, StateRecord
+from broker.coordinator.state_log import Shortage, StateBatch, StateLog, StateRecord
 from broker.coordinator.transaction.markers import Marker, MarkerWriter
 from broker.log.append.validation import Origin
 from broker.metadata.model import NO_TOPIC_ID, PartitionCount, PartitionState
@@ -315,6 +315,20 @@ def test_what_waits_is_told_of_a_change_of_role(
         assert len(parts.replicas.produce_purgatory) == 0
 
     parts.run(work())
+
+
+def test_an_isr_that_is_too_small_is_told(stored: Make) -> None:
+    parts = stored()
+    log = parts.state_log()
+    assert log.shortage(0) is None
+    parts.run(log.ensure())
+    partition = log.leads(0)
+    assert partition is not None
+    assert log.shortage(0) is None
+    refuse_appends(partition)
+    assert log.shortage(0) == Shortage((0,), 2)
+    refuse_appends(partition, False)
+    assert log.shortage(0) is None
 
 
 def test_the_end_is_replicated_when_the_high_watermark_is_there(stored: Make) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from broker.coordinator.state_log import StateBatch, StateRecord
+from broker.coordinator.state_log import Shortage, StateBatch, StateRecord
 from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.markers import Marker
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
@@ -37,6 +37,7 @@ class SimulatedLog:
     Attributes:
         replicated: the high watermark: so many of the records have all in-sync replicas. The leader after this one may
             lack the others.
+        short: what the ISR lacks.
     """
 
     partitions = 1
@@ -44,6 +45,7 @@ class SimulatedLog:
     def __init__(self) -> None:
         self.records: list[StateRecord] = []
         self.replicated = 0
+        self.short: Shortage | None = None
         self.waiting: deque[_Write] = deque()
         self._owner = _Owner(0, 0)
         self._until_replicated: list[tuple[int, Callable[[], object]]] = []
@@ -88,6 +90,9 @@ class SimulatedLog:
             self._until_replicated.append((len(self.records), lambda: loop.call_soon(then)))
         else:
             then()
+
+    def shortage(self, index: int) -> Shortage | None:
+        return self.short
 
     def append(self, index: int, records: Iterable[StateRecord]) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 import pytest
 
-from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, StateBatch, StateRecord
+from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, Shortage, StateBatch, StateRecord
+from broker.coordinator.transaction import waiting
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer, Transaction, TransactionState
 from broker.coordinator.transaction.markers import Marker
@@ -152,11 +154,11 @@ def test_a_decision_is_carried_out_when_it_is_replicated(is_lost: bool) -> None:
         world.log.records = [StateRecord(encode_key("id"), encode_value(decided))]
         world.log.replicate()
         world.log.begin(0)
-        waiting: list[Callable[[], None]] = []
+        replicated: list[Callable[[], None]] = []
 
         def when_end_is_replicated(index: int, then: Callable[[], None]) -> None:
             if index == 0:
-                waiting.append(then)
+                replicated.append(then)
 
         world.log.when_end_is_replicated = when_end_is_replicated  # type: ignore[method-assign]
         world.coordinator.start()
@@ -168,10 +170,70 @@ def test_a_decision_is_carried_out_when_it_is_replicated(is_lost: bool) -> None:
             await world.coordinator.end("id", Producer(7, 0), committed=True)
         if is_lost:
             world.log.begin(1)
-        for then in waiting:
+        for then in replicated:
             then()
         await world.settled()
         assert len(world.writes) == (0 if is_lost else 1)
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
+def test_decisions_that_wait_for_replicas_are_told_once_for_each_isr(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_S", 0)
+
+    def told() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    async def work() -> None:
+        world = World()
+        world.log.partitions = 1
+        decided = Transaction(7, 0, 60_000, TransactionState.PREPARE_COMMIT, 0, frozenset({("money", 0)}))
+        for name in ("one", "two"):
+            world.log.records.append(StateRecord(encode_key(name), encode_value(decided)))
+        world.log.begin(0)
+        world.coordinator.start()
+        await world.settled()
+        assert world.coordinator.waiting.count == 2
+        assert not told(), "the ISR is large enough: followers are about to have them"
+        for isr in ((1,), (1, 2)):
+            world.log.short = Shortage(isr, 3)
+            await world.settled()
+        assert told() == [
+            "__transaction_state-0: 2 decided transactions wait until their decisions are replicated. "
+            f"The ISR is {isr}, and min.insync.replicas is 3"
+            for isr in ([1], [1, 2])
+        ]
+        assert len(world.coordinator.all()) == 3, "it has been loaded"
+        world.log.short = None
+        world.log.replicate()
+        await world.settled()
+        assert world.coordinator.waiting.count == 0
+        assert len(world.writes) == 2
+        assert len(told()) == 2
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
+def test_decisions_of_a_leader_that_is_replaced_wait_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "LOOK_S", 0)
+
+    async def work() -> None:
+        world = World()
+        world.log.partitions = 1
+        decided = Transaction(7, 0, 60_000, TransactionState.PREPARE_COMMIT, 0, frozenset({("money", 0)}))
+        world.log.records.append(StateRecord(encode_key("one"), encode_value(decided)))
+        world.log.begin(0)
+        world.coordinator.start()
+        await world.settled()
+        assert world.coordinator.waiting.count == 1
+        world.log.records.clear()
+        world.log.begin(1)
+        await world.settled()
+        assert world.coordinator.waiting.count == 0
         await world.coordinator.stop()
 
     asyncio.run(work())
