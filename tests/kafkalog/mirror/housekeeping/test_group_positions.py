@@ -245,6 +245,8 @@ def test_a_process_that_dies_after_it_has_brought_a_position_over_leaves_a_mark(
         groups.reach("source", "g", 12)
         checkpoints, positions = begin()
         positions.synchronize()
+        positions.bring_back()
+        assert read_marks(settings) == {(groups.name("g"), TopicPartition(groups.remote, 0)): 12}
         groups.reach("source", "g", 16)
         checkpoints.emit()
         positions.synchronize()
