@@ -8,6 +8,7 @@ login, missing rights.
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Mapping
@@ -62,8 +63,19 @@ def is_hopeless(error: BaseException | None) -> bool:
     return False
 
 
-def run(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> None:
-    """Mirror until `stop` is set.
+def spread(pause: float, chance: random.Random) -> float:
+    """Return a pause that is half as long to one and a half times as long.
+
+    So the mirrors of both directions, which give way to each other when they begin with the same topic, try again at
+    different times.
+    """
+    return pause * chance.uniform(0.5, 1.5)
+
+
+def run(
+    settings: MirrorSettings, progress: Progress, stop: threading.Event, chance: random.Random | None = None
+) -> None:
+    """Mirror until `stop` is set; `chance` spreads the pauses after failures.
 
     Raises:
         Exception: An error that another try does not mend.
@@ -74,7 +86,7 @@ def run(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> 
             housekeeping.start(_jobs(settings, progress, stack))
             # Before the connections are closed: a job that waits for a broker ends with them.
             stack.callback(housekeeping.end)
-            _run_workers(settings, progress, stop)
+            _run_workers(settings, progress, stop, chance or random.Random())
     finally:
         housekeeping.join()
 
@@ -119,7 +131,7 @@ def _plain(client: Mapping[str, str]) -> dict[str, str]:
     return {key: text for key, text in client.items() if key != "transactional.id"}
 
 
-def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.Event) -> None:
+def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.Event, chance: random.Random) -> None:
     pause = PAUSE_S
     while not stop.is_set():
         began = time.monotonic()
@@ -132,6 +144,7 @@ def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.E
             progress.restarts += 1
             if time.monotonic() - began > CALM_S:
                 pause = PAUSE_S
-            logger.warning("beginning again in %.1f s, behind what the target has: %s", pause, error)
-            stop.wait(pause)
+            wait = spread(pause, chance)
+            logger.warning("beginning again in %.1f s, behind what the target has: %s", wait, error)
+            stop.wait(wait)
             pause = min(pause * 2, LONGEST_PAUSE_S)

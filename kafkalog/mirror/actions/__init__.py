@@ -4,6 +4,7 @@ There is a module for each action:
 
 - `start`    mirror
 - `status`   print how far a mirror is
+- `release`  give topics up, so that the other direction may mirror them
 - `legacy`   mirror with the options of MirrorMaker 1
 
 What they share:
@@ -17,7 +18,7 @@ import argparse
 
 from kafkalog.cli.shared.actions import add_command
 
-ACTIONS = ("start", "status", "legacy")
+ACTIONS = ("start", "status", "release", "legacy")
 
 EXAMPLES = """\
 examples:
@@ -25,6 +26,7 @@ examples:
   kafkalog mirror start --config connect-mirror-maker.properties
   kafkalog mirror legacy --consumer.config source.properties --producer.config target.properties --whitelist '.*'
   kafkalog mirror status --config connect-mirror-maker.properties
+  kafkalog mirror release --config connect-mirror-maker.properties --topics orders
 
 `kafkalog mirror ACTION --help` shows an action's options.
 """

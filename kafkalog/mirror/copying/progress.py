@@ -54,6 +54,10 @@ class Progress:
         """How often the process got other partitions, or the same ones again: others may have had them meanwhile."""
         self.restarts = 0
         """How often a worker was replaced, because something failed."""
+        self.has_begun = False
+        """Whether a worker of the process has had partitions; for the workers alone, as the next one."""
+        self.late_starts: dict[TopicPartition, int] = {}
+        """Where partitions begin that begin at their end, as it was when a worker first had them."""
 
     def assigned(
         self,

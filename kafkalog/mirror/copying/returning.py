@@ -33,7 +33,9 @@ def check_clusters(settings: MirrorSettings, source: Admin, target: Admin) -> No
     if here is not None and here == there:
         raise ConfigError(
             f"{settings.source} and {settings.target} are the same cluster ({here}): topics that keep their names "
-            "would be mirrored into themselves"
+            "would be mirrored into themselves. If they are two, and one was made of a copy of the other's "
+            "directories, use --naming default, or let one of them begin with empty directories, which gives it an id "
+            "of its own"
         )
 
 

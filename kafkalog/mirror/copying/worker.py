@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
+from typing import NoReturn
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
@@ -31,11 +32,11 @@ from kafkalog.mirror.copying.recalled import recalled
 from kafkalog.mirror.copying.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
-from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs
+from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_positions, read_syncs
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.sender import Place
 from kafkalog.mirror.keeping.task import KeptTask
-from kafkalog.mirror.keeping.topics import adopt
+from kafkalog.mirror.keeping.topics import adopt, give_back
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.errors import KafkaError
@@ -86,7 +87,6 @@ class Worker(Closing, RebalanceListener):
         """Assigned partitions of topics that the mirror of the other direction writes."""
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
-        self._has_begun = False
         # With kept offsets nothing waits for a commit.
         eager = settings.commits_early and not settings.keeps_offsets
         self._pace = Pace(settings.commit_interval_ms / 1000, eager=eager, now=time.monotonic())
@@ -101,7 +101,8 @@ class Worker(Closing, RebalanceListener):
         """
         check_clusters(self._settings, self._source, self._target)
         self._follower.make_own()
-        returning = find_returning(self._settings, self._source)
+        # What both directions have claimed is decided when its partitions are assigned.
+        returning = find_returning(self._settings, self._source) - self._claimed()
         self._say_left_out(returning)
         self._consumer.subscribe(pattern=self._settings.mirrored(returning), listener=self)
         resume_at = 0.0
@@ -179,7 +180,7 @@ class Worker(Closing, RebalanceListener):
             # A rebalance has brought partitions that are not paused.
             self._found.append(found)
         still = self._consumer.assignment()
-        self._consumer.resume(*(tp for tp in assigned if tp in still))
+        self._consumer.resume(*(tp for tp in assigned if tp in still and tp not in self._left_out))
 
     def _commit_due(self, now: float) -> float:
         """Commit what is due; return when there is something to commit next."""
@@ -239,9 +240,12 @@ class Worker(Closing, RebalanceListener):
 
     def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
         """Return the topics that the reverse mirror writes; none where names change, because they show the origin."""
-        if not partitions or not self._settings.naming.keeps_names:
+        return self._returning_of({tp.topic for tp in partitions})
+
+    def _returning_of(self, topics: Collection[str]) -> set[str]:
+        if not topics or not self._settings.naming.keeps_names:
             return set()
-        return find_returning(self._settings, self._source) & {tp.topic for tp in partitions}
+        return find_returning(self._settings, self._source).intersection(topics)
 
     def _leave_out(self, partitions: Collection[TopicPartition], returning: set[str]) -> list[TopicPartition]:
         """Read nothing of the topics that return; return the partitions of the others."""
@@ -253,11 +257,45 @@ class Worker(Closing, RebalanceListener):
     def _say_left_out(self, returning: Collection[str]) -> None:
         if returning:
             logger.warning(
-                "not mirroring topics that the mirror from %s to %s writes: %s",
+                "not mirroring topics that the mirror from %s to %s writes: %s (if it is given up: kafkalog mirror "
+                "release)",
                 self._settings.target,
                 self._settings.source,
                 ", ".join(sorted(returning)),
             )
+
+    def _claimed(self) -> set[str]:
+        """Return the topics that keep their names, of which this mirror has stored positions."""
+        if not self._settings.naming.keeps_names or self._settings.keeps_offsets:
+            return set()
+        return {tp.topic for tp in read_positions(self._settings)}
+
+    def _settle_claims(
+        self, partitions: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
+    ) -> set[str]:
+        """Decide about topics that both directions claim; return those that the mirror of the other one writes.
+
+        Both claim a topic if each has a process that died before it saw the other's claim. A direction that has
+        mirrored none of it withdraws its claim. If only this one has mirrored it, it goes on with it.
+
+        Raises:
+            BothWaysError: Claims were withdrawn.
+        """
+        returning = self._returning(partitions)
+        contested = {tp.topic for tp in partitions if tp in positions} & returning
+        if not contested:
+            return returning
+        ours = mirrored_topics(self._settings)
+        if withdrawn := contested - ours:
+            self._store({tp: None for tp in partitions if tp in positions and tp.topic in withdrawn})
+            self._raise_both(withdrawn)
+        return returning - (contested - mirrored_topics(self._settings, reverse=True))
+
+    def _raise_both(self, topics: Collection[str]) -> NoReturn:
+        raise BothWaysError(
+            f"the mirror from {self._settings.target} to {self._settings.source} begins with the same topics: "
+            + ", ".join(sorted(topics))
+        )
 
     def _begin_new(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> set[str]:
         """Store where topics begin that keep their names; return those that the reverse mirror writes.
@@ -271,21 +309,17 @@ class Worker(Closing, RebalanceListener):
         naming = self._settings.naming
         # Each process claims the partitions that it mirrors, also where another one has begun with the topic.
         new = [tp for tp in partitions if tp not in positions and naming.remote(tp.topic) == tp.topic]
-        returning = self._returning(new)
+        returning = self._settle_claims(partitions, positions)
         new = [tp for tp in new if tp.topic not in returning]
         if not new:
             return returning
-        known = {tp.topic for tp in positions}
-        late = [tp for tp in new if self._starts_late and tp.topic not in known]
-        starts = self._consumer.beginning_offsets([tp for tp in new if tp not in late])
-        starts |= self._consumer.end_offsets(late)
+        late = self._late(new, positions)
+        starts = self._consumer.beginning_offsets([tp for tp in new if tp not in late]) | late
         self._store(starts)
         if both := self._returning(new):
             self._store(dict.fromkeys(new))
-            raise BothWaysError(
-                f"the mirror from {self._settings.target} to {self._settings.source} begins with the same topics: "
-                + ", ".join(sorted(both))
-            )
+            self._progress.has_begun = True
+            self._raise_both(both)
         positions |= starts
         return returning
 
@@ -330,7 +364,10 @@ class Worker(Closing, RebalanceListener):
         self, by_task: dict[int, list[TopicPartition]], topics: Collection[str]
     ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
         """Begin tasks that keep offsets; return the positions, and what is known of the offsets."""
-        self._stated = adopt(self._settings, self._target, topics)
+        self._stated, taken = adopt(self._settings, self._target, topics)
+        if both := self._returning_of(taken):
+            give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
+            self._raise_both(both)
         producer_id = NO_PRODUCER_ID
         if not all(self._stated.values()):
             with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
@@ -354,25 +391,36 @@ class Worker(Closing, RebalanceListener):
         return positions, [(tp, Run(0, 0, end)) for tp, end in positions.items()]
 
     def _seek(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> None:
-        known = {tp.topic for tp in positions}
         new = [tp for tp in partitions if tp not in positions]
-        late = [tp for tp in new if tp.topic not in known] if self._starts_late else []
-        self._has_begun = True
+        late = self._late(new, positions)
+        self._progress.has_begun = True
         for tp in partitions:
             if tp in positions:
                 self._consumer.seek(tp, positions[tp])
         if early := [tp for tp in new if tp not in late]:
             self._consumer.seek_to_beginning(*early)
-        if late:
-            for tp, end in self._consumer.end_offsets(late).items():
-                # The next process begins there, too, if this one dies before it has mirrored anything.
-                self._tasks[task_of(tp, self._settings.tasks)].advance(tp, end)
-                self._consumer.seek(tp, end)
+        for tp, end in late.items():
+            # The next process begins there, too, if this one dies before it has mirrored anything.
+            self._tasks[task_of(tp, self._settings.tasks)].advance(tp, end)
+            self._consumer.seek(tp, end)
 
-    @property
-    def _starts_late(self) -> bool:
-        """Whether new topics begin at their ends; those that appear later begin at their beginnings."""
-        return self._settings.start_at == "latest" and not self._has_begun
+    def _late(
+        self, new: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return where those of new partitions begin that begin late.
+
+        With `auto.offset.reset=latest` these are the partitions of the topics that there are when the process begins.
+        They begin where they ended then, also if this worker is a later one: it goes on in the place of one that failed
+        before it had stored that.
+        """
+        if self._settings.start_at != "latest":
+            return {}
+        known = {tp.topic for tp in positions}
+        starts = self._progress.late_starts
+        if not self._progress.has_begun:
+            unknown = [tp for tp in new if tp.topic not in known and tp not in starts]
+            starts |= self._consumer.end_offsets(unknown) if unknown else {}
+        return {tp: starts[tp] for tp in new if tp in starts}
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Commit, and give the tasks up."""

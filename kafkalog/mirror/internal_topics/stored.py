@@ -39,6 +39,15 @@ def read_syncs(settings: MirrorSettings) -> Iterator[tuple[OffsetSync, Headers]]
             logger.warning("topic %s, offset %d: %s", record.topic, record.offset, error)
 
 
+def mirrored_topics(settings: MirrorSettings, *, reverse: bool = False) -> set[str]:
+    """Return the topics of which records were mirrored; with `reverse` those of the mirror of the other direction."""
+    if reverse:
+        client, topic = settings.source_client, settings.naming.reverse_offset_syncs
+    else:
+        client, topic = settings.target_client, settings.naming.offset_syncs
+    return {each.partition.topic for each in _records(client, topic, OffsetSync.read)}
+
+
 def read_checkpoints(settings: MirrorSettings) -> dict[str, dict[TopicPartition, Checkpoint]]:
     """Read from the target the newest checkpoint of each group and of each partition of the target."""
     found: dict[str, dict[TopicPartition, Checkpoint]] = {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigResource
+from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.offsets import LATEST, list_offsets
@@ -24,8 +24,11 @@ from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS, ApiVersionsRequest
 
 
-def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> dict[str, bool]:
+def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> tuple[dict[str, bool], list[str]]:
     """Tell of each topic of the source whether the target takes its offsets as they are stated; let it do so.
+
+    Returns:
+        Whether it does, for each topic; and the topics that do so only now, which the caller may `give_back`.
 
     Raises:
         KeepingError: The topic in the target has other records.
@@ -34,16 +37,29 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> d
     remote = {topic: settings.naming.remote(topic) for topic in topics}
     node_id = _node_that_takes_offsets(target.cluster)
     if node_id is None:
-        return dict.fromkeys(remote, False)
+        return dict.fromkeys(remote, False), []
     admin = ConfigAdmin(target.cluster, node_id=node_id)
     configs = admin.describe_configs([ConfigResource.topic(name) for name in remote.values()])
     found: dict[str, bool] = {}
+    taken: list[str] = []
     for topic, name in remote.items():
         entry = configs[ConfigResource.topic(name)].get(MIRROR_SOURCE)
         found[topic] = entry is not None
         if entry is not None and entry.value != settings.source:
             _take(settings, target, admin, name, entry.value or "")
-    return found
+            taken.append(topic)
+    return found, taken
+
+
+def give_back(target: Admin, names: Collection[str]) -> None:
+    """Let topics of the target be no mirrors any more.
+
+    Raises:
+        KafkaError, ClientError: The target cannot be asked.
+    """
+    admin = ConfigAdmin(target.cluster, node_id=_node_that_takes_offsets(target.cluster))
+    delete = [ConfigChange(MIRROR_SOURCE, operation=ConfigOperation.DELETE)]
+    admin.incremental_alter_configs({ConfigResource.topic(name): delete for name in names})
 
 
 def _node_that_takes_offsets(cluster: Cluster) -> int | None:

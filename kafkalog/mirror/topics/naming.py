@@ -88,6 +88,11 @@ class Naming:
         return f"mm2-offset-syncs{self.separator}{self.source}{self.separator}internal"
 
     @property
+    def reverse_offset_syncs(self) -> str:
+        """The topic in the source with the pairs of a mirror from the target to the source."""
+        return f"mm2-offset-syncs{self.separator}{self.target}{self.separator}internal"
+
+    @property
     def offsets(self) -> str:
         """The topic in the target with the positions in the source: the offsets topic of MM2's Kafka Connect."""
         return f"mm2-offsets.{self.source}.internal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -49,11 +49,12 @@ def clusters(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 class Mirror:
-    """A mirror in threads of this process."""
+    """A mirror in threads of this process; `late_starts` are what a worker before has left."""
 
-    def __init__(self, settings: MirrorSettings) -> None:
+    def __init__(self, settings: MirrorSettings, late_starts: Mapping[TopicPartition, int] | None = None) -> None:
         self.settings = settings
         self.progress = Progress()
+        self.progress.late_starts |= late_starts or {}
         self._stop = threading.Event()
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run)
