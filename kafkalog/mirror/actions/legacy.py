@@ -12,6 +12,9 @@ EPILOG = """\
 Topics keep their names; a record's key decides about its partition. After a crash some records may come twice.
 `kafkalog mirror start` keeps partitions, and mirrors each record exactly once.
 
+The files may have the properties of Kafka 0.8: zookeeper.connect for a group in ZooKeeper, metadata.broker.list for the
+target. bootstrap.servers goes before both.
+
 examples:
   kafkalog mirror legacy --consumer.config source.properties --producer.config target.properties --whitelist '.*'
 
@@ -25,9 +28,6 @@ _UNSUPPORTED = (
 )
 _IGNORED = ("new.consumer", "new.producer")
 _IGNORED_NUMBERS = ("num.producers", "queue.size")
-
-_OLD_NAMES = frozenset({"zookeeper.connect", "zk.connect", "metadata.broker.list", "broker.list"})
-_OLD = ": properties of the clients of Kafka 0.8 and before are not enough"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,7 +69,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Mirror."""
     from kafkalog.client.consumer import Blacklist, Whitelist
-    from kafkalog.mirror.legacy import run as mirror
+    from kafkalog.mirror.legacy.running import run as mirror
 
     given = vars(arguments)
     for name in _UNSUPPORTED:
@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     for name in (*_IGNORED, *_IGNORED_NUMBERS):
         if given[name]:
             complain(f"--{name} has no effect")
-    consumers = [_properties("consumer", file, "group.id") for file in given["consumer.config"]]
-    producer = _properties("producer", given["producer.config"])
+    consumers = [_consumer(file) for file in given["consumer.config"]]
+    producer = _producer(given["producer.config"])
     topics = Blacklist(arguments.blacklist) if arguments.whitelist is None else Whitelist(arguments.whitelist)
     stop = set_by_signals()
     mirror(
@@ -94,14 +94,44 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _properties(client: str, file: str, *needed: str) -> dict[str, str]:
-    """Return the properties of a client's file.
+def _consumer(file: str) -> dict[str, str]:
+    """Return the properties of a consumer's file.
 
     Raises:
-        UsageError: The file cannot be read, or lacks `bootstrap.servers` or another one that is needed.
+        UsageError: The file cannot be read, or names no cluster or no group.
     """
+    from kafkalog.mirror.legacy.connected import OLD_CONSUMER
+
     found = file_properties(file)
-    for name in ("bootstrap.servers", *needed):
-        if name not in found:
-            raise UsageError(f"--{client}.config {file}: {name} is missing{_OLD if found.keys() & _OLD_NAMES else ''}")
+    where = f"--consumer.config {file}"
+    old = sorted(OLD_CONSUMER & found.keys())
+    if "bootstrap.servers" in found:
+        if old:
+            complain(f"{where}: bootstrap.servers goes before {old[0]}: the group is one of the brokers")
+            found = {key: text for key, text in found.items() if key not in OLD_CONSUMER}
+    elif not old:
+        raise UsageError(
+            f"{where}: bootstrap.servers is missing, or zookeeper.connect for a group in ZooKeeper as in Kafka 0.8"
+        )
+    if "group.id" not in found and not (old and "groupid" in found):
+        raise UsageError(f"{where}: group.id is missing: name the group that commits how far the mirror has read")
+    return found
+
+
+def _producer(file: str) -> dict[str, str]:
+    """Return the properties of the producer's file.
+
+    Raises:
+        UsageError: The file cannot be read, or names no cluster.
+    """
+    from kafkalog.mirror.legacy.senders import OLD_PRODUCER
+
+    found = file_properties(file)
+    where = f"--producer.config {file}"
+    old = sorted(OLD_PRODUCER & found.keys())
+    if "bootstrap.servers" in found and old:
+        complain(f"{where}: bootstrap.servers goes before {old[0]}")
+        return {key: text for key, text in found.items() if key not in OLD_PRODUCER}
+    if "bootstrap.servers" not in found and not old:
+        raise UsageError(f"{where}: bootstrap.servers is missing, or metadata.broker.list of a producer of Kafka 0.8")
     return found

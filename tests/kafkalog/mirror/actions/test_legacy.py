@@ -81,6 +81,12 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "consumer.properties").write_text("bootstrap.servers=a:1\n")
     assert "group.id is missing" in call(*words, "--whitelist", "x", check=2).err
     assert "whitelist" in call(*words, check=2).err
-    (tmp_path / "consumer.properties").write_text("zookeeper.connect=a:1\ngroup.id=g\n")
+    (tmp_path / "consumer.properties").write_text("group.id=g\n")
     told = call(*words, "--whitelist", "x", check=2).err
-    assert "bootstrap.servers is missing: properties of the clients of Kafka 0.8" in told
+    assert "bootstrap.servers is missing, or zookeeper.connect" in told
+    (tmp_path / "consumer.properties").write_text("zookeeper.connect=a:1\n")
+    assert "group.id is missing: name the group" in call(*words, "--whitelist", "x", check=2).err
+    (tmp_path / "consumer.properties").write_text("bootstrap.servers=a:1\ngroup.id=g\n")
+    (tmp_path / "producer.properties").write_text("acks=all\n")
+    told = call(*words, "--whitelist", "x", check=2).err
+    assert "bootstrap.servers is missing, or metadata.broker.list" in told

@@ -1,0 +1,69 @@
+"""Run the streams of all sources in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from kafkalog.client.consumer import TopicFilter
+from kafkalog.mirror.legacy.connected import ConnectedStream, is_old_consumer
+from kafkalog.mirror.legacy.senders import Senders
+from kafkalog.mirror.legacy.streams import Stream
+
+_POLL_S = 0.25
+
+
+def run(
+    consumers: Sequence[Mapping[str, str]],
+    producer: Mapping[str, str],
+    topics: TopicFilter,
+    *,
+    streams: int,
+    commit_interval: float,
+    abort: bool,
+    stop: threading.Event,
+) -> None:
+    """Mirror by `streams` consumers in threads for each source, until `stop` is set or one of them fails.
+
+    `consumers` are the properties for each source, of today's consumer or of Kafka 0.8's; all send to one target.
+
+    Raises:
+        ConfigError, ZooKeeperError: As `Senders`.
+        Exception: The error with which a stream has failed.
+    """
+    failures: list[Exception] = []
+
+    def run_stream(stream: Stream | ConnectedStream) -> None:
+        try:
+            stream.run(stop)
+        except Exception as error:
+            failures.append(error)
+            stop.set()
+
+    with Senders(producer) as senders:
+        made = [
+            _stream(consumer, number, topics, senders, commit_interval, abort)
+            for consumer in consumers
+            for number in range(streams)
+        ]
+        threads = [threading.Thread(target=run_stream, args=(each,), name=f"mirror-{n}") for n, each in enumerate(made)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            while thread.is_alive():
+                # The main thread must be able to handle signals.
+                thread.join(_POLL_S)
+        if failures:
+            raise failures[0]
+
+
+def _stream(
+    consumer: Mapping[str, str], number: int, topics: TopicFilter, senders: Senders, commit_interval: float, abort: bool
+) -> Stream | ConnectedStream:
+    if is_old_consumer(consumer):
+        # Members of a group have different names, and the file has one.
+        own = {key: f"{consumer[key]}-{number}" for key in ("consumer.id", "consumerid") if key in consumer}
+        return ConnectedStream({**consumer, **own}, topics, senders, commit_interval=commit_interval, abort=abort)
+    name = consumer.get("client.id", consumer.get("group.id", "mirror"))
+    own = {"client.id": f"{name}-{number}"}
+    return Stream({**consumer, **own}, topics, senders, commit_interval=commit_interval, abort=abort)

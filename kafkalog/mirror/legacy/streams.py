@@ -1,0 +1,82 @@
+"""Streams whose groups are coordinated by brokers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+
+from kafkalog.client.consumer import Consumer, RebalanceListener, TopicFilter
+from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.legacy.deliveries import Deliveries
+from kafkalog.mirror.legacy.senders import Senders
+from kafkalog.protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.25
+
+
+class Stream(RebalanceListener):
+    """One consumer, which sends by the producers of all streams.
+
+    Args:
+        consumer: The properties of the consumer.
+        topics: The topics to mirror.
+        senders: The producers.
+        commit_interval: Seconds between commits.
+        abort: Whether a record that cannot be delivered ends the stream.
+    """
+
+    def __init__(
+        self,
+        consumer: Mapping[str, str],
+        topics: TopicFilter,
+        senders: Senders,
+        *,
+        commit_interval: float,
+        abort: bool,
+    ) -> None:
+        self._consumer = Consumer({"enable.auto.commit": "false", **consumer})
+        self._topics = topics
+        self._senders = senders
+        self._interval = commit_interval
+        self._deliveries = Deliveries(abort)
+
+    def run(self, stop: threading.Event) -> None:
+        """Mirror until `stop` is set, then commit.
+
+        Raises:
+            SendFailedError: A record could not be delivered.
+            KafkaError, ClientError: The source or the target refuses the client.
+        """
+        with self._consumer as consumer:
+            consumer.subscribe(pattern=self._topics, listener=self)
+            commit_at = time.monotonic() + self._interval
+            while not stop.is_set():
+                for record in consumer.poll(_POLL_S):
+                    self._senders.send(record, self._deliveries)
+                if self._deliveries.have_failed or time.monotonic() >= commit_at:
+                    self._commit()
+                    commit_at = time.monotonic() + self._interval
+            self._commit()
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit what was delivered, before another member goes on."""
+        self._commit()
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        """Do nothing: others have the partitions already."""
+
+    def _commit(self) -> None:
+        self._senders.flush()
+        self._deliveries.check()
+        try:
+            self._consumer.commit()
+        except ClientTimeoutError as error:
+            logger.warning("the positions are not committed: %s", error)
+        except KafkaError as error:
+            # The group has gone on: whoever has the partitions now mirrors these records again.
+            logger.warning("the positions are not committed: %s", error.message)
