@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from kafkalog.client.connector import ConsumerConnector
 from peers import require
 from peers.clients import old_java
 from peers.clients.old_connector import VERSION, OldConnector
+from peers.toolchains import java
 from tests.kafkalog.client.connector.reading import Reading
 from tests.support.member import MemberCluster
 from tests.support.waiting import wait_until
@@ -139,3 +141,16 @@ def test_offsets_that_theirs_has_committed_to_kafka_are_ours(group: MixedGroup, 
     wait_until(lambda: len(theirs.values) >= 20, "theirs goes on")
     theirs.stop()
     assert sorted(map(int, theirs.values)) == group.everything[40:]
+
+
+def test_their_console_consumer_runs_with_the_options_that_the_page_gives(over_zookeeper: MemberCluster) -> None:
+    require(old_java.missing(VERSION))
+    page = Path(__file__).parents[4] / "docs" / "how-to" / "zookeeper-consumers.md"
+    given = re.search(r'KAFKA_JVM_PERFORMANCE_OPTS="(.*)"', page.read_text())
+    assert given is not None
+    topic = over_zookeeper.new_topic()
+    over_zookeeper.write(topic, 1, 0, 3)
+    words = ["--zookeeper", over_zookeeper.zookeeper, "--topic", topic, "--from-beginning", "--max-messages", "3"]
+    jars = old_java.jars(VERSION)
+    printed = java.run_java(jars, "kafka.tools.ConsoleConsumer", words, jvm=given[1].split())
+    assert printed.split() == ["0", "1", "2"]
