@@ -11,11 +11,12 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import AuthenticationError, ConfigError
+from kafkalog.client.network import outage
 from kafkalog.client.producer import Producer
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 CALM_S = 60.0
 """A worker that has lasted this long was no failure from its beginning."""
+ANSWER_MS = 5_000
+"""How long the first request to a cluster is tried before the user is told."""
 ACLS_S = 5.0
 """How often topics are looked for whose ACLs were not copied yet."""
 _HOPELESS = frozenset(
@@ -80,15 +83,63 @@ def run(
     Raises:
         Exception: An error that another try does not mend.
     """
+    chance = chance or random.Random()
+    _wait_for_clusters(settings, stop, chance)
+    if stop.is_set():
+        return
     housekeeping = Housekeeping()
     try:
         with ExitStack() as stack:
             housekeeping.start(_jobs(settings, progress, stack))
             # Before the connections are closed: a job that waits for a broker ends with them.
             stack.callback(housekeeping.end)
-            _run_workers(settings, progress, stop, chance or random.Random())
+            _run_workers(settings, progress, stop, chance)
     finally:
         housekeeping.join()
+
+
+def _wait_for_clusters(settings: MirrorSettings, stop: threading.Event, chance: random.Random) -> None:
+    """Wait until both clusters answer, before anything else complains of one that does not.
+
+    Raises:
+        Exception: An error that another try does not mend.
+    """
+    clusters = (
+        ("source", settings.source, settings.source_client),
+        ("target", settings.target, settings.target_client),
+    )
+    for kind, alias, client in clusters:
+        pause = PAUSE_S
+        quick = {"request.timeout.ms": str(ANSWER_MS), "default.api.timeout.ms": str(ANSWER_MS)}
+        while not stop.is_set():
+            try:
+                with _without_outages(), Admin({**client, **quick}) as admin:
+                    admin.cluster.metadata(refresh=True)
+                break
+            except Exception as error:
+                if is_hopeless(error):
+                    raise
+                wait = spread(pause, chance)
+                address = client["bootstrap.servers"]
+                told = "the %s %s (%s) cannot be reached, and is tried again in %.1f s: %s"
+                logger.warning(told, kind, alias, address, wait, error)
+                stop.wait(wait)
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+
+
+@contextmanager
+def _without_outages() -> Iterator[None]:
+    """Let the client not report that no broker answers: who calls it does, and names the cluster."""
+
+    def refuse(record: logging.LogRecord) -> bool:
+        return False
+
+    reported = logging.getLogger(outage.__name__)
+    reported.addFilter(refuse)
+    try:
+        yield
+    finally:
+        reported.removeFilter(refuse)
 
 
 def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> list[Job]:

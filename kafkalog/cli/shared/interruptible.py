@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 SAME_S = 1.0
 
@@ -49,6 +50,30 @@ def set_by_signals() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
+
+
+@contextmanager
+def ended_soon(stop: threading.Event, seconds: float) -> Iterator[None]:
+    """End the process with exit code 0 if the block does not end within `seconds` after `stop` was set.
+
+    For commands that lose nothing when they are killed. Their calls may wait for a cluster that is down for minutes, on
+    several threads.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        stop.wait()
+        if not done.wait(seconds):
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(0)
+
+    threading.Thread(target=watch, name="ended-soon", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 class InterruptedCommand(BaseException):

@@ -8,11 +8,14 @@ from contextlib import ExitStack
 
 from kafkalog.cli.shared.actions import action_parser
 from kafkalog.cli.shared.client_options import natural, reporting
-from kafkalog.cli.shared.interruptible import set_by_signals
+from kafkalog.cli.shared.interruptible import ended_soon, set_by_signals
 from kafkalog.mirror.actions.options import add_clusters, settings_of
 
 MIRROR = "kafkalog.mirror"
 """The name of the logger above those of the mirror's modules."""
+
+ENDING_S = 5.0
+"""How long a process that was told to end may wait for clusters that do not answer."""
 
 EPILOG = """\
 Each record comes once into the target, in its partition and order, with its key, value, headers and timestamp. Start
@@ -79,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     stop = set_by_signals()
     progress = Progress()
     with ExitStack() as stack:
+        stack.enter_context(ended_soon(stop, ENDING_S))
         if arguments.metrics_listener is not None:
             from kafkalog.mirror.metrics import MetricsEndpoint
 
