@@ -61,6 +61,7 @@ _ORDER = (
         "load",
         "spark_values",
         "cluster",
+        "cluster_growth",
         "mirror",
         "startup",
         "cold_executors",
