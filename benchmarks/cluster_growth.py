@@ -110,13 +110,26 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def units_of(partitions: Sequence[int]) -> dict[str, tuple[str, str]]:
+    """Return the unit of each case, and whether higher or lower figures are better."""
+    cases = {case.format(count(number)): UNITS[case] for case, number in product(OF_PARTITIONS, partitions)}
+    return cases | {case.format(number): UNITS[case] for case, number in product(OF_REPLICAS, REPLICAS)}
+
+
+def findings(measured: Measured) -> list[Finding]:
+    """Turn what was measured into results."""
+    found: list[Finding] = []
+    for case, by in measured.results.items():
+        unit, better = measured.units[case]
+        found += compared(case, unit, by, APACHE, better=better)
+    return found
+
+
 def main(words: Sequence[str] | None = None) -> list[Finding]:
     """Measure and print the results; return them."""
     options = arguments(words)
     share = QUICK_SHARE if options.quick else 1
-    units = {case.format(count(n)): UNITS[case] for case, n in product(OF_PARTITIONS, options.partitions)}
-    units |= {case.format(n): UNITS[case] for case, n in product(OF_REPLICAS, REPLICAS)}
-    measured = Measured(units)
+    measured = Measured(units_of(options.partitions))
     for name in options.clusters if "partitions" in options.parts else ():
         with running([name], options.dir, {}) as (cluster,):
             for number in options.partitions:
@@ -128,11 +141,7 @@ def main(words: Sequence[str] | None = None) -> list[Finding]:
         options.plots.mkdir(parents=True, exist_ok=True)
         plot(measured, options.clusters, options.partitions, options.plots / FILE)
     show(measured, options.clusters)
-    return [
-        finding
-        for case, by in measured.results.items()
-        for finding in compared(case, units[case][0], by, APACHE, better=units[case][1])
-    ]
+    return findings(measured)
 
 
 if __name__ == "__main__":

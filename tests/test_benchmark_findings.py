@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks import (
     cluster,
+    cluster_growth,
     cold_executors,
     cold_reads,
     compaction,
@@ -223,6 +224,12 @@ def of_cluster() -> list[Finding]:
     return cluster.findings({case: runs_of(("kafkalog", "Kafka 3.9.2"), float) for case in cluster.CASES})
 
 
+def of_cluster_growth() -> list[Finding]:
+    measured = cluster.Measured(cluster_growth.units_of(cluster_growth.COUNTS))
+    measured.results |= {case: runs_of(("kafkalog", "Kafka 3.9.2"), float) for case in measured.units}
+    return cluster_growth.findings(measured)
+
+
 def of_mirror() -> list[Finding]:
     measured = mirror.Measured()
     for title, (what, figures) in product(("kafkalog", "Apache Kafka 4.3.1"), mirror.FIGURES.items()):
@@ -235,6 +242,7 @@ def of_mirror() -> list[Finding]:
 
 ALL: dict[str, Callable[[], list[Finding]]] = {
     "cluster": of_cluster,
+    "cluster_growth": of_cluster_growth,
     "produce": of_produce,
     "consume": of_consume,
     "consumer": of_consumer,
