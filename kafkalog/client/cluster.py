@@ -65,9 +65,17 @@ class Cluster(Closing):
 
     Times called `deadline` are those of `time.monotonic`; unless given, they are `default.api.timeout.ms` from
     now.
+
+    Args:
+        config: The client's configuration.
+        on_outage: What is called when no broker answers, once until one answers again, with the reason; by the thread
+            that makes the request. None: a warning is logged.
+
+    Raises:
+        ConfigError: `bootstrap.servers` is missing, or the configuration lacks what the mechanism of the login needs.
     """
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, *, on_outage: Callable[[Exception], None] | None = None) -> None:
         if not config.bootstrap_servers:
             raise ConfigError("bootstrap.servers is missing: give the host:port of at least one broker")
         self.config = config
@@ -81,7 +89,7 @@ class Cluster(Closing):
         self._ended = threading.Event()
         self._has_answered = False
         """Whether any broker has answered, so that the bootstrap servers' names are known to be right."""
-        self._outage = Outage()
+        self._outage = Outage(on_outage)
         self._mechanisms = make_mechanisms(config)
         self._tls = TlsContexts(config.tls)
 

@@ -11,12 +11,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.errors import AuthenticationError, ConfigError
-from kafkalog.client.network import outage
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
+from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError
 from kafkalog.client.producer import Producer
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
@@ -37,7 +38,7 @@ PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 CALM_S = 60.0
 """A worker that has lasted this long was no failure from its beginning."""
 ANSWER_MS = 5_000
-"""How long the first request to a cluster is tried before the user is told."""
+"""How long a new client tries the first request to a cluster."""
 ACLS_S = 5.0
 """How often topics are looked for whose ACLs were not copied yet."""
 _HOPELESS = frozenset(
@@ -104,42 +105,34 @@ def _wait_for_clusters(settings: MirrorSettings, stop: threading.Event, chance: 
     Raises:
         Exception: An error that another try does not mend.
     """
-    clusters = (
+    for kind, alias, client in (
         ("source", settings.source, settings.source_client),
         ("target", settings.target, settings.target_client),
-    )
-    for kind, alias, client in clusters:
-        pause = PAUSE_S
-        quick = {"request.timeout.ms": str(ANSWER_MS), "default.api.timeout.ms": str(ANSWER_MS)}
-        while not stop.is_set():
-            try:
-                with _without_outages(), Admin({**client, **quick}) as admin:
-                    admin.cluster.metadata(refresh=True)
-                break
-            except Exception as error:
-                if is_hopeless(error):
-                    raise
-                wait = spread(pause, chance)
-                address = client["bootstrap.servers"]
-                told = "the %s %s (%s) cannot be reached, and is tried again in %.1f s: %s"
-                logger.warning(told, kind, alias, address, wait, error)
-                stop.wait(wait)
-                pause = min(pause * 2, LONGEST_PAUSE_S)
+    ):
+        _wait_for(f"the {kind} {alias} ({client['bootstrap.servers']})", client, stop, chance)
 
 
-@contextmanager
-def _without_outages() -> Iterator[None]:
-    """Let the client not report that no broker answers: who calls it does, and names the cluster."""
+def _wait_for(name: str, client: Mapping[str, str], stop: threading.Event, chance: random.Random) -> None:
+    def report(error: Exception) -> None:
+        logger.warning("%s cannot be reached, and is tried again: %s", name, error)
 
-    def refuse(record: logging.LogRecord) -> bool:
-        return False
-
-    reported = logging.getLogger(outage.__name__)
-    reported.addFilter(refuse)
-    try:
-        yield
-    finally:
-        reported.removeFilter(refuse)
+    quick = {"request.timeout.ms": str(ANSWER_MS), "default.api.timeout.ms": str(ANSWER_MS)}
+    config = ClientConfig.from_dict({**client, **quick})
+    pause = PAUSE_S
+    while not stop.is_set():
+        try:
+            with Cluster(config, on_outage=report) as cluster:
+                cluster.metadata(refresh=True)
+            return
+        except Exception as error:
+            if is_hopeless(error):
+                raise
+            wait = spread(pause, chance)
+            # The time is only up if no broker has answered, which is reported already.
+            level = logging.INFO if isinstance(error, ClientTimeoutError) else logging.WARNING
+            logger.log(level, "%s is tried again in %.1f s: %s", name, wait, error)
+            stop.wait(wait)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
 
 
 def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> list[Job]:

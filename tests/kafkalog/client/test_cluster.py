@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 import time
@@ -367,6 +368,22 @@ def test_waiting_for_another_threads_request_counts_as_time() -> None:
         assert isinstance(other.exception(), ConnectionFailedError)
         # The lock is free again.
         assert isinstance(cluster.request_to(1, MetadataRequest(topics=[])), MetadataResponse)
+
+
+def test_an_outage_is_reported_once_and_where_the_caller_says(caplog: pytest.LogCaptureFixture) -> None:
+    first, second, other = closed_port(), closed_port(), closed_port()
+    reported: list[Exception] = []
+    with Cluster(config_for(first, second), on_outage=reported.append) as told, Cluster(config_for(other)) as logged:
+        for cluster in (told, logged):
+            for _ in range(2):
+                with pytest.raises(ConnectionFailedError):
+                    cluster.metadata(once=True)
+    (error,) = reported
+    assert first in str(error)
+    assert second in str(error)
+    (line,) = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
+    assert line.startswith("no broker answers; trying again: ")
+    assert other in line
 
 
 def test_closing_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
