@@ -8,6 +8,7 @@ Apache Kafka 3.9; for consumers with `zookeeper.connect`, that of 1.1.
 - `running`     runs the streams of all sources in threads
 - `streams`     streams whose groups are coordinated by brokers
 - `connected`   streams whose groups are in ZooKeeper, as those of consumers of Kafka 0.8
+- `mirroring`   what the streams have in common
 - `senders`     the producers of the target, also by properties of the producer of Kafka 0.8
 - `deliveries`  notes what the target has not taken
 """

@@ -12,9 +12,8 @@ import time
 from collections.abc import Mapping
 
 from kafkalog.client.connector import ConsumerConnector
-from kafkalog.client.consumer.topic_filter import TopicFilter
 from kafkalog.mirror.legacy.deliveries import Deliveries
-from kafkalog.mirror.legacy.senders import Senders
+from kafkalog.mirror.legacy.mirroring import Mirroring
 
 OLD_CONSUMER = frozenset({"zookeeper.connect", "zk.connect"})
 """Each of these makes the properties those of an old consumer, unless there is `bootstrap.servers`."""
@@ -34,28 +33,17 @@ class ConnectedStream:
 
     Args:
         consumer: The properties of the connector.
-        topics: The topics to mirror.
-        senders: The producers.
-        commit_interval: Seconds between commits.
-        abort: Whether a record that cannot be delivered ends the stream.
+        mirroring: What it has in common with the other streams.
     """
 
-    def __init__(
-        self,
-        consumer: Mapping[str, str],
-        topics: TopicFilter,
-        senders: Senders,
-        *,
-        commit_interval: float,
-        abort: bool,
-    ) -> None:
+    def __init__(self, consumer: Mapping[str, str], mirroring: Mirroring) -> None:
         self._properties = {
             **{key: text for key, text in consumer.items() if not key.startswith(("auto.commit.", "autocommit."))},
             "auto.commit.enable": "true",
-            "auto.commit.interval.ms": str(max(1, round(commit_interval * 1000))),
+            "auto.commit.interval.ms": str(max(1, round(mirroring.commit_interval * 1000))),
         }
-        self._topics, self._senders = topics, senders
-        self._deliveries = Deliveries(abort)
+        self._topics, self._senders = mirroring.topics, mirroring.senders
+        self._deliveries = Deliveries(mirroring.abort)
 
     def run(self, stop: threading.Event) -> None:
         """Mirror until `stop` is set, then commit.

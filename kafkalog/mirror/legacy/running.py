@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkalog.client.consumer import TopicFilter
 from kafkalog.mirror.legacy.connected import ConnectedStream, is_old_consumer
+from kafkalog.mirror.legacy.mirroring import Mirroring
 from kafkalog.mirror.legacy.senders import Senders
 from kafkalog.mirror.legacy.streams import Stream
 
@@ -41,11 +42,8 @@ def run(
             stop.set()
 
     with Senders(producer) as senders:
-        made = [
-            _stream(consumer, number, topics, senders, commit_interval, abort)
-            for consumer in consumers
-            for number in range(streams)
-        ]
+        mirroring = Mirroring(topics, senders, commit_interval, abort)
+        made = [_stream(consumer, number, mirroring) for consumer in consumers for number in range(streams)]
         threads = [threading.Thread(target=run_stream, args=(each,), name=f"mirror-{n}") for n, each in enumerate(made)]
         for thread in threads:
             thread.start()
@@ -57,13 +55,11 @@ def run(
             raise failures[0]
 
 
-def _stream(
-    consumer: Mapping[str, str], number: int, topics: TopicFilter, senders: Senders, commit_interval: float, abort: bool
-) -> Stream | ConnectedStream:
+def _stream(consumer: Mapping[str, str], number: int, mirroring: Mirroring) -> Stream | ConnectedStream:
     if is_old_consumer(consumer):
         # Members of a group have different names, and the file has one.
         own = {key: f"{consumer[key]}-{number}" for key in ("consumer.id", "consumerid") if key in consumer}
-        return ConnectedStream({**consumer, **own}, topics, senders, commit_interval=commit_interval, abort=abort)
+        return ConnectedStream({**consumer, **own}, mirroring)
     name = consumer.get("client.id", consumer.get("group.id", "mirror"))
     own = {"client.id": f"{name}-{number}"}
-    return Stream({**consumer, **own}, topics, senders, commit_interval=commit_interval, abort=abort)
+    return Stream({**consumer, **own}, mirroring)

@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Collection, Mapping
 
-from kafkalog.client.consumer import Consumer, RebalanceListener, TopicFilter
+from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.legacy.deliveries import Deliveries
-from kafkalog.mirror.legacy.senders import Senders
+from kafkalog.mirror.legacy.mirroring import Mirroring
 from kafkalog.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -24,26 +24,14 @@ class Stream(RebalanceListener):
 
     Args:
         consumer: The properties of the consumer.
-        topics: The topics to mirror.
-        senders: The producers.
-        commit_interval: Seconds between commits.
-        abort: Whether a record that cannot be delivered ends the stream.
+        mirroring: What it has in common with the other streams.
     """
 
-    def __init__(
-        self,
-        consumer: Mapping[str, str],
-        topics: TopicFilter,
-        senders: Senders,
-        *,
-        commit_interval: float,
-        abort: bool,
-    ) -> None:
+    def __init__(self, consumer: Mapping[str, str], mirroring: Mirroring) -> None:
         self._consumer = Consumer({"enable.auto.commit": "false", **consumer})
-        self._topics = topics
-        self._senders = senders
-        self._interval = commit_interval
-        self._deliveries = Deliveries(abort)
+        self._topics, self._senders = mirroring.topics, mirroring.senders
+        self._interval = mirroring.commit_interval
+        self._deliveries = Deliveries(mirroring.abort)
 
     def run(self, stop: threading.Event) -> None:
         """Mirror until `stop` is set, then commit.
