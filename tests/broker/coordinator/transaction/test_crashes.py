@@ -283,16 +283,22 @@ class Crashes(RuleBasedStateMachine):
             self.turn()
         raise AssertionError("it never comes to rest")
 
-    @rule(transactional_id=st.sampled_from(IDS), committed=st.booleans(), markers=st.integers(0, 3))
-    def crash_once_decided(self, transactional_id: str, committed: bool, markers: int) -> None:
-        """The decision is stored, and some of its markers."""
+    def decide(self, transactional_id: str, committed: bool) -> bool:
+        """Write to all partitions, and ask for the decision, which waits; return False where there is no session."""
         session = self.newest.get(transactional_id)
         if session is None:
-            return
+            return False
         for partition in PARTITIONS:
             self.write_to(session, partition, adds=True, then="settle")
         self.settle_all()
         self.end_of(session, committed, "leave")
+        return True
+
+    @rule(transactional_id=st.sampled_from(IDS), committed=st.booleans(), markers=st.integers(0, 3))
+    def crash_once_decided(self, transactional_id: str, committed: bool, markers: int) -> None:
+        """The decision is stored, and some of its markers."""
+        if not self.decide(transactional_id, committed):
+            return
         if self.log.waiting:
             self.log.settle_first("stored")
             self.turn()
@@ -301,13 +307,8 @@ class Crashes(RuleBasedStateMachine):
     @rule(transactional_id=st.sampled_from(IDS), markers=st.integers(0, 3))
     def crash_before_the_decision_is_replicated(self, transactional_id: str, markers: int) -> None:
         """The next leader has the decision; it crashes before others have it, and the one after it has not."""
-        session = self.newest.get(transactional_id)
-        if session is None:
+        if not self.decide(transactional_id, committed=True):
             return
-        for partition in PARTITIONS:
-            self.write_to(session, partition, adds=True, then="settle")
-        self.settle_all()
-        self.end_of(session, True, "leave")
         self.restart(len(self.log.waiting), 0, raises_epoch=True)
         self.restart(0, min(markers, len(self.markers.waiting)), self.log.unreplicated, raises_epoch=True)
 
