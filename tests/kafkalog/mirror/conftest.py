@@ -138,6 +138,11 @@ def contents(records: list[ConsumerRecord]) -> list[tuple[object, ...]]:
     return [(each.timestamp, each.key, each.value, each.headers) for each in records]
 
 
+def all_contents(found: Mapping[int, list[ConsumerRecord]]) -> dict[int, list[tuple[object, ...]]]:
+    """Return what a mirror keeps of records, by partition."""
+    return {number: contents(records) for number, records in found.items()}
+
+
 def committed(address: str, group: str) -> dict[TopicPartition, int]:
     """Return the committed offsets of a group."""
     with Admin({"bootstrap.servers": address}) as admin:

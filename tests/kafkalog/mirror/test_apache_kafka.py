@@ -10,7 +10,6 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
 from kafkalog.client.offsets import LATEST, list_offsets
-from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.formats import SourcePosition
 from kafkalog.mirror.keeping.errors import OffsetsIgnoredError
@@ -22,14 +21,13 @@ from kafkalog.records.batch import NO_PRODUCER_ID
 from peers import require
 from peers.brokers import kafka
 from peers.toolchains import java
-from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, contents, read_all
+from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, all_contents, read_all
+from tests.kafkalog.mirror.drilling import GroupDrill
 from tests.kafkalog.mirror.golden import RECORDS
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails, same
 from tests.kafkalog.mirror.keeping.test_task import batch
-from tests.kafkalog.mirror.test_crash import PARTITIONS, Writer
-from tests.kafkalog.mirror.test_failover import LEAST, Application, has_all, is_back, is_there
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("Mirror2.java")
@@ -72,22 +70,6 @@ def test_golden_bytes_are_those_of_apache_kafkas_classes() -> None:
     ]
 
 
-def transactions(address: str, topic: str, identity: str) -> None:
-    """Write ten transactions of five records, three of which are aborted."""
-    properties = {"bootstrap.servers": address, "transactional.id": identity, "compression.type": "zstd"}
-    with Producer(properties) as producer:
-        producer.init_transactions()
-        for number in range(10):
-            producer.begin_transaction()
-            for each in range(5):
-                producer.send(topic, b"t%d-%d" % (number, each), b"k", partition=0)
-            producer.flush()
-            if number % 3:
-                producer.commit_transaction()
-            else:
-                producer.abort_transaction()
-
-
 def test_offsets_are_kept(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
     topic = f"kept-{alias}"
     remote = f"{alias}.{topic}"
@@ -99,12 +81,12 @@ def test_offsets_are_kept(clusters: Clusters, start_mirror: StartMirror, alias: 
     write(clusters.source, topic, range(100, 150), None, enable_idempotence="true")
     mirror = start_mirror(topic, **KEEP)
     same(clusters, topic, remote, 150)
-    transactions(clusters.source, topic, alias)
+    count = 160 + transactions(clusters.source, topic, alias, 10, compression_type="zstd")
     write(clusters.source, topic, range(150, 160))
     with Admin(clusters.client("target")) as target:
         configs = target.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
     if MIRROR_SOURCE in configs:
-        same(clusters, topic, remote, 190)
+        same(clusters, topic, remote, count)
     else:
         # An aborted transaction is the first one.
         assert "has no record to mirror at offset" in fails(mirror)
@@ -153,12 +135,12 @@ def test_apache_kafka_takes_and_gives(clusters: Clusters, start_mirror: StartMir
     # The times of its records are decades apart. They stay in one segment, or all but few keys may be compacted away.
     make(clusters.source, topic, 2, cleanup_policy="compact", segment_ms=str(100 * 365 * 86_400_000))
     write(clusters.source, topic, range(100), None, compression_type="lz4", linger_ms="20")
-    transactions(clusters.source, topic, alias)
+    count = 100 + transactions(clusters.source, topic, alias, 10, compression_type="zstd")
     commit(clusters.source, group, topic, 1)
     mirror: Mirror = start_mirror(topic, groups=group, **ON, **BEATING)
-    there = read_all(clusters.source, topic, 130)
-    found = read_all(clusters.target, remote.topic, 130)
-    assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
+    there = read_all(clusters.source, topic, count)
+    found = read_all(clusters.target, remote.topic, count)
+    assert all_contents(found) == all_contents(there)
     state = mirror.progress.partitions()[TopicPartition(topic, 0)]
     assert state.records == len(there[0])
     wait_until(lambda: remote in checkpoints(clusters, alias, group), "the position is translated")
@@ -175,17 +157,9 @@ def test_apache_kafka_takes_and_gives(clusters: Clusters, start_mirror: StartMir
 @pytest.mark.parametrize("naming", ["default", "identity"])
 def test_a_group_goes_over_and_back(clusters: Clusters, start_mirror: StartMirror, alias: str, naming: str) -> None:
     """It misses nothing, and repeats at most what it had not committed."""
-    topic, app = f"words-{alias}", Application(f"readers-{alias}")
-    remote = topic if naming == "identity" else f"{alias}.{topic}"
-    make(clusters.source, topic, PARTITIONS)
-    mirror = start_mirror(topic, groups=app.group, replication_policy_class=naming, **ON)
-    writer = Writer(clusters.source, topic)
-    wait_until(lambda: writer.committed >= LEAST, "records are written")
-    count = writer.stop()
-    app.run(clusters.source, topic, 60, 13)
-    wait_until(lambda: has_all(mirror), "the target has all records")
-    wait_until(lambda: is_there(mirror.settings, clusters, app.group), "the group's positions are in the target")
-    app.run(clusters.target, remote, 90, 17)
-    wait_until(lambda: is_back(mirror.settings, clusters, app.group), "the group's positions are back")
-    app.run(clusters.source, topic, count - 60 - 90, 0)
-    app.check(clusters.source, topic, count)
+    drill = GroupDrill(clusters, alias, naming)
+    mirror = start_mirror(drill.topic, groups=drill.group, replication_policy_class=naming, **ON)
+    drill.write()
+    drill.read_in_source(mirror)
+    drill.read_in_target()
+    drill.read_the_rest(mirror)

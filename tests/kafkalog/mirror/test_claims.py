@@ -12,7 +12,7 @@ from kafkalog.mirror.internal_topics.stored import read_positions, returning_top
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import TopicAlreadyExistsError
 from tests.kafkalog.mirror.conftest import QUICK, Clusters, Mirror, StartMirror, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 
 IDENTITY = {"replication_policy_class": "identity"}

@@ -8,24 +8,10 @@ from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
-from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, contents, read_all
+from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, committed, contents, read_all
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call
 from tests.support.waiting import wait_until
-
-HEADERS = (("h", b"1"), ("h", None))
-
-
-def make(address: str, topic: str, partitions: int = 1, **configs: str) -> None:
-    with Admin({"bootstrap.servers": address}) as admin:
-        admin.create_topics([NewTopic(topic, partitions, 1, {k.replace("_", "."): v for k, v in configs.items()})])
-
-
-def write(address: str, topic: str, numbers: range, partition: int | None = 0, **config: str) -> None:
-    with Producer({"bootstrap.servers": address, **{k.replace("_", "."): v for k, v in config.items()}}) as producer:
-        for number in numbers:
-            producer.send(
-                topic, b"v%d" % number, b"k%d" % (number % 5), HEADERS, timestamp=1000 + number, partition=partition
-            )
 
 
 def test_records_keep_what_they_are_and_their_partitions(
@@ -39,9 +25,7 @@ def test_records_keep_what_they_are_and_their_partitions(
     there = read_all(clusters.source, topic, 500)
     found = read_all(clusters.target, f"{alias}.{topic}", 500)
     assert len(found) > 1
-    assert {number: contents(each) for number, each in found.items()} == {
-        number: contents(each) for number, each in there.items()
-    }
+    assert all_contents(found) == all_contents(there)
     ends = {TopicPartition(topic, number): len(there.get(number, ())) for number in range(3)}
     wait_until(
         lambda: committed(clusters.source, mirror.settings.group_id) == {k: v for k, v in ends.items() if v},
@@ -190,7 +174,7 @@ def test_two_processes_share_the_work(clusters: Clusters, start_mirror: StartMir
     write(clusters.source, topic, range(100, 200), None)
     there = read_all(clusters.source, topic, 200)
     found = read_all(clusters.target, f"{alias}.{topic}", 200)
-    assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
+    assert all_contents(found) == all_contents(there)
     mirrors[0].stop()
     wait_until(lambda: len(mirrors[1].progress.partitions()) == 4, "the other takes over")
     write(clusters.source, topic, range(200, 210), None)

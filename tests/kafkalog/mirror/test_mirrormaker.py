@@ -14,9 +14,9 @@ from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from peers import require
 from peers.brokers import kafka
 from peers.process import Process
-from tests.kafkalog.mirror.conftest import Clusters, StartMirror, contents, read_all
+from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
-from tests.kafkalog.mirror.test_mirror import make
+from tests.kafkalog.mirror.writing import make
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.exhaustive, pytest.mark.timeout(600)]
@@ -123,9 +123,7 @@ def test_each_goes_on_where_the_other_stopped(
         writer.stop()
         source.close()
         target.close()
-    assert {number: contents(each) for number, each in found.items()} == {
-        number: contents(each) for number, each in there.items()
-    }
+    assert all_contents(found) == all_contents(there)
     upstream, downstream = checkpoints(clusters, alias, group)[remote]
     # What the group reads next in the target is not behind what it would read next in the source.
     assert found[0][upstream].offset >= downstream > 0

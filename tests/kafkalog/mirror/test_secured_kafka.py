@@ -26,7 +26,7 @@ from kafkalog.mirror.topics.acls import AclFollower
 from peers.brokers.kafka import KAFKA_4
 from peers.brokers.secured_kafka import BOB, SecuredKafka
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 from tests.support.ways import by_password
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from kafkalog.client.types import TopicPartition
-from tests.kafkalog.mirror.conftest import Clusters, committed, contents, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.conftest import Clusters, all_contents, committed, read_all
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call, start
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ def test_records_come_under_the_same_name(clusters: Clusters, alias: str, tmp_pa
     assert b"--new.consumer has no effect" in errors
     # Both sides have as many partitions, and so keys are where they were.
     there = read_all(clusters.source, topic, 50)
-    assert {n: contents(each) for n, each in found.items()} == {n: contents(each) for n, each in there.items()}
+    assert all_contents(found) == all_contents(there)
 
 
 def test_each_file_of_a_consumer_is_a_source(clusters: Clusters, alias: str, tmp_path: Path) -> None:

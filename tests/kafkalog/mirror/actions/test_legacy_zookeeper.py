@@ -13,7 +13,7 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from tests.kafkalog.mirror.conftest import Clusters, committed, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import start
 from tests.support.member import MemberCluster
 from tests.support.waiting import wait_until

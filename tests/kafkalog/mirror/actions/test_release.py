@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog.mirror.internal_topics.stored import read_positions
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call
 from tests.support.waiting import wait_until
 

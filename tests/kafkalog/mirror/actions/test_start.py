@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call, start
 from tests.support.kafkalog_broker import KafkalogBroker
 

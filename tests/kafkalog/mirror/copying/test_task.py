@@ -13,7 +13,7 @@ from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.records.batch import Record, encode_batch
 from tests.kafkalog.mirror.conftest import Clusters, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 
 
 def batch(offset: int, value: bytes) -> MirroredBatch:

@@ -13,7 +13,7 @@ from kafkalog.mirror.housekeeping.group_positions import to_commit
 from kafkalog.mirror.internal_topics.compacted import read_topic
 from kafkalog.mirror.internal_topics.formats import Checkpoint, Heartbeat
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 
 TP = TopicPartition("A.words", 0)

@@ -21,7 +21,7 @@ from kafkalog.mirror.internal_topics.stored import read_marks
 from kafkalog.mirror.settings import MirrorSettings
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, committed, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
 
 TP = TopicPartition("words", 0)

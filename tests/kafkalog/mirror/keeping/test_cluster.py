@@ -15,8 +15,7 @@ from peers.toolchains import java
 from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
 from tests.kafkalog.mirror.conftest import AT_ONCE, QUICK, Clusters, Mirror, read_all
 from tests.kafkalog.mirror.keeping.test_keeping import located
-from tests.kafkalog.mirror.test_crash import PARTITIONS, Writer
-from tests.kafkalog.mirror.test_mirror import make
+from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 

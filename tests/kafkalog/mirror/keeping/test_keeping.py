@@ -5,14 +5,13 @@ from __future__ import annotations
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigOperation, ConfigResource
 from kafkalog.client.offsets import EARLIEST, list_offsets
-from kafkalog.client.producer import Producer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.mirror.internal_topics.stored import returning_topics
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, committed, contents, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.command import call
 from tests.support.waiting import wait_until
 
@@ -50,24 +49,6 @@ def mirror_source(address: str, topic: str, change: ConfigChange | None = None) 
         if change is not None:
             admin.incremental_alter_configs({resource: [change]})
         return admin.describe_configs([resource])[resource][MIRROR_SOURCE].value
-
-
-def transactions(address: str, topic: str, identity: str, count: int) -> int:
-    """Write transactions, every third of which is aborted; return how many records are committed."""
-    committed = 0
-    with Producer({"bootstrap.servers": address, "transactional.id": identity}) as producer:
-        producer.init_transactions()
-        for number in range(count):
-            producer.begin_transaction()
-            for each in range(number % 4 + 1):
-                producer.send(topic, b"t%d-%d" % (number, each), b"k", partition=0)
-            producer.flush()
-            if number % 3:
-                producer.commit_transaction()
-                committed += number % 4 + 1
-            else:
-                producer.abort_transaction()
-    return committed
 
 
 def test_offsets_are_those_of_the_source(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:

@@ -20,8 +20,8 @@ from peers import require
 from peers.brokers import kafka
 from tests.broker.member.mixed_cluster import OURS, MixedCluster, mixed_cluster
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror
-from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same, transactions
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.keeping.test_keeping import KEEP, same
+from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange
 

@@ -20,7 +20,7 @@ from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.records.batch import Record, encode_batch, read_header
 from tests.kafkalog.mirror.conftest import Clusters, read_all
-from tests.kafkalog.mirror.test_mirror import make, write
+from tests.kafkalog.mirror.writing import make, write
 from tests.support.scripted import ScriptedBroker, metadata, taken
 
 COUNT = 300
