@@ -49,6 +49,8 @@ def drill(tmp_path: Path, kills: int, seed: int, offsets: str) -> None:
                 victims[victim].start()
                 # Shown where the test fails, and by `-s`.
                 print(f"{number} of {kills}: killed the {victim}", flush=True)
+            # What was killed last has begun again: a mirror ends with exit code 0 from then on.
+            mirror.grows(1)
             count = sum(writer.stop() for writer in writers)
             found = read_all(clusters.target, mirror.remote, count)
         finally:
