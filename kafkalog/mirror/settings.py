@@ -141,10 +141,11 @@ class MirrorSettings:
     def config_filter(self) -> NameFilter:
         return NameFilter.of(".*", self.configs_exclude, "config.properties")
 
-    def mirrored(self, returning: Collection[str] = ()) -> MirroredTopics:
+    def mirrored(self, returning: Collection[str] = (), *, into_itself: bool = False) -> MirroredTopics:
         """Return the filter of the source's topics; see `MirroredTopics`."""
         names = self.topic_filter
-        return MirroredTopics(names.include, self.naming, names, self.replicate_heartbeats, frozenset(returning))
+        kept_out = frozenset(returning)
+        return MirroredTopics(names.include, self.naming, names, self.replicate_heartbeats, kept_out, into_itself)
 
     @property
     def keeps_offsets(self) -> bool:

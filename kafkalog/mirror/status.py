@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
+from kafkalog.mirror.copying.returning import is_into_itself
 from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks, read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
 
@@ -59,7 +60,7 @@ def partition_status(settings: MirrorSettings, source: Admin, target: Admin) -> 
     Raises:
         KafkaError, ClientError: A cluster cannot be asked.
     """
-    wanted = settings.mirrored(returning_topics(settings))
+    wanted = settings.mirrored(returning_topics(settings), into_itself=is_into_itself(source, target))
     topics = source.cluster.metadata(refresh=True).topics
     chosen = sorted(wanted.select(topics))
     partitions = [TopicPartition(name, number) for name in chosen for number in sorted(topics[name].partitions)]

@@ -1,4 +1,7 @@
-"""Find topics that the reverse mirror writes under the same names: they would go round for ever.
+"""Find topics that would go round for ever: those of a cluster that is mirrored into itself, and those that return.
+
+A mirror of a cluster into itself would copy its own copies, and then the copies of these. Where names change they tell
+a copy, and it is left out. Where names stay such a mirror is refused.
 
 Unchanged names do not tell where a topic comes from. So a mirror that gives new offsets stores a position of each
 partition in the target before it creates the topic there, and one that keeps offsets creates it with the configuration
@@ -7,11 +10,15 @@ that names the source. A topic of the source for which the reverse mirror has do
 
 from __future__ import annotations
 
+import logging
+
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import ClientError, ConfigError
 from kafkalog.mirror.internal_topics.stored import returning_topics
 from kafkalog.mirror.keeping.topics import mirrors_of
 from kafkalog.mirror.settings import MirrorSettings
+
+logger = logging.getLogger(__name__)
 
 
 class BothWaysError(ClientError):
@@ -20,23 +27,38 @@ class BothWaysError(ClientError):
     retriable = True
 
 
-def check_clusters(settings: MirrorSettings, source: Admin, target: Admin) -> None:
-    """Check that topics that keep their names are not mirrored into themselves.
+def is_into_itself(source: Admin, target: Admin) -> bool:
+    """Tell whether source and target are the same cluster, by its id.
 
     Raises:
-        ConfigError: Source and target are the same cluster.
         KafkaError, ClientError: A cluster cannot be asked.
     """
-    if not settings.naming.keeps_names:
-        return
-    here, there = (admin.cluster.metadata(refresh=True).cluster_id for admin in (source, target))
-    if here is not None and here == there:
+    here, there = (admin.cluster.metadata([], refresh=True).cluster_id for admin in (source, target))
+    return here is not None and here == there
+
+
+def check_clusters(settings: MirrorSettings, source: Admin, target: Admin) -> bool:
+    """Tell whether a cluster is mirrored into itself, and name the topics that stay out then.
+
+    Raises:
+        ConfigError: It is, and topics keep their names.
+        KafkaError, ClientError: A cluster cannot be asked.
+    """
+    if not is_into_itself(source, target):
+        return False
+    known = source.cluster.metadata(refresh=True)
+    same = f"{settings.source} and {settings.target} are the same cluster ({known.cluster_id})"
+    if settings.naming.keeps_names:
         raise ConfigError(
-            f"{settings.source} and {settings.target} are the same cluster ({here}): topics that keep their names "
-            "would be mirrored into themselves. If they are two, and one was made of a copy of the other's "
-            "directories, use --naming default, or let one of them begin with empty directories, which gives it an id "
-            "of its own"
+            f"{same}: topics that keep their names would be mirrored into themselves. If they are two, and one was "
+            "made of a copy of the other's directories, use --naming default, or let one of them begin with empty "
+            "directories, which gives it an id of its own"
         )
+    wanted = settings.mirrored().select(known.topics)
+    if copies := wanted - settings.mirrored(into_itself=True).select(wanted):
+        told = "%s: not mirroring topics whose names say that they are mirrored already: %s"
+        logger.warning(told, same, ", ".join(sorted(copies)))
+    return True
 
 
 def find_returning(settings: MirrorSettings, source: Admin) -> set[str]:

@@ -99,12 +99,13 @@ class Worker(Closing, RebalanceListener):
         Raises:
             Exception: Something has failed. What was not committed is mirrored again by the next worker.
         """
-        check_clusters(self._settings, self._source, self._target)
+        into_itself = check_clusters(self._settings, self._source, self._target)
         self._follower.make_own()
         # What both directions have claimed is decided when its partitions are assigned.
         returning = find_returning(self._settings, self._source) - self._claimed()
         self._say_left_out(returning)
-        self._consumer.subscribe(pattern=self._settings.mirrored(returning), listener=self)
+        wanted = self._settings.mirrored(returning, into_itself=into_itself)
+        self._consumer.subscribe(pattern=wanted, listener=self)
         resume_at = 0.0
         while not stop.is_set():
             now = time.monotonic()

@@ -61,12 +61,20 @@ class Naming:
 
     def is_cycle(self, topic: str) -> bool:
         """Tell whether a topic of the source was in the target before, so that mirroring it would never end."""
+        return self._was_in(topic, self.target)
+
+    def is_copy(self, topic: str) -> bool:
+        """Tell whether a topic came from the source, by its name; in the source only if that is the target, too."""
+        return self._was_in(topic, self.source)
+
+    def _was_in(self, topic: str, alias: str) -> bool:
+        """Tell whether a topic's name has an alias on its way; a name that stays tells nothing."""
         while (origin := self.origin(topic)) is not None:
-            if origin == self.target:
-                return True
             upstream = self.upstream(topic)
             if upstream is None or upstream == topic:
                 return False
+            if origin == alias:
+                return True
             topic = upstream
         return False
 

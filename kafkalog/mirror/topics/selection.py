@@ -63,7 +63,8 @@ class NameFilter:
 class MirroredTopics(TopicFilter):
     """The topics of the source that are mirrored, for the consumer's subscription.
 
-    `returning` are topics that a reverse mirror writes under their own names: to mirror them would never end.
+    Topics of a cluster that is mirrored into itself may be the mirror's own copies. MirrorMaker 2 copies these, too,
+    and then their copies (`MirrorSourceConnector.isCycle` knows the target's alias only).
     """
 
     naming: Naming
@@ -71,6 +72,9 @@ class MirroredTopics(TopicFilter):
     heartbeats: bool = True
     """Whether heartbeats are mirrored, whatever the filter says."""
     returning: Collection[str] = field(default=())
+    """Topics that a reverse mirror writes under their own names: to mirror them would never end."""
+    into_itself: bool = False
+    """Whether source and target are the same cluster, so that topics that came from the source stay out."""
 
     def allows(self, topic: str) -> bool:
         wanted = self.names.allows(topic) or (self.heartbeats and self.naming.is_heartbeats(topic))
@@ -78,5 +82,6 @@ class MirroredTopics(TopicFilter):
             wanted
             and not self.naming.is_internal(topic)
             and not self.naming.is_cycle(topic)
+            and not (self.into_itself and self.naming.is_copy(topic))
             and topic not in self.returning
         )

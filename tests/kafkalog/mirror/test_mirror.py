@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.admin.configs import ConfigChange, ConfigResource
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
-from tests.kafkalog.mirror.conftest import Clusters, StartMirror, all_contents, committed, contents, read_all
+from kafkalog.mirror.settings import MirrorSettings
+from tests.kafkalog.mirror.conftest import (
+    QUICK,
+    Clusters,
+    Mirror,
+    StartMirror,
+    all_contents,
+    committed,
+    contents,
+    read_all,
+)
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call
 from tests.support.waiting import wait_until
@@ -206,6 +218,38 @@ def test_identity_mirrors_both_ways_without_a_loop(clusters: Clusters, start_mir
 def test_a_cluster_is_not_mirrored_into_itself_under_the_same_names(clusters: Clusters, alias: str) -> None:
     words = ("mirror", "start", "--source", clusters.source, "--target", clusters.source, "--topics", alias)
     assert "are the same cluster" in call(*words, "--naming", "identity", check=2).err
+
+
+@pytest.mark.parametrize("offsets", ["translate", "keep"])
+def test_a_cluster_that_is_mirrored_into_itself_gets_one_copy_of_each_topic(
+    clusters: Clusters, alias: str, offsets: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is no copy of a copy: `A.A.words`."""
+    words, later = f"words-{alias}", f"later-{alias}"
+    properties = {**QUICK, "topics": rf"(.*\.)?(words|later)-{alias}", "replication.offsets": offsets}
+    clients = clusters.client("source"), clusters.client("source")
+    settings, _ = MirrorSettings.of(properties, alias, "target", clients)
+    mirror = Mirror(settings)
+    try:
+        for topic in (words, later):
+            make(clusters.source, topic)
+            write(clusters.source, topic, range(3))
+            read_all(clusters.source, f"{alias}.{topic}", 3)
+        # What has found the later topic has seen the copy of the first one.
+        assert {tp.topic for tp in mirror.progress.partitions()} == {words, later}
+        assert mirror.stop() is None
+        mirror = Mirror(settings)
+        told = f"that they are mirrored already: {alias}.{later}, {alias}.{words}"
+        wait_until(lambda: told in caplog.text, "the next process names what it leaves out")
+        wait_until(lambda: len(mirror.progress.partitions()) == 2, "it goes on with both topics")
+    finally:
+        mirror.stop()
+    with Admin(clients[0]) as admin:
+        copies = [name for name in admin.list_topics() if name.endswith((words, later)) and name.startswith(alias)]
+    assert sorted(copies) == sorted([f"{alias}.{words}", f"{alias}.{later}"])
+    words_of = ["--source", clusters.source, "--target", clusters.source, "--source-alias", alias]
+    status = call("mirror", "status", *words_of, "--topics", settings.topics, "--offsets", offsets)
+    assert [line.split()[0] for line in status.out[1:] if alias in line] == sorted([words, later])
 
 
 def test_later_topics_do_not_come_back_under_their_own_names(

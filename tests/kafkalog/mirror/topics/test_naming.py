@@ -40,6 +40,14 @@ def test_what_came_from_the_target_is_a_cycle(topic: str, cycle: bool) -> None:
     assert DEFAULT.is_cycle(topic) is cycle
 
 
+@pytest.mark.parametrize(
+    ("topic", "copy"),
+    [("words", False), ("A.words", True), ("C.A.words", True), ("A.heartbeats", True), ("B.words", False)],
+)
+def test_what_came_from_the_source_is_a_copy(topic: str, copy: bool) -> None:
+    assert DEFAULT.is_copy(topic) is copy
+
+
 def test_identity_keeps_names_but_those_of_heartbeats() -> None:
     assert IDENTITY.remote("words") == "words"
     assert IDENTITY.remote("heartbeats") == "A.heartbeats"

@@ -49,6 +49,13 @@ def test_what_a_reverse_mirror_writes_stays_out() -> None:
     assert chosen.allows("clicks")
 
 
+@pytest.mark.parametrize("topic", ["A.words", "C.A.words", "A.heartbeats"])
+def test_copies_stay_out_where_a_cluster_is_mirrored_into_itself(topic: str) -> None:
+    assert topics().allows(topic)
+    assert not topics(into_itself=True).allows(topic)
+    assert topics(into_itself=True).allows("words")
+
+
 def test_configurations_of_the_targets_own_stay_out() -> None:
     copied = NameFilter.of(".*", CONFIGS_EXCLUDE, "config.properties")
     assert copied.allows("retention.ms")
