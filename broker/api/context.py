@@ -27,7 +27,7 @@ from broker.counters import RequestCounter
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.net.chunks import Chunk
-from broker.net.connection import Connection
+from broker.net.connection import Cancellable, Connection, PostponedResponse
 from broker.quota.client import ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
@@ -112,6 +112,7 @@ class Request:
         "_began",
         "_counter",
         "_loop_time",
+        "_postponed",
         "broker",
         "client_id",
         "connection",
@@ -139,6 +140,7 @@ class Request:
         self.broker = broker
         self.nbytes = nbytes
         self._loop_time = loop_time
+        self._postponed: PostponedResponse | None = None
         self._counter = counter
         self._began = began
         self.connection = connection
@@ -209,7 +211,23 @@ class Request:
         chunks = self._encoded(response)
         self._counter.answered(self.broker.runtime.seconds() - self._began)
         self.is_answered = True
-        self.connection.reply(chunks)
+        if self._postponed is None:
+            self.connection.reply(chunks)
+        else:
+            self._postponed.reply(chunks)
+
+    def wait_for(self, operation: Cancellable) -> None:
+        """Wait for `operation`, which is cancelled if the client leaves. The message is not kept, as in `postpone`."""
+        self.message = None
+        self.connection.state = operation
+
+    def postpone(self, operation: Cancellable) -> None:
+        """Reply when `operation` has ended; requests that may follow this one are served meanwhile.
+
+        The message is not kept: its records are views of memory that others use from now on.
+        """
+        self.message = None
+        self._postponed = self.connection.postpone(operation)
 
     def fail(self) -> bool:
         """Answer UNKNOWN_SERVER_ERROR if the response has an error field of its own; return False if it has none."""

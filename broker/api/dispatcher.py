@@ -43,6 +43,7 @@ FREED_BY_WORKER = 1 << 20
 """A request's entries are freed by a worker from this many bytes on."""
 _HEADER_START = Struct(">hhi")
 """API key, API version, correlation id: the same in every version of the request header."""
+_PRODUCE_HEAD = Struct(">h").pack(ApiKey.PRODUCE)
 
 
 class ApiDispatcher:
@@ -155,6 +156,10 @@ class ApiDispatcher:
             return header, decode_message(api.request_type, header.api_version, frame, position)[0]
 
         return await self._broker.lanes.run(len(frame), decode)
+
+    def may_follow(self, head: memoryview) -> bool:
+        """Return whether `head` is of a Produce: its records are appended after those that wait for acknowledgement."""
+        return head == _PRODUCE_HEAD
 
     async def settle(self) -> None:
         """Wait for handlers that are still running."""

@@ -1,14 +1,19 @@
-"""One client connection: its requests are served one at a time, and answered in the order in which they came.
+"""One client connection: its requests are served one after another, and answered in the order in which they came.
 
 The next frame is dispatched only when the previous response has been handed to the transport. This also bounds the
-memory that a client can occupy by not reading. The connection consists of a transport, which carries bytes; a `Reader`,
-which splits them into frames; a `Writer`, which sends responses; a `Throttle`, which delays a client that is above a
-quota; and a `Session`, which says who the client is.
+memory that a client can occupy by not reading. A request whose response was postponed is the exception: it has done
+its work and waits for others, as a produce does for its followers, and requests that may follow it (see
+`Dispatcher.may_follow`) are served meanwhile. So followers fetch several batches of one producer together.
+
+The connection consists of a transport, which carries bytes; a `Reader`, which splits them into frames; a `Writer`,
+which sends responses; a `Throttle`, which delays a client that is above a quota; and a `Session`, which says who the
+client is.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -28,19 +33,28 @@ logger = logging.getLogger(__name__)
 
 FRAMES_PER_EVENT = 32
 """Frames that are served before other connections get their turn."""
+MOST_POSTPONED = 32
+"""The most requests of a connection that wait for their postponed responses at one time."""
 
 
 class Dispatcher(Protocol):
     """Serves the frames of connections."""
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request; `connection.reply` or `connection.skip_reply` must follow, now or later.
+        """Serve one request; `reply`, `skip_reply` or `postpone` of the connection must follow, now or later.
 
         The frame is valid during this call only, because its memory is reused; `connection.keep_frame` returns one
         that stays.
 
         Raises:
             BadRequestError: the bytes are no request this broker can follow; the connection is closed.
+        """
+
+    def may_follow(self, head: memoryview) -> bool:
+        """Return whether a request may be served while earlier ones wait for their postponed responses.
+
+        Args:
+            head: the first `HEAD_BYTES` of its frame, or fewer where it has fewer.
         """
 
 
@@ -55,6 +69,33 @@ class BadRequestError(ValueError):
     """A request that cannot be answered; its connection is closed with one line in the log."""
 
 
+class PostponedResponse:
+    """The response to a request that waits; it keeps its place among the responses of its connection.
+
+    Attributes:
+        operation: what the request waits on; it is cancelled when the connection closes.
+        chunks: the response, once it is there.
+    """
+
+    __slots__ = ("_on_reply", "chunks", "operation")
+
+    def __init__(
+        self,
+        on_reply: Callable[[], None],
+        operation: Cancellable | None = None,
+        chunks: Iterable[Chunk] | None = None,
+    ) -> None:
+        self._on_reply = on_reply
+        self.operation = operation
+        self.chunks = chunks
+
+    def reply(self, chunks: Iterable[Chunk]) -> None:
+        """Send the response, after those to earlier requests."""
+        self.operation = None
+        self.chunks = chunks
+        self._on_reply()
+
+
 class Connection:
     """The connection of one client. All methods run on the event loop's thread.
 
@@ -62,11 +103,12 @@ class Connection:
         session: who the client is.
         closed: whether the connection is closed.
         state: the operation that the request under way waits on; it is cancelled when the connection closes.
+        postponed: the responses that earlier requests wait for, in order.
     """
 
     __slots__ = (
-        "_clock", "_dispatcher", "_is_resuming", "_on_close", "_reader", "_throttle", "_transport", "_unanswered",
-        "_writer", "closed", "session", "state",
+        "_clock", "_dispatcher", "_is_resuming", "_is_sending", "_on_close", "_reader", "_throttle", "_transport",
+        "_unanswered", "_writer", "closed", "postponed", "session", "state",
     )  # fmt: skip
 
     def __init__(
@@ -90,9 +132,12 @@ class Connection:
         )
         self._writer = Writer(transport, disk, clock.time, on_sent=self._request_done, on_failed=self._write_failed)
         self._unanswered = False
-        """The current request has no response yet. Earlier responses may still be being sent."""
+        """The current request is being served. Responses to earlier ones may still be postponed, or being sent."""
         self._is_resuming = False
         """Buffered frames are served in the next round of the loop."""
+        self._is_sending = False
+        """Postponed responses are sent in the next round of the loop."""
+        self.postponed: deque[PostponedResponse] = deque()
         self.session = session
         self.closed = False
         self.state: Cancellable | None = None
@@ -115,6 +160,12 @@ class Connection:
         """Whether the next request has to wait: for the current one, for responses to be sent, or for a throttle."""
         return self._unanswered or self._throttle.active or self._writer.waits_for is not None
 
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether the next request may be served while responses to earlier ones are postponed."""
+        head = self._reader.frames.head
+        return len(self.postponed) < MOST_POSTPONED and (not head or self._dispatcher.may_follow(head))
+
     def _serve(self) -> None:
         """Dispatch the whole frames in the buffer one by one, until one has to wait or none is left."""
         throttle, writer = self._throttle, self._writer
@@ -129,6 +180,8 @@ class Connection:
             while not (self._unanswered or throttle.active or writer.waits_for is not None or self.closed):
                 if budget == 0:
                     self._schedule_resume()
+                    break
+                if self.postponed and not self._may_go_on:
                     break
                 frame = next_frame()
                 if frame is None:
@@ -172,6 +225,34 @@ class Connection:
         if reader.frames.buffered or not reader.is_receiving:
             self._schedule_resume()
 
+    def _send_postponed(self) -> None:
+        """Send what is due of the postponed responses: several together, in the next round of the loop."""
+        if self.closed or self._is_sending or self.postponed[0].chunks is None:
+            return
+        if len(self.postponed) == 1 and not self._writer.is_corked:
+            self._put_postponed()
+        else:
+            self._is_sending = True
+            self._clock.call_soon(self._send_gathered)
+
+    def _send_gathered(self) -> None:
+        self._is_sending = False
+        if self.closed:
+            return
+        writer = self._writer
+        writer.is_corked = True
+        self._put_postponed()
+        writer.is_corked = False
+        writer.flush()
+        if writer.waits_for is None:
+            self._request_done()
+
+    def _put_postponed(self) -> None:
+        postponed = self.postponed
+        while postponed and (chunks := postponed[0].chunks) is not None:
+            postponed.popleft()
+            self._writer.put(chunks)
+
     def _go_on(self) -> None:
         """Serve the client again after a throttle."""
         # Receive at once, even if the next request may take long, so that a disconnect is noticed.
@@ -192,7 +273,25 @@ class Connection:
             return
         self.state = None
         self._unanswered = False
-        self._writer.put(chunks)
+        if not self.postponed:
+            self._writer.put(chunks)
+            return
+        self.postponed.append(PostponedResponse(self._send_postponed, chunks=chunks))
+        if self._writer.waits_for is None:
+            self._request_done()
+
+    def postpone(self, operation: Cancellable) -> PostponedResponse:
+        """Have the current request answered when `operation` has ended, and go on with requests that may follow it.
+
+        The request must not need its frame any more.
+        """
+        response = PostponedResponse(self._send_postponed, operation)
+        if not self.closed:
+            self.postponed.append(response)
+            self._unanswered = False
+            if self._writer.waits_for is None:
+                self._request_done()
+        return response
 
     def skip_reply(self) -> None:
         """End the current request without a response (a produce with acks=0)."""
@@ -238,8 +337,9 @@ class Connection:
         A peer that takes nothing of its response is idle too, and so is one that is held back.
         """
         waits_for = self._writer.waits_for
-        is_held_back = self._throttle.active and not self._unanswered
-        if (self._unanswered or waits_for is Wait.DISK) and waits_for is not Wait.PEER and not is_held_back:
+        is_served = self._unanswered or bool(self.postponed)
+        is_held_back = self._throttle.active and not is_served
+        if (is_served or waits_for is Wait.DISK) and waits_for is not Wait.PEER and not is_held_back:
             return self._clock.time()
         return max(self._reader.last_active, self._writer.last_active)
 
@@ -251,10 +351,10 @@ class Connection:
     @property
     def drained(self) -> bool:
         """Whether no request is being served and every response is written."""
-        return not self._unanswered and self._writer.is_empty
+        return not self._unanswered and not self.postponed and self._writer.is_empty
 
     def close(self) -> None:
-        """Close the connection, drop unsent responses, and cancel the operation that the current request waits for."""
+        """Close the connection, drop unsent responses, and cancel the operations that its requests wait for."""
         if self.closed:
             return
         self.closed = True
@@ -262,7 +362,10 @@ class Connection:
         self._writer.close()
         self._reader.close(is_answered=not self._unanswered)
         self._transport.close()
-        operation, self.state = self.state, None
-        if operation is not None:
-            operation.cancel()
+        operations = [self.state, *(response.operation for response in self.postponed)]
+        self.state = None
+        self.postponed.clear()
+        for operation in operations:
+            if operation is not None:
+                operation.cancel()
         self._on_close(self)

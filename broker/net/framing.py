@@ -14,6 +14,8 @@ from struct import Struct
 
 _SIZE = Struct(">i")
 
+HEAD_BYTES = 2
+"""The size of a frame's head: a request's API key."""
 BASE_CAPACITY = 32 * 1024
 GROWTH_STEP = 1024 * 1024
 LARGE_FRAME = 64 * 1024
@@ -63,6 +65,12 @@ class FrameBuffer:
     def is_receiving(self) -> bool:
         """Whether a frame's size has been received, but not yet all of its bytes."""
         return self._needed > 0
+
+    @property
+    def head(self) -> memoryview:
+        """The first `HEAD_BYTES` of the next frame; fewer if it is shorter, or if they have not been received yet."""
+        begin = self._start + _SIZE.size
+        return self._view[begin : max(begin, min(begin + HEAD_BYTES, self._end))]
 
     def wanted(self) -> int:
         """Return the bytes beyond the base that the buffer needs for the whole frame; at least what it has now."""

@@ -392,7 +392,7 @@ class Produce:
             return
         response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
         if self._waiting:
-            self._wait(partial(reply, self.request, response))
+            self._wait(partial(reply, self.request, response), self.request.postpone)
         else:
             reply(self.request, response)
 
@@ -404,7 +404,7 @@ class Produce:
             return
         if self._waiting:
             acknowledged: asyncio.Future[None] = request.broker.loop.create_future()
-            self._wait(partial(_complete, acknowledged))
+            self._wait(partial(_complete, acknowledged), request.wait_for)
             await acknowledged
         response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
         await request.answer(response, wait_ms=wait_ms(request))
@@ -418,16 +418,18 @@ class Produce:
             quota = request.broker.quotas.produce
             request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
 
-    def _wait(self, respond: Callable[[], None]) -> None:
-        """Call `respond` once the appended batches are acknowledged, or the request's time-out has passed."""
-        request = self.request
+    def _wait(self, respond: Callable[[], None], wait_for: Callable[[DelayedProduce], None]) -> None:
+        """Call `respond` once the appended batches are acknowledged, or the request's time-out has passed.
+
+        Args:
+            respond: ends the request.
+            wait_for: called if that is not at once, with what the request waits for.
+        """
+        request, timeout_ms = self.request, self.request.message.timeout_ms
         operation = DelayedProduce(request, self._waiting, respond)
         if not operation.try_complete():
-            request.connection.state = operation
+            wait_for(operation)
             keys = [pending.key for pending in self._waiting]
-            timeout_ms = request.message.timeout_ms
-            # Its records are views of memory that others use from now on.
-            request.message = None
             request.broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
 
 

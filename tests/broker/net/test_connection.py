@@ -10,6 +10,7 @@ import struct
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,9 @@ REQUESTS = 12
 DEADLINE_S = 200
 """For a run of less than 2 s: on a busy machine a kernel's socket may wait for a timer that doubles each time."""
 NUMBER = struct.Struct(">i")
+HEAD = struct.Struct(">hi")
+"""Of a request: whether it may follow those whose responses are postponed, and its number."""
+MOST_POSTPONED = 3
 Connect = Callable[[SimulatedLoop, random.Random], tuple[Transport, Peer]]
 
 
@@ -104,7 +108,8 @@ class Client:
         self.unsent = bytearray()
         for number in range(REQUESTS):
             size = chance.choice((0, 100, 5_000, 33_000, 70_000, LARGEST))
-            self.unsent += NUMBER.pack(NUMBER.size + size) + NUMBER.pack(number) + bytes([number]) * size
+            head = HEAD.pack(chance.random() < 0.7, number)
+            self.unsent += NUMBER.pack(len(head) + size) + head + bytes([number]) * size
         self.begun = 0
         self.under_way = False
         self.copies = 0
@@ -113,7 +118,9 @@ class Client:
         self.frames: dict[int, memoryview] = {}
         """What workers have of requests."""
         self.held_until = 0.0
-        self.expected = bytearray()
+        self.waiting = 0
+        """The requests whose responses are postponed."""
+        self.answers: dict[int, bytes] = {}
         self.received = bytearray()
         self.closed = 0
 
@@ -124,15 +131,30 @@ class Client:
         # State, congestion state, retransmits, probes and backoff: the first bytes of struct tcp_info.
         kernel = list(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 5)) if sock is not None else None
         return (
-            f"{self.begun} of {REQUESTS} begun, under way: {self.under_way}, {len(self.unsent)} bytes unsent, "
+            f"{self.begun} of {REQUESTS} begun, under way: {self.under_way}, {self.waiting} postponed, "
+            f"{len(self.unsent)} bytes unsent, "
             f"{len(self.received)} of {len(self.expected)} received; reads: {reader.is_receiving}, waits for memory: "
             f"{reader.waits_for_memory}, has taken {reader.taken}; writes, waits for {writer.waits_for}; "
             f"tcp_info {kernel}"
         )
 
     @property
+    def expected(self) -> bytes:
+        """The responses that may have come by now."""
+        in_order = takewhile(lambda number: number in self.answers, range(REQUESTS))
+        return b"".join(self.answers[number] for number in in_order)
+
+    @property
     def is_served(self) -> bool:
-        return self.begun == REQUESTS and not self.under_way and self.received == self.expected
+        is_busy = self.under_way or self.waiting
+        return self.begun == REQUESTS and not is_busy and self.received == self.expected
+
+
+class OneByOne:
+    """A dispatcher whose requests follow none with a postponed response."""
+
+    def may_follow(self, head: memoryview) -> bool:
+        return False
 
 
 class Room:
@@ -169,14 +191,16 @@ class Room:
 
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         client, chance = self.clients[connection], self.chance
-        (number,) = NUMBER.unpack_from(frame)
+        follows, number = HEAD.unpack_from(frame)
         assert number == client.begun, "in order"
+        assert follows or not connection.postponed, "not while responses are postponed"
+        assert len(connection.postponed) < MOST_POSTPONED
         assert not client.under_way, "one at a time"
         assert not connection.closed
         assert connection._writer.waits_for is None, "not while its client does not read"
         assert not client.transport.has_unsent
         assert self.loop.now >= client.held_until, "not while its client is held back"
-        assert bytes(frame[NUMBER.size :]) == bytes([number]) * (len(frame) - NUMBER.size)
+        assert bytes(frame[HEAD.size :]) == bytes([number]) * (len(frame) - HEAD.size)
         client.begun += 1
         client.under_way = True
         if connection in self.breaks and chance.random() < 0.05:
@@ -191,13 +215,46 @@ class Room:
             self._sometime(lambda: self._free(client, number))
             if connection in self.breaks and chance.random() < 0.2:
                 self._sometime(connection.close)
-        if chance.random() < 0.5:
-            self._answer(client, number)
-        elif chance.random() < 0.5:
-            connection.state = operation = Operation()
-            self._sometime(lambda: self._answer(client, number, operation))
-        else:
-            self._sometime(lambda: self._answer(client, number))
+        operation = Operation()
+        match chance.randrange(5):
+            case 0 | 1:
+                self._answer(client, number)
+            case 2:
+                connection.state = operation
+                self._sometime(lambda: self._answer(client, number, operation))
+            case 3:
+                self._sometime(lambda: self._answer(client, number))
+            case _ if chance.random() < 0.5:
+                self._postpone(client, number)
+            case _:
+                self._sometime(lambda: self._postpone(client, number))
+
+    def may_follow(self, head: memoryview) -> bool:
+        return bytes(head) == b"\0\1"
+
+    def _postpone(self, client: Client, number: int) -> None:
+        client.under_way = False
+        client.kept = 0
+        if client.connection.closed:
+            return
+        client.waiting += 1
+        operation = Operation()
+        response = client.connection.postpone(operation)
+
+        def answer() -> None:
+            assert operation.cancelled == client.connection.closed
+            client.waiting -= 1
+            if not client.connection.closed:
+                self._maybe_hold_back(client)
+            response.reply(self._response(client, number))
+
+        self._sometime(answer)
+
+    def _maybe_hold_back(self, client: Client) -> None:
+        if self.chance.random() < 0.3:
+            seconds = self.chance.choice((0.001, 0.05))
+            client.held_until = self.loop.now + seconds
+            client.connection.hold_back(seconds)
 
     def _sometime(self, callback: Callable[[], None]) -> None:
         self.loop.call_later(self.chance.choice((0, 0.001, 0.1)), callback)
@@ -205,7 +262,7 @@ class Room:
     def _free(self, client: Client, number: int) -> None:
         """A worker is done with its copy of a request, whatever has become of the connection."""
         client.copies -= 1
-        assert set(client.frames.pop(number)[NUMBER.size :]) <= {number}, "overwritten"
+        assert set(client.frames.pop(number)[HEAD.size :]) <= {number}, "overwritten"
         if client.connection.closed or (client.under_way and client.begun == number + 1):
             client.kept = 0
             client.connection.free_memory()
@@ -219,30 +276,33 @@ class Room:
             connection.reply([b"too late"])
             return
         client.kept = 0
-        if chance.random() < 0.3:
-            seconds = chance.choice((0.001, 0.05))
-            client.held_until = self.loop.now + seconds
-            connection.hold_back(seconds)
+        self._maybe_hold_back(client)
         if chance.random() < 0.2:
+            client.answers[number] = b""
             connection.skip_reply()
             return
+        connection.reply(self._response(client, number))
+
+    def _response(self, client: Client, number: int) -> list[Chunk]:
+        chance = self.chance
         chunks: list[Chunk] = [NUMBER.pack(number)]
-        client.expected += NUMBER.pack(number)
+        expected = bytearray(NUMBER.pack(number))
         for _ in range(chance.randrange(4)):
             size = chance.choice((0, 1, 300, 5_000, 60_000))
             match chance.randrange(3):
                 case 0:
                     chunks.append(memoryview(bytes([number]) * size))
-                    client.expected += bytes([number]) * size
+                    expected += bytes([number]) * size
                 case 1:
                     chunks.append(bytearray(b"r") * size)
-                    client.expected += b"r" * size
+                    expected += b"r" * size
                 case _:
                     at = chance.randrange(FILE_BYTES - size)
                     chunks.append(FileSlice(self.file, at, size))
                     self.parts += [(client, part) for part in range(at, at + size, writer.PART_BYTES)]
-                    client.expected += self.content[at : at + size]
-        connection.reply(chunks)
+                    expected += self.content[at : at + size]
+        client.answers[number] = bytes(expected)
+        return chunks
 
     def step(self) -> None:
         client = self.chance.choice(list(self.clients.values()))
@@ -262,7 +322,7 @@ class Room:
 
     def check(self) -> None:
         assert self.memory.used == sum(connection._reader.taken for connection in self.clients)
-        assert self.memory.used < LIMIT + LARGEST + 2 * NUMBER.size
+        assert self.memory.used < LIMIT + LARGEST + NUMBER.size + HEAD.size
         for connection, client in self.clients.items():
             reader = connection._reader
             assert reader.taken >= client.kept
@@ -292,6 +352,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> SegmentFil
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "PART_BYTES", 16_384)
     monkeypatch.setattr(connections, "FRAMES_PER_EVENT", 3)
+    monkeypatch.setattr(connections, "MOST_POSTPONED", MOST_POSTPONED)
     monkeypatch.setattr(framing, "HANDED_OVER_FROM", 50_000)
 
 
@@ -334,7 +395,7 @@ def test_a_closed_connection_is_gone_at_once(connect: Connect) -> None:
     class Watched(Connection):
         __slots__ = ("__weakref__",)
 
-    class Echo:
+    class Echo(OneByOne):
         def dispatch(self, connection: Connection, frame: memoryview) -> None:
             connection.reply([bytes(frame)])
 
@@ -367,7 +428,7 @@ def test_a_response_that_is_not_read_keeps_no_memory_of_its_request(connect: Con
     chance = random.Random(1)
     loop, memory = SimulatedLoop(chance), RequestMemory(LIMIT)
 
-    class Large:
+    class Large(OneByOne):
         def dispatch(self, connection: Connection, frame: memoryview) -> None:
             connection.keep_memory()
             assert memory.used > 0
@@ -397,7 +458,7 @@ def test_a_response_of_any_number_of_chunks_is_sent(connect: Connect) -> None:
     chance = random.Random(1)
     loop, memory = SimulatedLoop(chance), RequestMemory(-1)
 
-    class Many:
+    class Many(OneByOne):
         def dispatch(self, connection: Connection, frame: memoryview) -> None:
             connection.reply([bytes([at % 251]) for at in range(5000)])
 
@@ -427,7 +488,7 @@ def test_requests_without_response_that_come_at_once_are_all_served(connect: Con
     loop, memory = SimulatedLoop(chance), RequestMemory(-1)
     served = []
 
-    class Silent:
+    class Silent(OneByOne):
         def dispatch(self, connection: Connection, frame: memoryview) -> None:
             served.append(bytes(frame))
             connection.skip_reply()

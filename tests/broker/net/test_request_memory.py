@@ -73,6 +73,9 @@ class Peers:
         self.connections: list[Connection] = []
         self._clients: list[socket.socket] = []
 
+    def may_follow(self, head: memoryview) -> bool:
+        return False
+
     def dispatch(self, connection: Connection, frame: memoryview) -> None:
         self.most = max(self.most, self.memory.used)
         self.serve(connection, frame)

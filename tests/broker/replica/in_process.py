@@ -62,6 +62,9 @@ class Wire:
         """Tell whether the broker closes the connection without another byte."""
         return await self._reader.read(1) == b""
 
+    def close(self) -> None:
+        self._writer.close()
+
     async def exchange(self, message: Any, version: int) -> Any:
         self.send(message, version)
         return await self.receive(message, version)

@@ -32,10 +32,11 @@ def delayed(broker: InProcess, base_offset: int) -> DelayedProduce:
     """The produce that waits with its records at `base_offset`."""
     assert broker.server.acceptor is not None
     for connection in broker.server.acceptor.connections:
-        operation = connection.state
-        assert isinstance(operation, DelayedProduce | None)
-        if operation is not None and operation._waiting[0].result.base_offset == base_offset:
-            return operation
+        for response in connection.postponed:
+            operation = response.operation
+            assert isinstance(operation, DelayedProduce)
+            if operation._waiting[0].result.base_offset == base_offset:
+                return operation
     raise AssertionError(f"no produce waits at {base_offset}")
 
 
