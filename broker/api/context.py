@@ -27,7 +27,8 @@ from broker.counters import RequestCounter
 from broker.member.member import ClusterMember
 from broker.metadata.cache import MetadataCache
 from broker.net.chunks import Chunk
-from broker.net.connection import Cancellable, Connection, PostponedResponse
+from broker.net.connection import Connection
+from broker.net.postponed import Cancellable, PostponedResponse
 from broker.quota.client import ClientQuota, ClientQuotas, Mutations
 from broker.quota.connections import ConnectionRates
 from broker.replica.manager import ReplicaManager
@@ -316,6 +317,12 @@ class Request:
         self.connection.skip_reply()
 
     def drop(self) -> None:
-        """Close the connection if no response is possible: none was requested, or serving the request failed."""
+        """Close the connection if no response is possible: none was requested, or serving the request failed.
+
+        Earlier requests get their responses first, unless this one's was postponed: it has its place among theirs.
+        """
         self._counter.answered(self.broker.runtime.seconds() - self._began)
-        self.connection.close()
+        if self._postponed is None:
+            self.connection.end()
+        else:
+            self.connection.close()

@@ -200,7 +200,7 @@ def _failed(request: Request, api: Api, error: Exception) -> None:
         is_reported = False
     if not is_reported:
         logger.error("closing connection from %s: serving %s failed", connection.peer, api.key.name)
-        connection.close()
+        connection.end()
 
 
 def _kafka_name(api: Api) -> str:

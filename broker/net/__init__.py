@@ -3,13 +3,14 @@
 Connections of clients:
 
 - `acceptor`     accepts connections within limits and closes idle ones
-- `connection`   one client's connection: serves requests one at a time, answers in order
+- `connection`   one client's connection: serves requests one after another, answers in order
 - `session`      the connection's listener, peer, principal and client software
 - `transport/`   how a connection's bytes are received and sent
 - `reader`       receives bytes and splits them into frames, within the memory for requests
 - `framing`      finds frames in a receive buffer; no sockets
 - `memory`       bounds the memory for requests over all connections
 - `writer`       sends responses in order
+- `postponed`    responses to requests that wait, while the connection serves further ones
 - `chunks`       the types that a response consists of
 - `disk_reads`   checks whether slices of files are in memory, and reads missing ones in
 - `throttle`     stops serving a client that is above a quota for a time

@@ -114,7 +114,7 @@ class Acceptor:
         if self._sweep is not None:
             self._sweep.cancel()
         deadline = self._loop.time() + timeout
-        while any(not c.drained and c.state is None for c in self.connections) and self._loop.time() < deadline:
+        while any(not c.drained and not c.waits for c in self.connections) and self._loop.time() < deadline:
             await asyncio.sleep(0.005)
         for connection in list(self.connections):
             connection.close()

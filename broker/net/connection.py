@@ -1,9 +1,10 @@
 """One client connection: its requests are served one after another, and answered in the order in which they came.
 
-The next frame is dispatched only when the previous response has been handed to the transport. This also bounds the
-memory that a client can occupy by not reading. A request whose response was postponed is the exception: it has done
-its work and waits for others, as a produce does for its followers, and requests that may follow it (see
-`Dispatcher.may_follow`) are served meanwhile. So followers fetch several batches of one producer together.
+While a request is being served, and while its response is being sent, the next frame waits. This also bounds the
+memory that a client can occupy by not reading. A produce that has appended its records, and waits for followers or an
+fsync, is not in the way of the next produce: its response is `postponed`. So followers fetch several batches of one
+producer together. The next frame has to be whole in the buffer by then: a connection takes no memory for requests while
+responses are postponed.
 
 The connection consists of a transport, which carries bytes; a `Reader`, which splits them into frames; a `Writer`,
 which sends responses; a `Throttle`, which delays a client that is above a quota; and a `Session`, which says who the
@@ -13,8 +14,7 @@ client is.
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.config.listeners import Endpoint
@@ -22,6 +22,7 @@ from broker.net.chunks import Chunk
 from broker.net.disk_reads import DiskReads
 from broker.net.framing import FrameError
 from broker.net.memory import RequestMemory
+from broker.net.postponed import Cancellable, PostponedResponse, PostponedResponses
 from broker.net.reader import Reader
 from broker.net.session import Session
 from broker.net.sockets.event_loop import Clock
@@ -33,8 +34,6 @@ logger = logging.getLogger(__name__)
 
 FRAMES_PER_EVENT = 32
 """Frames that are served before other connections get their turn."""
-MOST_POSTPONED = 32
-"""The most requests of a connection that wait for their postponed responses at one time."""
 
 
 class Dispatcher(Protocol):
@@ -54,46 +53,12 @@ class Dispatcher(Protocol):
         """Return whether a request may be served while earlier ones wait for their postponed responses.
 
         Args:
-            head: the first `HEAD_BYTES` of its frame, or fewer where it has fewer.
+            head: the first `HEAD_BYTES` of its frame, or fewer if it has fewer.
         """
-
-
-class Cancellable(Protocol):
-    """An operation that a request waits for."""
-
-    def cancel(self) -> None:
-        """End without an answer, because the client no longer waits for one."""
 
 
 class BadRequestError(ValueError):
     """A request that cannot be answered; its connection is closed with one line in the log."""
-
-
-class PostponedResponse:
-    """The response to a request that waits; it keeps its place among the responses of its connection.
-
-    Attributes:
-        operation: what the request waits on; it is cancelled when the connection closes.
-        chunks: the response, once it is there.
-    """
-
-    __slots__ = ("_on_reply", "chunks", "operation")
-
-    def __init__(
-        self,
-        on_reply: Callable[[], None],
-        operation: Cancellable | None = None,
-        chunks: Iterable[Chunk] | None = None,
-    ) -> None:
-        self._on_reply = on_reply
-        self.operation = operation
-        self.chunks = chunks
-
-    def reply(self, chunks: Iterable[Chunk]) -> None:
-        """Send the response, after those to earlier requests."""
-        self.operation = None
-        self.chunks = chunks
-        self._on_reply()
 
 
 class Connection:
@@ -103,11 +68,11 @@ class Connection:
         session: who the client is.
         closed: whether the connection is closed.
         state: the operation that the request under way waits on; it is cancelled when the connection closes.
-        postponed: the responses that earlier requests wait for, in order.
+        postponed: the responses that earlier requests wait for.
     """
 
     __slots__ = (
-        "_clock", "_dispatcher", "_is_resuming", "_is_sending", "_on_close", "_reader", "_throttle", "_transport",
+        "_clock", "_dispatcher", "_is_ending", "_is_resuming", "_on_close", "_reader", "_throttle", "_transport",
         "_unanswered", "_writer", "closed", "postponed", "session", "state",
     )  # fmt: skip
 
@@ -135,9 +100,9 @@ class Connection:
         """The current request is being served. Responses to earlier ones may still be postponed, or being sent."""
         self._is_resuming = False
         """Buffered frames are served in the next round of the loop."""
-        self._is_sending = False
-        """Postponed responses are sent in the next round of the loop."""
-        self.postponed: deque[PostponedResponse] = deque()
+        self._is_ending = False
+        """Nothing more is served, and the connection closes when the responses to what was served are sent."""
+        self.postponed = PostponedResponses(clock, self._writer, self._request_done)
         self.session = session
         self.closed = False
         self.state: Cancellable | None = None
@@ -164,12 +129,12 @@ class Connection:
     def _may_go_on(self) -> bool:
         """Whether the next request may be served while responses to earlier ones are postponed."""
         head = self._reader.frames.head
-        return len(self.postponed) < MOST_POSTPONED and (not head or self._dispatcher.may_follow(head))
+        return len(head) > 0 and not self.postponed.is_full and self._dispatcher.may_follow(head)
 
     def _serve(self) -> None:
         """Dispatch the whole frames in the buffer one by one, until one has to wait or none is left."""
         throttle, writer = self._throttle, self._writer
-        if self._unanswered or throttle.active or writer.waits_for is not None:
+        if self._unanswered or throttle.active or writer.waits_for is not None or self._is_ending:
             return
         budget = FRAMES_PER_EVENT
         reader = self._reader
@@ -177,7 +142,7 @@ class Connection:
         writer.is_corked = True
         try:
             # `_is_busy` is written out here, because it is evaluated before each frame.
-            while not (self._unanswered or throttle.active or writer.waits_for is not None or self.closed):
+            while not (self._unanswered or throttle.active or writer.waits_for is not None or self._is_ending):
                 if budget == 0:
                     self._schedule_resume()
                     break
@@ -214,7 +179,9 @@ class Connection:
 
     def _request_done(self) -> None:
         """Continue with the next request, now that the transport has taken all responses."""
-        if self._unanswered:
+        if self._is_ending:
+            self._close_if_answered()
+        if self._unanswered or self.closed:
             return
         reader = self._reader
         is_held_back = self._throttle.active
@@ -225,38 +192,11 @@ class Connection:
         if reader.frames.buffered or not reader.is_receiving:
             self._schedule_resume()
 
-    def _send_postponed(self) -> None:
-        """Send what is due of the postponed responses: several together, in the next round of the loop."""
-        if self.closed or self._is_sending or self.postponed[0].chunks is None:
-            return
-        if len(self.postponed) == 1 and not self._writer.is_corked:
-            self._put_postponed()
-        else:
-            self._is_sending = True
-            self._clock.call_soon(self._send_gathered)
-
-    def _send_gathered(self) -> None:
-        self._is_sending = False
-        if self.closed:
-            return
-        writer = self._writer
-        writer.is_corked = True
-        self._put_postponed()
-        writer.is_corked = False
-        writer.flush()
-        if writer.waits_for is None:
-            self._request_done()
-
-    def _put_postponed(self) -> None:
-        postponed = self.postponed
-        while postponed and (chunks := postponed[0].chunks) is not None:
-            postponed.popleft()
-            self._writer.put(chunks)
-
     def _go_on(self) -> None:
         """Serve the client again after a throttle."""
-        # Receive at once, even if the next request may take long, so that a disconnect is noticed.
-        self._reader.resume()
+        if not self._is_ending:
+            # Receive at once, even if the next request may take long, so that a disconnect is noticed.
+            self._reader.resume()
         if self._writer.waits_for is None:
             self._request_done()
 
@@ -267,7 +207,7 @@ class Connection:
 
     # -- called by handlers
 
-    def reply(self, chunks: Iterable[Chunk]) -> None:
+    def reply(self, chunks: Sequence[Chunk]) -> None:
         """Send the response to the current request; the next one is served once the transport has taken it."""
         if self.closed:
             return
@@ -276,21 +216,21 @@ class Connection:
         if not self.postponed:
             self._writer.put(chunks)
             return
-        self.postponed.append(PostponedResponse(self._send_postponed, chunks=chunks))
+        self.postponed.put(chunks)
         if self._writer.waits_for is None:
             self._request_done()
 
     def postpone(self, operation: Cancellable) -> PostponedResponse:
-        """Have the current request answered when `operation` has ended, and go on with requests that may follow it.
+        """Answer the current request when `operation` has ended, and serve requests that may follow it meanwhile.
 
         The request must not need its frame any more.
         """
-        response = PostponedResponse(self._send_postponed, operation)
-        if not self.closed:
-            self.postponed.append(response)
-            self._unanswered = False
-            if self._writer.waits_for is None:
-                self._request_done()
+        if self.closed:
+            return PostponedResponse(None, operation)
+        response = self.postponed.add(operation)
+        self._unanswered = False
+        if self._writer.waits_for is None:
+            self._request_done()
         return response
 
     def skip_reply(self) -> None:
@@ -306,7 +246,7 @@ class Connection:
         """Receive and serve no further request for `seconds`; the current response is still sent (KIP-219).
 
         Bytes that the client sends meanwhile wait in the kernel. They take no memory here, and are served later even if
-        the client disconnects.
+        the client disconnects. The time begins now, also if the response still waits for those before it.
         """
         if not self.closed:
             self._throttle.hold_back(seconds)
@@ -325,9 +265,9 @@ class Connection:
         self._reader.copy_gone()
 
     def refuse(self, error: FrameError | BadRequestError) -> None:
-        """Close the connection because of bytes that cannot be parsed, and log why."""
+        """End the connection because of bytes that cannot be parsed, and log why."""
         logger.warning("closing connection from %s on %s: %s", self.peer, self.endpoint.name, error)
-        self.close()
+        self.end()
 
     # -- end of life
 
@@ -353,19 +293,41 @@ class Connection:
         """Whether no request is being served and every response is written."""
         return not self._unanswered and not self.postponed and self._writer.is_empty
 
+    @property
+    def waits(self) -> bool:
+        """Whether all that it serves are operations that wait for others, for which a broker that stops does not."""
+        if self.state is not None:
+            return True
+        return len(self.postponed) > 0 and (not self._unanswered or self._is_ending)
+
+    def end(self) -> None:
+        """Serve nothing more, and close the connection when the responses to earlier requests are sent.
+
+        These requests have done their work: a client that did not hear of it would have it done again.
+        """
+        if self.closed:
+            return
+        self._is_ending = self._unanswered = True
+        self._reader.pause()
+        self._writer.is_corked = False
+        self._writer.flush()
+        self._close_if_answered()
+
+    def _close_if_answered(self) -> None:
+        if not self.postponed and self._writer.waits_for is None:
+            self.close()
+
     def close(self) -> None:
         """Close the connection, drop unsent responses, and cancel the operations that its requests wait for."""
         if self.closed:
             return
-        self.closed = True
+        self.closed = self._is_ending = True
         self._throttle.close()
         self._writer.close()
         self._reader.close(is_answered=not self._unanswered)
         self._transport.close()
-        operations = [self.state, *(response.operation for response in self.postponed)]
-        self.state = None
-        self.postponed.clear()
-        for operation in operations:
-            if operation is not None:
-                operation.cancel()
+        self.postponed.close()
+        operation, self.state = self.state, None
+        if operation is not None:
+            operation.cancel()
         self._on_close(self)

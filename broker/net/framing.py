@@ -68,9 +68,14 @@ class FrameBuffer:
 
     @property
     def head(self) -> memoryview:
-        """The first `HEAD_BYTES` of the next frame; fewer if it is shorter, or if they have not been received yet."""
+        """The first `HEAD_BYTES` of the next frame, or fewer if it has fewer; none if it was not received whole."""
         begin = self._start + _SIZE.size
-        return self._view[begin : max(begin, min(begin + HEAD_BYTES, self._end))]
+        if begin > self._end:
+            return self._view[:0]
+        (size,) = _SIZE.unpack_from(self._buffer, self._start)
+        if not 0 <= size <= self._end - begin:
+            return self._view[:0]
+        return self._view[begin : begin + min(size, HEAD_BYTES)]
 
     def wanted(self) -> int:
         """Return the bytes beyond the base that the buffer needs for the whole frame; at least what it has now."""

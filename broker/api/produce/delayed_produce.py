@@ -44,15 +44,29 @@ class Pending:
 
 
 class DelayedProduce(DelayedOperation):
-    """A produce that waits for its high watermarks (acks=all) or for an fsync (`flush.messages`)."""
+    """A produce that waits for its high watermarks (acks=all) or for an fsync (`flush.messages`).
 
-    __slots__ = ("_request", "_respond", "_waiting")
+    Args:
+        request: the produce.
+        waiting: its batches that are not acknowledged yet.
+        respond: called once all of them are, or have failed.
+        on_cancelled: called if the client leaves before that.
+    """
 
-    def __init__(self, request: Request, waiting: list[Pending], respond: Callable[[], None]) -> None:
+    __slots__ = ("_on_cancelled", "_request", "_respond", "_waiting")
+
+    def __init__(
+        self,
+        request: Request,
+        waiting: list[Pending],
+        respond: Callable[[], None],
+        on_cancelled: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__()
         self._request = request
         self._respond = respond
         self._waiting = waiting
+        self._on_cancelled = on_cancelled
 
     def try_complete(self) -> bool:
         self._waiting = [pending for pending in self._waiting if not pending.settle()]
@@ -68,3 +82,8 @@ class DelayedProduce(DelayedOperation):
 
     def fail(self, error: Exception) -> None:
         self._request.drop()
+
+    def cancel(self) -> None:
+        super().cancel()
+        if self._on_cancelled is not None:
+            self._on_cancelled()

@@ -18,6 +18,7 @@ from functools import partial
 
 from broker.api.context import Request
 from broker.api.current_leaders import CurrentLeaders
+from broker.api.errors import ClientGoneError
 from broker.api.produce import produce_legacy
 from broker.api.produce.admission import Unverified, admit, unverified_of
 from broker.api.produce.answering import fill_error, reply, wait_ms
@@ -62,6 +63,8 @@ RECORD_ERRORS_SINCE = 8
 """Versions whose responses name the records for which a batch was refused (KIP-467)."""
 CHECKED_ON_LOOP_BYTES = 4 << 20
 """The most bytes of records, uncompressed, that are checked on the event loop: some 5 ms. Workers check the rest."""
+MOST_POSTPONED_PARTITIONS = 100
+"""A request with more batches that wait for acknowledgement has the next request of its connection wait, too."""
 _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 
 
@@ -391,10 +394,12 @@ class Produce:
             self._end_without_response()
             return
         response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
-        if self._waiting:
-            self._wait(partial(reply, self.request, response), self.request.postpone)
-        else:
+        if not self._waiting:
             reply(self.request, response)
+            return
+        is_small = len(self._waiting) <= MOST_POSTPONED_PARTITIONS
+        operation = DelayedProduce(self.request, self._waiting, partial(reply, self.request, response))
+        self._wait(operation, self.request.postpone if is_small else self.request.wait_for)
 
     async def respond_in_turns(self) -> None:
         """Do the same for a request with many partitions."""
@@ -404,8 +409,11 @@ class Produce:
             return
         if self._waiting:
             acknowledged: asyncio.Future[None] = request.broker.loop.create_future()
-            self._wait(partial(_complete, acknowledged), request.wait_for)
+            complete = partial(_complete, acknowledged)
+            self._wait(DelayedProduce(request, self._waiting, complete, on_cancelled=complete), request.wait_for)
             await acknowledged
+            if request.connection.closed:
+                raise ClientGoneError
         response = ProduceResponse(responses=self._topics, node_endpoints=self._leaders.nodes)
         await request.answer(response, wait_ms=wait_ms(request))
 
@@ -418,19 +426,18 @@ class Produce:
             quota = request.broker.quotas.produce
             request.no_reply(request.quota_wait_ms((quota, request.nbytes), timed=False) if quota.limited else 0)
 
-    def _wait(self, respond: Callable[[], None], wait_for: Callable[[DelayedProduce], None]) -> None:
-        """Call `respond` once the appended batches are acknowledged, or the request's time-out has passed.
+    def _wait(self, operation: DelayedProduce, wait_for: Callable[[DelayedProduce], None]) -> None:
+        """Let `operation` end the request once the appended batches are acknowledged, or its time-out has passed.
 
         Args:
-            respond: ends the request.
-            wait_for: called if that is not at once, with what the request waits for.
+            operation: what the request waits for.
+            wait_for: called with it unless they are acknowledged by now.
         """
-        request, timeout_ms = self.request, self.request.message.timeout_ms
-        operation = DelayedProduce(request, self._waiting, respond)
+        timeout_ms = self.request.message.timeout_ms
         if not operation.try_complete():
             wait_for(operation)
             keys = [pending.key for pending in self._waiting]
-            request.broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
+            self.request.broker.replicas.produce_purgatory.watch(operation, keys, timeout_ms / 1000)
 
 
 def _complete(future: asyncio.Future[None]) -> None:

@@ -51,7 +51,10 @@ class Wire:
         self._writer = writer
 
     def send(self, message: Any, version: int) -> None:
-        self._writer.write(encode_request(message, version, 1, "wire-test"))
+        self.send_bytes(encode_request(message, version, 1, "wire-test"))
+
+    def send_bytes(self, content: bytes) -> None:
+        self._writer.write(content)
 
     async def receive(self, message: Any, version: int) -> Any:
         """Return the response to `message`."""
