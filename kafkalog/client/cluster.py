@@ -245,7 +245,7 @@ class Cluster(Closing):
         broker = self._known.brokers.get(found.leader)
         if broker is None:
             raise LeaderNotAvailableError(f"partition {tp} has no leader")
-        return Leader(broker, found.leader_epoch)
+        return Leader(broker, found.leader_epoch, topic.topic_id)
 
     # Requests
 

@@ -60,10 +60,11 @@ class ClusterMetadata:
 
 
 class Leader(NamedTuple):
-    """The leader of a partition and its epoch, which is -1 where unknown."""
+    """The leader of a partition and its epoch, which is -1 where unknown; and the id of the topic that it leads."""
 
     broker: Broker
     epoch: int
+    topic_id: UUID = ZERO_UUID
 
 
 class LeaderIdAndEpoch(NamedTuple):

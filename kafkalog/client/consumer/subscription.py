@@ -5,6 +5,10 @@ there is none, that of the timestamp for which `auto.offset.reset` stands. Befor
 leader epoch is known, and after every change of leaders, the leader is asked whether its log still has the records
 before the position (KIP-320).
 
+A position belongs to the topic with the id that the first fetch there has named. If a leader denies to have that topic,
+and the metadata knows another one of its name, the topic was deleted and created again. Then `auto.offset.reset` says
+where to go on, since the offsets of the new topic are others.
+
 Two threads use the states. The application's thread takes fetched records. The fetcher's thread adds them, and moves
 positions back where a log was truncated. `version` changes whenever fetched records are discarded: either thread
 compares it, under the lock, to find out whether the records that it holds are out of date.
@@ -16,11 +20,13 @@ import re
 from collections import deque
 from collections.abc import Collection, Iterable
 from enum import Enum, auto
+from uuid import UUID
 
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
 from kafkalog.client.consumer.topic_filter import SubscriptionPattern, TopicFilter
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.protocol.schema import ZERO_UUID
 
 FETCHES_AHEAD = 2
 """How many fetches of a partition are kept: while one is handed out, the next one waits."""
@@ -34,6 +40,8 @@ class PartitionState:
         fetched: Where the next fetch begins.
         reset: The timestamp whose offset will be the position, until that offset is known.
         committed_asked: Whether the committed offset is being looked up.
+        topic_id: The id of the topic in which the position is; zero before a fetch, and where topics have no ids.
+        refused: Whether a leader has denied to have the topic of this id.
         leader_epoch: The epoch of the leader at which the position was last validated.
         replica: The id of the follower to which the leader wants fetches sent, and until when (KIP-392).
         held: Whether the partition will be revoked; no more of its records are handed out.
@@ -46,6 +54,8 @@ class PartitionState:
         self.fetched: FetchPosition | None = None
         self.reset: int | None = None
         self.committed_asked = False
+        self.topic_id = ZERO_UUID
+        self.refused = False
         self.leader_epoch = NO_EPOCH
         self.replica: tuple[int, float] | None = None
         self.paused = False
@@ -57,9 +67,10 @@ class PartitionState:
         self.error: Exception | None = None
         self.retry_at = 0.0
 
-    def move(self, position: FetchPosition) -> None:
-        """Continue at `position`."""
+    def move(self, position: FetchPosition, topic_id: UUID = ZERO_UUID) -> None:
+        """Continue at `position`, of the topic with this id if it is given."""
         self._change()
+        self.topic_id = topic_id
         self.position = self.fetched = position
         self.reset = None
 
@@ -80,6 +91,8 @@ class PartitionState:
         self.completed_fetches.clear()
         self.error = None
         self.retry_at = 0.0
+        self.topic_id = ZERO_UUID
+        self.refused = False
         self.leader_epoch = NO_EPOCH
 
     @property

@@ -1,19 +1,29 @@
 """Fetch requests without a fetch session (KIP-227), and what their responses hold of one partition.
 
-Requests name topics, not topic ids, so the newest version of Fetch that they use is 12.
+Since version 13 of Fetch, requests name topics by their ids and not by their names (KIP-516). So a topic that was
+deleted and created again under its name is not taken for the old one. Where the metadata has no id of a topic, as with
+brokers before 2.8, the whole request names topics by their names, as in Java (`FetchSessionHandler.Builder.build`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import InvalidResponseError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
-from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
+from kafkalog.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionData,
+)
+from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.records.any_format import HEADER_SIZES
 from kafkalog.records.batch import LAST_OFFSET_DELTA_AT, LOG_OVERHEAD, MAGIC, MAGIC_AT
 from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
@@ -21,6 +31,8 @@ from kafkalog.records.legacy.message_set import MIN_ENTRY_SIZE
 MIN_VERSION = 4
 """Before version 4 of Fetch, brokers convert records to the formats before record batch v2."""
 MAX_VERSION = 12
+"""The newest version that names topics by their names."""
+_NO_IDS: Mapping[TopicPartition, UUID] = {}
 _START = Struct(">qi")
 _INT32 = Struct(">i")
 _NOTHING = memoryview(b"")
@@ -63,14 +75,17 @@ def fetch_request(
     partition_max_bytes: int,
     isolation_level: int,
     max_wait: float | None = None,
+    topic_ids: Mapping[TopicPartition, UUID] = _NO_IDS,
 ) -> FetchRequest:
     """Make a request without a session for (partition, offset, leader epoch), in this order.
 
-    `max_wait` is in seconds.
+    `max_wait` is in seconds. `topic_ids` are of use where they are there for all partitions: `max_version` tells in
+    which versions the request may be sent.
     """
-    topics: dict[str, FetchTopic] = {}
+    topics: dict[tuple[str, UUID], FetchTopic] = {}
     for tp, offset, epoch in partitions:
-        topic = topics.setdefault(tp.topic, FetchTopic(topic=tp.topic))
+        topic_id = topic_ids.get(tp, ZERO_UUID)
+        topic = topics.setdefault((tp.topic, topic_id), FetchTopic(topic=tp.topic, topic_id=topic_id))
         topic.partitions.append(
             FetchPartition(
                 partition=tp.partition,
@@ -88,6 +103,16 @@ def fetch_request(
         session_epoch=-1,
         topics=list(topics.values()),
     )
+
+
+def max_version(request: FetchRequest) -> int | None:
+    """Return the newest version in which a request may be sent; None for the newest one that both sides know."""
+    return None if all(topic.topic_id != ZERO_UUID for topic in request.topics) else MAX_VERSION
+
+
+def topic_of(answer: FetchableTopicResponse, names: Mapping[UUID, str]) -> str | None:
+    """Return the name of a topic in a response; None for an id that `names` does not have."""
+    return answer.topic or names.get(answer.topic_id)
 
 
 def read_partition(tp: TopicPartition, data: PartitionData, offset: int) -> FetchedRecords:

@@ -24,6 +24,7 @@ from kafkalog.client.errors import (
     ConnectionFailedError,
     InvalidResponseError,
 )
+from kafkalog.client.metadata import Leader
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.producer import Producer
 from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES, Retry
@@ -253,7 +254,7 @@ def test_a_topic_without_a_leader_is_waited_for() -> None:
     with ScriptedBroker() as server:
         server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: next(leaders)}, epoch=7)
         with Cluster(config_for(server)) as cluster:
-            assert cluster.leader(TP) == (cluster.metadata(["t"]).brokers[1], 7)
+            assert cluster.leader(TP) == Leader(cluster.metadata(["t"]).brokers[1], 7)
             assert next(leaders, None) is None
 
 

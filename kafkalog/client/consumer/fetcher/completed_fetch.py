@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.fetcher.fetch_position import NO_EPOCH, FetchPosition
 from kafkalog.client.fetch.decode import decode_batches
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import READ_COMMITTED, ConsumerRecord, TopicPartition
+from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.records.any_format import iter_any_headers
 from kafkalog.records.batch import LOG_OVERHEAD, MAGIC, MAGIC_AT
 from kafkalog.records.errors import RecordsError, UnsupportedMagicError
@@ -28,7 +30,8 @@ _MAX_OFFSET = (1 << 63) - 1
 class CompletedFetch:
     """A fetch of `tp` that began at offset `start`.
 
-    `next` is the position after all of its records. `columns` are the Arrow columns it was decoded to, or None.
+    `next` is the position after all of its records. `topic_id` is the id by which the topic was fetched, zero where
+    that was by its name. `columns` are the Arrow columns it was decoded to, or None.
 
     Attributes:
         broken: Whether an error came after records that were handed out: the rest must be fetched again.
@@ -36,9 +39,17 @@ class CompletedFetch:
             are not decoded yet, only an error of the first batch is known.
     """
 
-    def __init__(self, tp: TopicPartition, start: int, fetched: FetchedRecords, leader_epoch: int) -> None:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        start: int,
+        fetched: FetchedRecords,
+        leader_epoch: int,
+        topic_id: UUID = ZERO_UUID,
+    ) -> None:
         self.tp = tp
         self.start = start
+        self.topic_id = topic_id
         self.columns: tuple[str, ...] | None = None
         self.broken = False
         self.failure: RecordsError | None = None

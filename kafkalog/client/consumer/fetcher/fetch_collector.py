@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.consumer.errors import LogTruncationError, UnreadableBatchError
@@ -33,6 +34,8 @@ class FetchedBatches(NamedTuple):
     next_offset: int
     """The position after all of the batches."""
     fetched: FetchedRecords
+    topic_id: UUID
+    """The id of the topic that has these records; zero where the broker was asked for the topic by its name."""
 
 
 class FetchCollector:
@@ -167,7 +170,7 @@ class FetchCollector:
             raise _named(error, state) from error
         if not self._took(state, version, completed, completed.next):
             return None
-        return FetchedBatches(state.tp, completed.start, completed.next.offset, fetched)
+        return FetchedBatches(state.tp, completed.start, completed.next.offset, fetched, completed.topic_id)
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """Take the next fetched Arrow batch, one partition after the other.

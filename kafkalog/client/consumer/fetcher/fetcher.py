@@ -4,6 +4,11 @@ It also finds the offsets of partitions that begin at a timestamp, validates pos
 (KIP-320), and watches the metadata of the topics of interest. An error that is not retriable is kept with its
 partition, or with the consumer, until the application's next call raises it.
 
+Partitions are fetched by the id of the topic in which their positions are (KIP-516). A leader that does not have it,
+because the topic was deleted, answers UNKNOWN_TOPIC_ID or INCONSISTENT_TOPIC_ID. Then metadata is fetched, as in Java
+(`FetchCollector.handleInitializeErrors`). Where it names another topic, Java reads that from the old position on. Here
+the position counts as out of range.
+
 The thread waits for no single broker. Requests to leaders are in flight side by side (`leader_connections`). Metadata
 (`metadata_watcher`) and offsets of timestamps (`offset_lookup`) can only be waited for, so threads of their own ask for
 them.
@@ -16,11 +21,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import LogTruncationError
+from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import (
     NO_EPOCH,
@@ -35,13 +42,14 @@ from kafkalog.client.consumer.fetcher.offset_lookup import OffsetLookup, OffsetL
 from kafkalog.client.consumer.subscription import PartitionState, SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError, InvalidResponseError, is_retriable
-from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, fetch_request, read_partition
-from kafkalog.client.metadata import Broker, ClusterMetadata
+from kafkalog.client.fetch.fetch_request import MIN_VERSION, fetch_request, max_version, read_partition, topic_of
+from kafkalog.client.metadata import Broker, ClusterMetadata, Leader
 from kafkalog.client.network.waker import Waker
 from kafkalog.client.types import EARLIEST, LATEST, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError, error_for
+from kafkalog.protocol.errors import InconsistentTopicIdError, OffsetOutOfRangeError, UnknownTopicIdError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
 from kafkalog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -50,17 +58,6 @@ _IMPATIENT_S = 0.025
 """How long a leader waits for records while some of its partitions are left out, because enough of them was fetched. It
 is short, so that they are asked for soon after the application has taken records."""
 _IDLE_S = 5.0
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A partition in a request: the version of its state, and the position to fetch from."""
-
-    state: PartitionState
-    version: int
-    position: FetchPosition
-    leader_epoch: int
-    of_follower: bool = False
 
 
 class Fetcher(threading.Thread):
@@ -177,9 +174,9 @@ class Fetcher(threading.Thread):
             ]
         by_leader: dict[int, dict[TopicPartition, OffsetLookup]] = defaultdict(dict)
         for each in wanted:
-            broker, _ = self._leader_of(each.state, each.version)
-            if broker is not None and self._lookups.idle(broker.node_id):
-                by_leader[broker.node_id][each.state.tp] = each
+            leader = self._leader_of(each.state, each.version)
+            if leader is not None and self._lookups.idle(leader.broker.node_id):
+                by_leader[leader.broker.node_id][each.state.tp] = each._replace(topic_id=leader.topic_id)
         for node_id, lookups in by_leader.items():
             self._lookups.begin(node_id, lookups)
 
@@ -190,20 +187,19 @@ class Fetcher(threading.Thread):
                 if isinstance(answer, Exception):
                     self._fail(state, answer)
                 else:
-                    state.move(FetchPosition(max(answer.offset, 0), answer.leader_epoch))
+                    state.move(FetchPosition(max(answer.offset, 0), answer.leader_epoch), lookup.topic_id)
         self._monitor.notify()
 
-    def _leader_of(self, state: PartitionState, version: int) -> tuple[Broker, int] | tuple[None, int]:
-        """Return the leader and its epoch; None while the leader is being looked for."""
+    def _leader_of(self, state: PartitionState, version: int) -> Leader | None:
+        """Return the leader; None while it is being looked for."""
         try:
             leader = self._cluster.known_leader(state.tp)
         except Exception as error:
             self._partition_failed(state, version, error)
-            return None, NO_EPOCH
+            return None
         if leader is None:
             self._watcher.soon()
-            return None, NO_EPOCH
-        return leader.broker, leader.epoch
+        return leader
 
     def _fail(self, state: PartitionState, error: Exception) -> None:
         """Pause the partition where the error is retriable; otherwise keep the error for the application."""
@@ -213,7 +209,7 @@ class Fetcher(threading.Thread):
             state.error = error
         state.retry_at = time.monotonic() + self._client.retry_backoff
 
-    def _to_validate(self, asked: _Asked) -> bool:
+    def _to_validate(self, asked: AskedPartition) -> bool:
         """Tell whether the position must be validated at the leader before the partition is fetched."""
         with self._monitor.lock:
             state, epoch = asked.state, asked.leader_epoch
@@ -225,7 +221,7 @@ class Fetcher(threading.Thread):
 
     def _take_epochs(
         self,
-        asked: dict[TopicPartition, _Asked],
+        asked: dict[TopicPartition, AskedPartition],
         response: OffsetForLeaderEpochResponse | None,
         failure: Exception | None,
     ) -> None:
@@ -270,7 +266,7 @@ class Fetcher(threading.Thread):
             logger.warning(
                 "partition %s: the log was truncated; going back from %d to %d", state.tp, position.offset, end.offset
             )
-            state.move(end)
+            state.move(end, state.topic_id)
         else:
             logger.warning(
                 "partition %s: the log was truncated; going on with the %s", state.tp, self._client.auto_offset_reset
@@ -290,16 +286,16 @@ class Fetcher(threading.Thread):
                 if state.tp not in self._busy and state.fetchable(now)
             ]
             full = any(state.ready() and not state.fetchable(now) for state in states)
-        by_broker: dict[Broker, list[_Asked]] = defaultdict(list)
+        by_broker: dict[Broker, list[AskedPartition]] = defaultdict(list)
         for state, version, position in open_:
-            leader, epoch = self._leader_of(state, version)
-            if leader is None or position is None:
+            leader = self._leader_of(state, version)
+            if leader is None or position is None or not self._is_there(state, version, leader):
                 continue
-            asked = _Asked(state, version, position, epoch)
+            asked = asked_at(state, version, position, leader)
             follower = None if self._to_validate(asked) else self._follower_of(state, now)
-            if follower is not None and follower != leader:
+            if follower is not None and follower != leader.broker:
                 asked = replace(asked, of_follower=True)
-            broker = follower or leader
+            broker = follower or leader.broker
             if self._leaders.idle(broker):
                 by_broker[broker].append(asked)
         for broker, wanted in by_broker.items():
@@ -308,6 +304,37 @@ class Fetcher(threading.Thread):
                     self._send(broker, wanted, impatient=full)
             except Exception as error:
                 self._failed(wanted, error)
+
+    def _is_there(self, state: PartitionState, version: int, leader: Leader) -> bool:
+        """Tell whether the topic of the position may still be there; begin again in the new one where it is not."""
+        with self._monitor.lock:
+            if state.version != version:
+                return False
+            if state.topic_id == ZERO_UUID:
+                state.topic_id = leader.topic_id
+            if not state.refused:
+                return True
+            if leader.topic_id in (state.topic_id, ZERO_UUID):
+                # The leader may not have been told yet of a new topic.
+                state.refused = False
+                return True
+            self._begin_again(state)
+        self._monitor.notify()
+        return False
+
+    def _begin_again(self, state: PartitionState) -> None:
+        """Give up a position in a topic that was deleted, because there is another one of its name."""
+        reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
+        what = f"partition {state.tp}: the topic was deleted and created again"
+        if state.completed_fetches:
+            # The fetched records are handed out first.
+            state.retry_at = time.monotonic() + self._client.retry_backoff
+        elif reset is None:
+            assert state.position is not None
+            state.error = OffsetOutOfRangeError(f"{what}, so there is no position {state.position.offset} any more")
+        else:
+            logger.warning("%s; going on with the %s of the new one", what, self._client.auto_offset_reset)
+            state.look_up(reset)
 
     def _follower_of(self, state: PartitionState, now: float) -> Broker | None:
         """Return the follower to which the leader wants fetches of a partition sent; or None."""
@@ -319,7 +346,7 @@ class Fetcher(threading.Thread):
             state.replica = None
         return found
 
-    def _failed(self, asked: Iterable[_Asked], error: Exception) -> None:
+    def _failed(self, asked: Iterable[AskedPartition], error: Exception) -> None:
         for each in asked:
             self._partition_failed(each.state, each.version, error)
 
@@ -327,12 +354,13 @@ class Fetcher(threading.Thread):
         with self._monitor.lock:
             state.replica = None
             if state.version == version:
+                state.refused |= isinstance(error, UnknownTopicIdError | InconsistentTopicIdError)
                 self._fail(state, error)
         if is_retriable(error):
             self._cluster.forget([state.tp.topic])
         self._monitor.notify()
 
-    def _send(self, broker: Broker, wanted: list[_Asked], *, impatient: bool) -> None:
+    def _send(self, broker: Broker, wanted: list[AskedPartition], *, impatient: bool) -> None:
         """Fetch the records of partitions; or, if some positions must be validated, send the request for that first."""
         unsound = {each.state.tp: each for each in wanted if self._to_validate(each)}
         client = self._client
@@ -354,6 +382,7 @@ class Fetcher(threading.Thread):
             partition_max_bytes=client.max_partition_fetch_bytes,
             isolation_level=client.isolation_level,
             max_wait=min(_IMPATIENT_S, client.fetch_max_wait) if impatient else None,
+            topic_ids={tp: each.topic_id for tp, each in asked.items()},
         )
         fetch.rack_id = self._rack
         self._leaders.send(
@@ -362,17 +391,17 @@ class Fetcher(threading.Thread):
             lambda response, error: self._answered(asked, lambda: self._take_fetch(asked, response, error)),
             client.request_timeout + client.fetch_max_wait,
             min_version=MIN_VERSION,
-            max_version=MAX_VERSION,
+            max_version=max_version(fetch),
         )
         self._busy |= asked.keys()
 
-    def _answered(self, asked: dict[TopicPartition, _Asked], act: Callable[[], None]) -> None:
+    def _answered(self, asked: dict[TopicPartition, AskedPartition], act: Callable[[], None]) -> None:
         self._busy -= asked.keys()
         if not self._stopping:
             act()
 
     def _take_fetch(
-        self, asked: dict[TopicPartition, _Asked], response: FetchResponse | None, error: Exception | None
+        self, asked: dict[TopicPartition, AskedPartition], response: FetchResponse | None, error: Exception | None
     ) -> None:
         if response is not None and response.error_code:
             error = error_for(response.error_code)
@@ -382,20 +411,28 @@ class Fetcher(threading.Thread):
             self._failed(asked.values(), error or InvalidResponseError("no answer"))
             return
         self.fetches += 1
+        names = {each.topic_id: tp.topic for tp, each in asked.items()}
         for topic in response.responses:
+            name = topic_of(topic, names)
+            if name is None:
+                continue
             for data in topic.partitions:
-                found = asked.get(TopicPartition(topic.topic, data.partition_index))
-                if found is not None:
-                    self._take(found, data)
+                found = asked.get(TopicPartition(name, data.partition_index))
+                if found is not None and topic.topic_id in (found.topic_id, ZERO_UUID):
+                    self._take(found, data, topic.topic_id)
         self._monitor.notify()
 
-    def _take(self, asked: _Asked, data: PartitionData) -> None:
+    def _take(self, asked: AskedPartition, data: PartitionData, topic_id: UUID) -> None:
+        """Take what a response has of a partition; `topic_id` is zero where the topic goes by its name."""
         state, tp = asked.state, asked.state.tp
         completed: CompletedFetch | None = None
         try:
+            if asked.is_other and topic_id == ZERO_UUID:
+                # The broker speaks no version with ids, so this may be of the new topic.
+                raise UnknownTopicIdError(f"the topic of partition {tp} has another id now")
             fetched = read_partition(tp, data, asked.position.offset)
             if len(fetched.records):
-                completed = CompletedFetch(tp, asked.position.offset, fetched, asked.leader_epoch)
+                completed = CompletedFetch(tp, asked.position.offset, fetched, asked.leader_epoch, topic_id)
                 if self.columns is not None:
                     completed.decode_arrow(self.columns, self._client)
         except OffsetOutOfRangeError as error:
@@ -420,7 +457,7 @@ class Fetcher(threading.Thread):
             elif completed.failure is not None:
                 state.completed_fetches.append(completed)
 
-    def _out_of_range(self, asked: _Asked, error: OffsetOutOfRangeError) -> None:
+    def _out_of_range(self, asked: AskedPartition, error: OffsetOutOfRangeError) -> None:
         state = asked.state
         reset = RESET_TIMESTAMPS.get(self._client.auto_offset_reset)
         with self._monitor.lock:

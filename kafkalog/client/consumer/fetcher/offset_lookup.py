@@ -6,23 +6,26 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.subscription import PartitionState
 from kafkalog.client.consumer.threads import Worker
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
+from kafkalog.protocol.schema import ZERO_UUID
 
 _PATIENCE_S = 5.0
 """How long one leader may take before metadata is fetched again."""
 
 
 class OffsetLookup(NamedTuple):
-    """A partition, the version of its state, and the timestamp (ms) to look up."""
+    """A partition, the version of its state, the timestamp (ms) to look up, and the topic's id, zero where unknown."""
 
     state: PartitionState
     version: int
     timestamp: int
+    topic_id: UUID = ZERO_UUID
 
 
 class OffsetLookups:
