@@ -32,28 +32,41 @@ class Stream(RebalanceListener):
         self._topics, self._senders = mirroring.topics, mirroring.senders
         self._interval = mirroring.commit_interval
         self._deliveries = Deliveries(mirroring.abort)
+        self._has_failed = False
+        """The positions may be behind records that were never sent."""
 
     def run(self, stop: threading.Event) -> None:
-        """Mirror until `stop` is set, then commit.
+        """Mirror until `stop` is set, then commit. After an error nothing more is committed.
 
         Raises:
             SendFailedError: A record could not be delivered.
             KafkaError, ClientError: The source or the target refuses the client.
         """
-        with self._consumer as consumer:
-            consumer.subscribe(pattern=self._topics, listener=self)
-            commit_at = time.monotonic() + self._interval
-            while not stop.is_set():
-                for record in consumer.poll(_POLL_S):
-                    self._senders.send(record, self._deliveries)
-                if self._deliveries.have_failed or time.monotonic() >= commit_at:
-                    self._commit()
-                    commit_at = time.monotonic() + self._interval
-            self._commit()
+        with self._consumer:
+            try:
+                self._mirror(stop)
+            except BaseException:
+                # Closing the consumer revokes its partitions, and the last poll has moved the positions behind all of
+                # its records, whether they were sent or not.
+                self._has_failed = True
+                raise
+
+    def _mirror(self, stop: threading.Event) -> None:
+        consumer = self._consumer
+        consumer.subscribe(pattern=self._topics, listener=self)
+        commit_at = time.monotonic() + self._interval
+        while not stop.is_set():
+            for record in consumer.poll(_POLL_S):
+                self._senders.send(record, self._deliveries)
+            if self._deliveries.have_failed or time.monotonic() >= commit_at:
+                self._commit()
+                commit_at = time.monotonic() + self._interval
+        self._commit()
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Commit what was delivered, before another member goes on."""
-        self._commit()
+        if not self._has_failed:
+            self._commit()
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
         """Do nothing: others have the partitions already."""

@@ -71,6 +71,22 @@ def test_a_record_that_the_target_refuses_ends_the_mirror(clusters: Clusters, al
     assert committed(clusters.source, alias) == {}
 
 
+def test_a_send_that_raises_commits_nothing(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    """A producer with a transactional id raises from `send` here: no transaction is open."""
+    topic = f"words-{alias}"
+    for address in clusters:
+        make(address, topic)
+    write(clusters.source, topic, range(50))
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    with (tmp_path / "producer.properties").open("a") as file:
+        file.write(f"transactional.id={alias}\n")
+    mirror = start(*words, "--whitelist", topic)
+    _, errors = mirror.communicate(timeout=120)
+    assert mirror.returncode == 1, errors.decode()
+    read_all(clusters.target, topic, 0)
+    assert committed(clusters.source, alias) == {}
+
+
 def test_classes_of_java_are_refused(tmp_path: Path) -> None:
     words = [*files(tmp_path, "a:1", "b:1", "g"), "--whitelist", "x", "--message.handler", "M"]
     assert "--message.handler is not supported" in call(*words, check=2).err
