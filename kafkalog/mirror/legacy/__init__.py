@@ -10,5 +10,6 @@ Apache Kafka 3.9; for consumers with `zookeeper.connect`, that of 1.1.
 - `connected`   streams whose groups are in ZooKeeper, as those of consumers of Kafka 0.8
 - `mirroring`   what the streams have in common
 - `senders`     the producers of the target, also by properties of the producer of Kafka 0.8
+- `passing`     leaves out the serializers that a file names
 - `deliveries`  notes what the target has not taken
 """

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from kafkalog.client.consumer import TopicFilter
 from kafkalog.mirror.legacy.connected import ConnectedStream, is_old_consumer
 from kafkalog.mirror.legacy.mirroring import Mirroring
+from kafkalog.mirror.legacy.passing import DESERIALIZERS, without
 from kafkalog.mirror.legacy.senders import Senders
 from kafkalog.mirror.legacy.streams import Stream
 
@@ -32,6 +33,7 @@ def run(
         ConfigError, ZooKeeperError: As `Senders`.
         Exception: The error with which a stream has failed.
     """
+    consumers = [without(DESERIALIZERS, each, "keys and values pass as bytes") for each in consumers]
     failures: list[Exception] = []
 
     def run_stream(stream: Stream | ConnectedStream) -> None:

@@ -1,9 +1,13 @@
 """The producers of the target.
 
+Keys and values pass as bytes, whatever serializers the properties name.
+
 Properties of the producer of Kafka 0.8 and before name the brokers by `metadata.broker.list` or `zk.connect`. They are
 read as `kafkalog.client.old_producer` reads them, with these exceptions, which are as in MirrorMaker since Kafka 0.9:
-keys and values pass as bytes, keys choose partitions as in the producer of today, and unless the file says otherwise
-every replica in the ISR has a record before it counts as delivered, and it is sent again until then.
+
+- Keys choose partitions as in the producer of today.
+- Unless `request.required.acks` is set, a record counts as delivered once every replica in the ISR has it.
+- Unless `message.send.max.retries` is set, a record is sent again until it is delivered.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import ConsumerRecord
 from kafkalog.client.zookeeper.brokers import in_session
 from kafkalog.mirror.legacy.deliveries import Deliveries
+from kafkalog.mirror.legacy.passing import SERIALIZERS, without
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +34,7 @@ OLD_PRODUCER = frozenset({"metadata.broker.list", "broker.list", "zk.connect", "
 _FOR_EVER = {"delivery.timeout.ms": str(0x7FFFFFFF), "max.block.ms": str(0x7FFFFFFF)}
 _NO_LOSS = {"acks": "all", "max.in.flight.requests.per.connection": "1", **_FOR_EVER}
 """Defaults with which the producer loses and reorders nothing."""
-_BYTES = dict.fromkeys(("key.serializer", "value.serializer"), "ByteArraySerializer")
-_CHOOSERS = ("partitioner.class", "serializer.class", "key.serializer.class")
+_OLD_CLASSES = ("partitioner.class", "serializer.class", "key.serializer.class")
 
 
 def is_old_producer(properties: Mapping[str, str]) -> bool:
@@ -58,7 +62,8 @@ class Senders(Closing):
             self._brokers = _brokers(self._old)
             warn_about(self._old.producer(self._brokers, compress=False).unknown)
         else:
-            self._producers[False] = Producer({**_NO_LOSS, **properties})
+            given = without(SERIALIZERS, properties, "keys and values pass as bytes")
+            self._producers[False] = Producer({**_NO_LOSS, **given})
 
     def send(self, record: ConsumerRecord, deliveries: Deliveries) -> None:
         """Send a record to the topic of the same name; `deliveries` gets the outcome."""
@@ -91,10 +96,9 @@ class Senders(Closing):
 
 
 def _old_config(properties: Mapping[str, str]) -> OldProducerConfig:
-    given = {key: text for key, text in properties.items() if key not in _CHOOSERS}
-    if lost := [key for key in _CHOOSERS if key in properties]:
-        logger.warning("without effect: %s (bytes pass as they are, and keys choose partitions)", ", ".join(lost))
-    more: dict[str, Any] = {**_BYTES, **_FOR_EVER}
+    reason = "keys and values pass as bytes, and keys choose partitions"
+    given = without((*_OLD_CLASSES, *SERIALIZERS), properties, reason)
+    more: dict[str, Any] = dict(_FOR_EVER)
     if "request.required.acks" not in given:
         more["acks"] = "all"
     if not {"message.send.max.retries", "num.retries"} & given.keys():

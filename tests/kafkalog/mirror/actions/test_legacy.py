@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
 from tests.kafkalog.mirror.conftest import Clusters, all_contents, committed, read_all
 from tests.kafkalog.mirror.writing import make, write
@@ -85,6 +86,33 @@ def test_a_send_that_raises_commits_nothing(clusters: Clusters, alias: str, tmp_
     assert mirror.returncode == 1, errors.decode()
     read_all(clusters.target, topic, 0)
     assert committed(clusters.source, alias) == {}
+
+
+def test_keys_and_values_pass_as_bytes_whatever_the_files_name(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    topic = f"words-{alias}"
+    for address in clusters:
+        make(address, topic)
+    no_text = b"\xff\xfe"
+    with Producer(clusters.client("source")) as producer:
+        producer.send(topic, no_text, key=no_text)
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    package = "org.apache.kafka.common.serialization"
+    with (tmp_path / "consumer.properties").open("a") as file:
+        file.write(f"key.deserializer={package}.ByteArrayDeserializer\n")
+        file.write(f"value.deserializer={package}.StringDeserializer\n")
+    with (tmp_path / "producer.properties").open("a") as file:
+        file.write(f"key.serializer={package}.StringSerializer\nvalue.serializer={package}.ByteArraySerializer\n")
+    mirror = start(*words, "--whitelist", topic, "--num.streams", "2")
+    try:
+        found = read_all(clusters.target, topic, 1)
+    finally:
+        mirror.terminate()
+        _, errors = mirror.communicate()
+    assert [(record.key, record.value) for record in found[0]] == [(no_text, no_text)]
+    assert mirror.returncode == 0
+    told = [line.partition("without effect: ")[2] for line in errors.decode().splitlines()]
+    reason = "(keys and values pass as bytes)"
+    assert sorted(told) == [f"key.serializer {reason}", f"value.deserializer {reason}"]
 
 
 def test_classes_of_java_are_refused(tmp_path: Path) -> None:
