@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 SAME_S = 1.0
+ENDING_S = 5.0
+"""How long a process that was told to end may wait for clusters that do not answer."""
 
 _wakeup: tuple[int, int] | None = None
 
@@ -53,7 +55,7 @@ def set_by_signals() -> threading.Event:
 
 
 @contextmanager
-def ended_soon(stop: threading.Event, seconds: float) -> Iterator[None]:
+def ended_soon(stop: threading.Event, seconds: float = ENDING_S) -> Iterator[None]:
     """End the process with exit code 0 if the block does not end within `seconds` after `stop` was set.
 
     For commands that lose nothing when they are killed. Their calls may wait for a cluster that is down for minutes, on

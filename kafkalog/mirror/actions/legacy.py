@@ -6,7 +6,7 @@ import argparse
 
 from kafkalog.cli.shared.actions import action_parser
 from kafkalog.cli.shared.client_options import UsageError, complain, file_properties, positive, reporting
-from kafkalog.cli.shared.interruptible import set_by_signals
+from kafkalog.cli.shared.interruptible import ended_soon, set_by_signals
 
 EPILOG = """\
 Topics keep their names; a record's key decides about its partition. After a crash some records may come twice.
@@ -82,15 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
     producer = _producer(given["producer.config"])
     topics = Blacklist(arguments.blacklist) if arguments.whitelist is None else Whitelist(arguments.whitelist)
     stop = set_by_signals()
-    mirror(
-        consumers,
-        producer,
-        topics,
-        streams=given["num.streams"],
-        commit_interval=given["offset.commit.interval.ms"] / 1000,
-        abort=given["abort.on.send.failure"] == "true",
-        stop=stop,
-    )
+    # What the target has not acknowledged is not committed, and the next process mirrors it.
+    with ended_soon(stop):
+        mirror(
+            consumers,
+            producer,
+            topics,
+            streams=given["num.streams"],
+            commit_interval=given["offset.commit.interval.ms"] / 1000,
+            abort=given["abort.on.send.failure"] == "true",
+            stop=stop,
+        )
     return 0
 
 

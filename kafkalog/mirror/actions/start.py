@@ -14,9 +14,6 @@ from kafkalog.mirror.actions.options import add_clusters, settings_of
 MIRROR = "kafkalog.mirror"
 """The name of the logger above those of the mirror's modules."""
 
-ENDING_S = 5.0
-"""How long a process that was told to end may wait for clusters that do not answer."""
-
 EPILOG = """\
 Each record comes once into the target, in its partition and order, with its key, value, headers and timestamp. Start
 the command again after a crash, or on further machines: processes of the same mirror share its partitions.
@@ -82,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     stop = set_by_signals()
     progress = Progress()
     with ExitStack() as stack:
-        stack.enter_context(ended_soon(stop, ENDING_S))
+        stack.enter_context(ended_soon(stop))
         if arguments.metrics_listener is not None:
             from kafkalog.mirror.metrics import MetricsEndpoint
 

@@ -35,13 +35,15 @@ def run(
     """
     consumers = [without(DESERIALIZERS, each, "keys and values pass as bytes") for each in consumers]
     failures: list[Exception] = []
+    # Apart from `stop`, by which the caller tells that the user wants the mirror to end: a failure is no such wish.
+    ending = threading.Event()
 
     def run_stream(stream: Stream | ConnectedStream) -> None:
         try:
-            stream.run(stop)
+            stream.run(ending)
         except Exception as error:
             failures.append(error)
-            stop.set()
+            ending.set()
 
     with Senders(producer) as senders:
         mirroring = Mirroring(topics, senders, commit_interval, abort)
@@ -53,6 +55,8 @@ def run(
             while thread.is_alive():
                 # The main thread must be able to handle signals.
                 thread.join(_POLL_S)
+                if stop.is_set():
+                    ending.set()
         if failures:
             raise failures[0]
 

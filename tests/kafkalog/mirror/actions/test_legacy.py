@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
-from tests.kafkalog.mirror.conftest import Clusters, all_contents, committed, read_all
+from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, all_contents, committed, read_all
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call, start
+from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
 
@@ -113,6 +115,54 @@ def test_keys_and_values_pass_as_bytes_whatever_the_files_name(clusters: Cluster
     told = [line.partition("without effect: ")[2] for line in errors.decode().splitlines()]
     reason = "(keys and values pass as bytes)"
     assert sorted(told) == [f"key.serializer {reason}", f"value.deserializer {reason}"]
+
+
+def first_line(mirror: subprocess.Popen[bytes]) -> str:
+    assert mirror.stderr is not None
+    return mirror.stderr.readline().decode()
+
+
+def test_a_mirror_whose_target_was_never_there_ends_soon(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    """`send` waits for ever for the metadata of the topic."""
+    topic = f"words-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(3))
+    mirror = start(*files(tmp_path, clusters.source, "127.0.0.1:1", alias), "--whitelist", topic)
+    try:
+        # The first record makes the producer look for the target.
+        assert "127.0.0.1:1" in first_line(mirror)
+        mirror.terminate()
+        mirror.communicate(timeout=60)
+    finally:
+        mirror.kill()
+        mirror.communicate()
+    assert mirror.returncode == 0
+    assert committed(clusters.source, alias) == {}
+
+
+def test_a_mirror_whose_target_has_gone_ends_soon(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    """`flush` waits for ever for records that were sent."""
+    topic = f"words-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(3))
+    with KafkalogBroker(tmp_path / "target", AT_ONCE) as target:
+        make(target.bootstrap, topic)
+        words = files(tmp_path, clusters.source, target.bootstrap, alias)
+        mirror = start(*words, "--whitelist", topic, "--offset.commit.interval.ms", "100")
+        try:
+            before = {TopicPartition(topic, 0): 3}
+            wait_until(lambda: committed(clusters.source, alias) == before, "positions are committed")
+            target.kill()
+            write(clusters.source, topic, range(3, 6))
+            # The producer tells that nobody takes its records.
+            assert target.bootstrap in first_line(mirror)
+            mirror.terminate()
+            mirror.communicate(timeout=60)
+        finally:
+            mirror.kill()
+            mirror.communicate()
+    assert mirror.returncode == 0
+    assert committed(clusters.source, alias) == before
 
 
 def test_classes_of_java_are_refused(tmp_path: Path) -> None:

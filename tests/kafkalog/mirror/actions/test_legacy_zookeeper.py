@@ -109,6 +109,22 @@ def test_a_record_that_the_target_refuses_ends_the_mirror_without_a_commit(
     assert over_zookeeper.offsets(alias, topic).get(0, 0) == 0
 
 
+def test_a_mirror_whose_target_is_down_ends_soon(legacy: Legacy, over_zookeeper: MemberCluster, alias: str) -> None:
+    topic = over_zookeeper.new_topic()
+    over_zookeeper.write(topic, 1, 0, 3)
+    mirror = legacy("--whitelist", topic, producer="bootstrap.servers=127.0.0.1:1\n")
+    try:
+        assert mirror.stderr is not None
+        # The first record makes the producer look for the target.
+        assert b"127.0.0.1:1" in mirror.stderr.readline()
+        mirror.terminate()
+        mirror.communicate(timeout=60)
+    finally:
+        mirror.kill()
+    assert mirror.returncode == 0
+    assert over_zookeeper.offsets(alias, topic).get(0, 0) == 0
+
+
 def test_brokers_of_the_target_are_found_in_zookeeper(
     legacy: Legacy, over_zookeeper: MemberCluster, clusters: Clusters
 ) -> None:
