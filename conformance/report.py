@@ -23,8 +23,8 @@ their own tools. Tests that no registry has are cloned by git. Without access to
 `KAFKALOG_CONFORMANCE_SOURCES` to a directory of clones: `aiokafka`, `confluent-kafka-python`, `kafkajs`.
 
 Tests that need a broker with TLS, SASL or an authorizer are left out here. Our own clients are tested with a secured
-Apache Kafka 3.9 and 4.3 by `tests/foreign/test_secured_*.py`, `tests/kafkalog/client/security` and
-`tests/spark_kafkalog/test_secured_kafka.py`.
+Apache Kafka 3.9 and 4.3 by `tests/foreign/secured`, `tests/kafkalog/client/security` and
+`tests/spark_kafkalog/secured/test_secured_kafka.py`.
 
 A flaky test failed in one run and passed in another (`--tries 2`, or `--again`). The command exits with 1 if a test
 failed in any run, so a flaky test counts as a failure.

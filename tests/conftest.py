@@ -19,7 +19,7 @@ from peers.security import kerberos
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.member import MemberCluster, member_cluster
-from tests.support.processes import ProcessGuard
+from tests.support.sources.processes import ProcessGuard
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.
 settings.register_profile(
@@ -135,7 +135,7 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
 @pytest.fixture(scope="module")
 def checked() -> Iterator[None]:
     """Use the checked kernels for the module's tests: they refuse memory that they were not given."""
-    from tests.support.checked_kernels import checked_kernels
+    from tests.support.sources.checked_kernels import checked_kernels
 
     with checked_kernels():
         yield

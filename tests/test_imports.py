@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.imports import find_circles, read_graph
+from tests.support.sources.imports import find_circles, read_graph
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kafkalog", "broker", "spark_kafkalog", "pyspark_kafkalog")

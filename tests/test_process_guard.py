@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.support.processes import ProcessGuard, ProcessStartedError
+from tests.support.sources.processes import ProcessGuard, ProcessStartedError
 
 TEST = "tests/some/test_module.py::test_it"
 

@@ -16,6 +16,8 @@ TABLES = {"kafkalog.protocol.messages", "conformance.suites"}
 """Folders with one module for each API or client, named after it."""
 OF_TESTS_ALONE = {"golden", "drill", "class_data"}
 """Folders of tests that hold bytes of other implementations, or programs that the tests or `make` start."""
+OF_WHOLE_QUERIES = {"queries", "without_jvm", "kills", "secured", "pages"}
+"""Folders of tests of all of Spark's side."""
 
 
 def folders() -> list[str]:
@@ -45,5 +47,6 @@ def test_the_docstring_names_what_is_there(folder: str) -> None:
 def test_tests_are_in_folders_of_the_product(package: str) -> None:
     tests = ROOT / "tests"
     found = [path.parent.relative_to(tests) for path in (tests / package).rglob("*.py")]
-    strange = {str(each) for each in found if each.name not in OF_TESTS_ALONE and not (ROOT / each).is_dir()}
+    known = OF_TESTS_ALONE | OF_WHOLE_QUERIES
+    strange = {str(each) for each in found if each.name not in known and not (ROOT / each).is_dir()}
     assert strange == set()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_kafkalog.data_loss import Condition
-from tests.support.messages import messages, raised
+from tests.support.sources.messages import messages, raised
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "how-to" / "when-it-fails.md"

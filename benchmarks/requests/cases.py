@@ -60,8 +60,8 @@ from kafkalog.protocol.messages.write_txn_markers import (
 )
 from kafkalog.protocol.primitives import uvarint
 from kafkalog.records.compression import Codec
-from tests.support.admin_messages import acl, marker, quota
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.requests.admin_messages import acl, marker, quota
 from tests.support.wire import batch, receive_frame
 
 CLIENT = "stalls"

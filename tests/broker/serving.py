@@ -13,7 +13,7 @@ from broker.metadata.model import PartitionState, TopicState
 from broker.metadata.operations import CreateTopic
 from broker.replica.hosting.applier import ReplicaApplier
 from tests.broker.coordinator.support import Stored
-from tests.support.asking import Client, request_of
+from tests.support.in_process.asking import Client, request_of
 from tests.support.wire import batch
 
 HERE = 30

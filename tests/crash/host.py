@@ -20,7 +20,7 @@ from broker.server import Server
 from kafkalog.records.batch import BatchHeader, iter_headers
 from kafkalog.records.errors import RecordsError
 from tests.broker.log.support import NOW
-from tests.support.runtime import InlineWorkers
+from tests.support.in_process.runtime import InlineWorkers
 
 Key = tuple[uuid.UUID, int]
 """A partition of one incarnation of a topic."""

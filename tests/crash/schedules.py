@@ -36,7 +36,7 @@ from tests.crash import compacted
 from tests.crash.host import Host, Key, Row, all_rows, rows_of
 from tests.crash.judge import PRODUCERS, Judge, Life, Moment, PartitionState
 from tests.crash.lossy_disk import Disk, RecordingOps
-from tests.support.registry import having
+from tests.support.in_process.registry import having
 
 TOPICS = ("a", "b", "c")
 COMPACTED = "c"

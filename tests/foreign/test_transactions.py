@@ -18,7 +18,7 @@ from peers.clients.confluent import ConfluentClient
 from tests.foreign.conftest import client_params
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed, records_for, without_times
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.transactions import WireProducer, committed_values, wait_for_state
+from tests.support.requests.transactions import WireProducer, committed_values, wait_for_state
 from tests.support.waiting import wait_until
 from tests.support.wire import create_topic, end_offset
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar, TypeVarTuple
 
 from broker.system.workers import Workers
-from tests.support.runtime import InlineExecutor
+from tests.support.in_process.runtime import InlineExecutor
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -34,9 +34,9 @@ with the remaining bytes, never added to a position first, so no sum overflows. 
 
 **A new kernel** is a function with `@njit(**OPTIONS)` in a module of `compiled`, with its types in `SIGNATURES`.
 Its helpers are compiled with `INNER` or `INLINE`. Its numbers go to `abi`, its twin to `plain`, its name to a group of
-`store.groups`, a new module's name to `tests/support/checked_kernels.py`. A test gives hostile bytes to the twin and to
-the checked kernel, and compares the results. The test must lend the checked kernel the memory that the kernel gets by
-address.
+`store.groups`, a new module's name to `tests/support/sources/checked_kernels.py`. A test gives hostile bytes to the
+twin and the checked kernel, and compares the results. The test must lend the checked kernel the memory that the kernel
+gets by address.
 
 **Files of compiled kernels** are named for the processor and for a digest of the versions and of all sources that
 kernels are made of (`store.fingerprint`), so a change of any of these makes new files. If a kernel imports a module of

@@ -13,7 +13,7 @@ import pytest
 
 from peers import require
 from peers.toolchains import java
-from tests.support.pages import commands
+from tests.support.sources.pages import commands
 from tests.support.waiting import wait_until
 
 PORTS = re.compile(r"127\.0\.0\.1:\d+")

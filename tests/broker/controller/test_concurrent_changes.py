@@ -24,7 +24,7 @@ from broker.quota.entities import QuotaEntity
 from broker.quota.measures import Window
 from broker.runtime import Runtime
 from broker.server import Server
-from tests.support.node_store import Nodes, NodeStore
+from tests.support.in_process.node_store import Nodes, NodeStore
 
 DEADLINE_S = 120
 PARTITIONS = 100

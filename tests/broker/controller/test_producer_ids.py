@@ -12,7 +12,7 @@ from broker.metadata.local import LocalStore
 from broker.metadata.model import ClusterState
 from broker.metadata.store import Decision
 from kafkalog.protocol.errors import KafkaStorageError
-from tests.support.runtime import InlineWorkers
+from tests.support.in_process.runtime import InlineWorkers
 
 
 class SlowStore(LocalStore):

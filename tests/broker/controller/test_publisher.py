@@ -33,7 +33,7 @@ from broker.quota.entities import QuotaEntity
 from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
-from tests.support.node_store import Nodes, NodeStore
+from tests.support.in_process.node_store import Nodes, NodeStore
 
 DEADLINE_S = 60
 TOPIC, BROKER = ConfigResource.TOPIC, ConfigResource.BROKER

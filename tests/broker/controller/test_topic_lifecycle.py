@@ -40,8 +40,8 @@ from kafkalog.protocol.messages.delete_records import (
 )
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.in_process.runtime import InlineWorkers
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.runtime import InlineWorkers
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
 

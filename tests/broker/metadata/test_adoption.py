@@ -15,9 +15,9 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from kafkalog.records.batch import Record, encode_batch
 from peers.process import PeerFailedError
+from tests.support.in_process.runtime import InlineWorkers
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.runtime import InlineWorkers
-from tests.support.transactions import WireProducer
+from tests.support.requests.transactions import WireProducer
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, list_offset, produce
 

@@ -31,8 +31,8 @@ from broker.metadata.operations import (
     apply,
 )
 from broker.metadata.store import MetadataStore
-from tests.support.node_store import Nodes, NodeStore
-from tests.support.runtime import InlineWorkers
+from tests.support.in_process.node_store import Nodes, NodeStore
+from tests.support.in_process.runtime import InlineWorkers
 
 LED = PartitionState((0, 1), (0, 1), 0)
 

@@ -24,8 +24,8 @@ from broker.metadata.model import (
 )
 from broker.metadata.operations import CreateTopic, DeleteTopic, Draft, Operation, TakeProducerIds, apply
 from broker.metadata.store import Decision
-from tests.support.registry import having, with_topics
-from tests.support.runtime import InlineWorkers
+from tests.support.in_process.registry import having, with_topics
+from tests.support.in_process.runtime import InlineWorkers
 
 CHANCE = random.Random(7)
 

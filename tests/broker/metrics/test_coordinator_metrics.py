@@ -14,7 +14,7 @@ from tests.broker.api.groups.groups_support import commit, committed, join, leav
 from tests.broker.config.test_dynamic_config import alter_all_brokers
 from tests.broker.metrics.test_metrics import Samples, of, scrape
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.transactions import WireProducer
+from tests.support.requests.transactions import WireProducer
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, exchange, produce
 

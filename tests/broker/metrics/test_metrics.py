@@ -21,7 +21,7 @@ from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from peers.process import PeerFailedError, free_port
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.quotas import ask, limit
+from tests.support.requests.quotas import ask, limit
 from tests.support.wire import (
     batch,
     create_topic,

@@ -41,7 +41,7 @@ from kafkalog.protocol.messages.describe_user_scram_credentials import (
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.quotas import Parts, alter, alteration, ask, limit
+from tests.support.requests.quotas import Parts, alter, alteration, ask, limit
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, fetch_request, produce_request, receive_frame
 

@@ -12,7 +12,7 @@ from kazoo.exceptions import NoAuthError
 from broker.metadata.znodes import paths
 from tests.support.command import run
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.secured_zookeeper import NAME, PASSWORD, Secured, login, secured_zookeeper
+from tests.support.secured.secured_zookeeper import NAME, PASSWORD, Secured, login, secured_zookeeper
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(240)]

@@ -14,7 +14,7 @@ from kafkalog.client.zookeeper.steps import AccessDeniedError, ConnectionLossErr
 from tests.support.command import call, run
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.member import SETTINGS, MemberCluster
-from tests.support.secured_zookeeper import NAME, PASSWORD, Secured, login, secured_zookeeper
+from tests.support.secured.secured_zookeeper import NAME, PASSWORD, Secured, login, secured_zookeeper
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("processes")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.pages import Shown, commands, run_page
+from tests.support.sources.pages import Shown, commands, run_page
 from tests.support.waiting import wait_until
 
 VARIES = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![\w-])[\w-]{22}(?![\w-])|\d+(?= tries)")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.member import member_cluster
-from tests.support.pages import commands, run_page
+from tests.support.sources.pages import commands, run_page
 
 ZOOKEEPER = re.compile(r"localhost:2181")
 

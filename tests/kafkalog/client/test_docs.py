@@ -11,7 +11,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import TopicPartition
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.pages import run_page
+from tests.support.sources.pages import run_page
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -27,8 +27,8 @@ from peers.brokers.kafka import KAFKA_4
 from peers.brokers.secured_kafka import BOB, SecuredKafka
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all
 from tests.kafkalog.mirror.writing import make, write
+from tests.support.secured.ways import by_password
 from tests.support.waiting import wait_until
-from tests.support.ways import by_password
 
 ANN, EVE = "User:ann", "User:eve"
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY

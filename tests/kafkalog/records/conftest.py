@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkalog.records.kernels import loader
-from tests.support.checked_kernels import checked_kernels
+from tests.support.sources.checked_kernels import checked_kernels
 
 
 @pytest.fixture(scope="module", params=["compiled", "checked"])

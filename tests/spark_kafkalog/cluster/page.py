@@ -9,7 +9,7 @@ from pathlib import Path
 from peers.clusters.spark_cluster import clean_environment, spark_home
 from tests.spark_kafkalog.cluster.environments import site_packages
 from tests.spark_kafkalog.cluster.submitting import SETTINGS, with_path
-from tests.support.pages import DOCS, Shown, commands
+from tests.support.sources.pages import DOCS, Shown, commands
 
 PAGE = "how-to/on-a-cluster.md"
 DEADLINE_S = 400.0

@@ -38,7 +38,7 @@ from spark_kafkalog.compat import (
 )
 from spark_kafkalog.compat.versions import TESTED, is_tested
 from spark_kafkalog.jobs.directories import check_written
-from tests.spark_kafkalog.test_stream import wait_for
+from tests.spark_kafkalog.queries.test_stream import wait_for
 
 NUMBERS = "SELECT id, id AS value FROM range(10)"
 

@@ -20,7 +20,7 @@ from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
 from spark_kafkalog.executor.tasks import SmallBatch
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
-from tests.spark_kafkalog.test_stream import Sink, wait_for
+from tests.spark_kafkalog.queries.test_stream import Sink, wait_for
 from tests.spark_kafkalog.topics import Topics, numbers
 
 

@@ -16,7 +16,7 @@ from spark_kafkalog.driver.small_batches import ROWS, SLOW_BATCHES, SmallBatches
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
-from tests.spark_kafkalog.test_stream import wait_for
+from tests.spark_kafkalog.queries.test_stream import wait_for
 from tests.spark_kafkalog.topics import CODECS, Topics, numbers
 from tests.spark_kafkalog.without_spark import Stream
 

@@ -13,7 +13,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.producer import Producer
 from tests.spark_kafkalog.conftest import Reads
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.pages import run_page
+from tests.support.sources.pages import run_page
 
 CONF = "spark.sql.execution.arrow.maxBytesPerBatch"
 

@@ -70,8 +70,8 @@ from kafkalog.protocol.messages.write_txn_markers import (
 )
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import HERE, Serving
-from tests.support.admin_messages import acl, marker, quota
-from tests.support.asking import Client, request_of
+from tests.support.in_process.asking import Client, request_of
+from tests.support.requests.admin_messages import acl, marker, quota
 
 MANY = 60
 NAMES = [f"n{number}" for number in range(MANY)]

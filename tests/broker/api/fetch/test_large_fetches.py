@@ -16,7 +16,7 @@ from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.broker.coordinator.support import Stored
 from tests.broker.serving import HERE, RECORDS, TOPIC_ID, Serving
-from tests.support.asking import Client
+from tests.support.in_process.asking import Client
 
 NONE = 90
 """Partitions of `t`, of which most are not there."""

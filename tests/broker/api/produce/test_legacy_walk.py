@@ -26,7 +26,7 @@ from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
 from tests.broker.replica.in_process import InProcess, Wire, with_broker
-from tests.support.transactions import AGAIN
+from tests.support.requests.transactions import AGAIN
 
 RECORDS = [Record(at, 1_700_000_000_000, b"k", b"v" * 50) for at in range(5)]
 MANY = [Record(at, 1_700_000_000_000, b"k", b"v" * 1_000_000) for at in range(10)]

@@ -12,7 +12,7 @@ from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsReques
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest
 from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from tests.support.transactions import WireProducer, listed, state_of, wait_for_state
+from tests.support.requests.transactions import WireProducer, listed, state_of, wait_for_state
 from tests.support.wire import batch, exchange, produce
 
 

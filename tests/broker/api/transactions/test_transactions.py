@@ -30,7 +30,7 @@ from kafkalog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.transactions import (
+from tests.support.requests.transactions import (
     READ_COMMITTED,
     WireProducer,
     committed_values,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from broker.controller.decisions.leadership import new_epochs
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metadata.operations import apply
-from tests.support.registry import with_topics
+from tests.support.in_process.registry import with_topics
 
 
 def topic(name: str, *epochs: int) -> TopicState:

@@ -18,7 +18,7 @@ from broker.metadata.operations import CreateTopic
 from broker.replica.hosting.applier import ReplicaApplier
 from tests.broker.coordinator.group.running import DEADLINE_S
 from tests.broker.coordinator.support import Stored
-from tests.support.asking import Client, request_of
+from tests.support.in_process.asking import Client, request_of
 
 TURNS = 10
 MANY = 60

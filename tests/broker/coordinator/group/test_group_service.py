@@ -33,7 +33,7 @@ from kafkalog.protocol.errors import (
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 from tests.broker.coordinator.group.running import ANYBODY, T0, Running, Start, at
 from tests.broker.coordinator.support import begin_epoch, refuse_appends
-from tests.support.registry import having
+from tests.support.in_process.registry import having
 
 DAY_MS = 86_400_000
 ELSEWHERE = PartitionState((0, 9), (9,), 9, 1)

@@ -19,7 +19,7 @@ from kafkalog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 from tests.broker.coordinator.group.large_requests import join_request
 from tests.broker.coordinator.group.running import DEADLINE_S
 from tests.broker.coordinator.group.serving import HANDLERS, PARTITIONS, Serving
-from tests.support.asking import Client, request_of
+from tests.support.in_process.asking import Client, request_of
 
 
 def test_so_many_protocols_of_a_member_count(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from kafkalog.protocol.messages.consumer_group_describe import ConsumerGroupDesc
 from tests.broker.coordinator.group.large_requests import LARGE, commit_request, fetch_group, fetch_groups, join_request
 from tests.broker.coordinator.group.running import DEADLINE_S
 from tests.broker.coordinator.group.serving import HANDLERS, MANY, PARTITIONS, TURNS, Serving
-from tests.support.asking import Client, request_of
+from tests.support.in_process.asking import Client, request_of
 
 
 @pytest.mark.parametrize("name", LARGE)

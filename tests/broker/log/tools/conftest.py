@@ -15,7 +15,7 @@ from kafkalog.records import checking
 from kafkalog.records.compression import Codec
 from tests.broker.log.support import NOW, batch, marker, open_log
 from tests.broker.log.tools.damaged import BATCHES, CONFIG, SEGMENTS
-from tests.support.checked_kernels import checked_kernels
+from tests.support.sources.checked_kernels import checked_kernels
 
 
 @pytest.fixture(params=["plain", "checked"])

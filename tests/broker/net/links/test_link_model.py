@@ -28,7 +28,7 @@ from kafkalog.protocol.messages.metadata import (
 )
 from kafkalog.protocol.schema import Response
 from tests.simulation.virtual_time import VirtualLoop, run
-from tests.support.runtime import InlineWorkers
+from tests.support.in_process.runtime import InlineWorkers
 from tests.support.scripted import REQUESTS, api_versions
 
 MAX_IN_FLIGHT = 3

@@ -16,7 +16,7 @@ from kafkalog.client.network.connection import Connection
 from kafkalog.client.network.waker import Waker
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from tests.support.scripted import Halted
-from tests.support.sessions import Sessions, ask, make_due
+from tests.support.secured.sessions import Sessions, ask, make_due
 from tests.support.waiting import wait_until
 
 

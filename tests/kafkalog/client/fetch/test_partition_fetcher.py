@@ -36,7 +36,7 @@ from kafkalog.records.batch import assign_offsets, iter_headers
 from tests.kafkalog.client.test_cluster import TP, config_for
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import Answer, ScriptedBroker, api_versions, metadata
-from tests.support.sessions import Sessions, make_due
+from tests.support.secured.sessions import Sessions, make_due
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, produce
 

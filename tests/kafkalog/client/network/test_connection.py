@@ -32,7 +32,7 @@ from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 from kafkalog.protocol.schema import Request
 from kafkalog.protocol.wire.sasl import Plain
 from tests.support.scripted import Handler, ScriptedBroker, api_versions, frame
-from tests.support.sessions import Sessions, ask, make_due
+from tests.support.secured.sessions import Sessions, ask, make_due
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, fetch_request, produce_request
 

@@ -11,7 +11,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.sender.channels import Channel
 from kafkalog.protocol.messages.produce import ProduceRequest
-from tests.support.sessions import Sessions, make_due
+from tests.support.secured.sessions import Sessions, make_due
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, produce_request
 

@@ -15,7 +15,7 @@ from kafkalog.client.security.tls import make_ssl_context
 from kafkalog.java_properties import load_properties
 from peers.security.certificates import PASSWORD
 from peers.security.stores import KEY_PASSWORD, STORE_PASSWORD
-from tests.support.pages import DOCS
+from tests.support.sources.pages import DOCS
 
 PAGE = (DOCS / "how-to/secured-clusters.md").read_text()
 SECTIONS = ("OAUTHBEARER", "Amazon MSK", "Delegation tokens", "GSSAPI")

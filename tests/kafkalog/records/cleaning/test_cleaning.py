@@ -25,7 +25,7 @@ from kafkalog.records.batch import (
 from kafkalog.records.compression import Codec
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.records.kernels.plain import log_cleaning as plain
-from tests.support.checked_kernels import cleaning_functions
+from tests.support.sources.checked_kernels import cleaning_functions
 
 NOW = 1_700_000_000_000
 RETENTION = 86_400_000

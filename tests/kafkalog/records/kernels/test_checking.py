@@ -15,7 +15,7 @@ from kafkalog.records.errors import CorruptRecordError, InvalidRecordError, Reco
 from kafkalog.records.kernels.abi import check_layout as c
 from kafkalog.records.kernels.abi import table as t
 from kafkalog.records.legacy.message_set import encode_message_set
-from tests.support.checked_kernels import checked_kernels
+from tests.support.sources.checked_kernels import checked_kernels
 
 
 @pytest.fixture(params=["plain", "compiled", "checked"])

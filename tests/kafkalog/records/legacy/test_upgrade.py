@@ -20,7 +20,7 @@ from kafkalog.records.kernels.plain import upgrading as plain
 from kafkalog.records.legacy import upgrade
 from kafkalog.records.legacy.message_set import decode_entry, encode_message_set, read_entry, wrapped_set
 from kafkalog.records.legacy.upgrade import Section, upgraded_section
-from tests.support.checked_kernels import checked_kernels
+from tests.support.sources.checked_kernels import checked_kernels
 
 CODECS = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 LIMIT = 1 << 20

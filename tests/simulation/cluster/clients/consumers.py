@@ -11,7 +11,7 @@ from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOf
 from kafkalog.records.any_format import decode_any, iter_any_headers
 from tests.simulation.cluster.clients.client import FAILURES, PAUSE_S, Client, check
 from tests.simulation.cluster.clients.history import PartitionKey
-from tests.support.transactions import READ_COMMITTED, committed_in
+from tests.support.requests.transactions import READ_COMMITTED, committed_in
 
 LATEST = -1
 MAX_BYTES = 4096

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from broker.system.workers import Workers
 from tests.simulation.workers import SimulatedWorkers
-from tests.support.runtime import InlineExecutor
+from tests.support.in_process.runtime import InlineExecutor
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -18,8 +18,8 @@ from broker.metadata.local import LocalStore
 from broker.metadata.model import PartitionState, TopicState
 from broker.system.workers import ThreadWorkers
 from kafkalog.protocol.errors import InvalidRegularExpressionError
-from tests.support.registry import having
-from tests.support.runtime import InlineWorkers
+from tests.support.in_process.registry import having
+from tests.support.in_process.runtime import InlineWorkers
 
 DEADLINE_S = 60.0
 

@@ -15,7 +15,7 @@ from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.sink.sink_options import SinkOptions
 from tests.spark_kafkalog import older
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "from-sparks-connector.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "from-sparks-connector.md"
 PROVIDER = "org/apache/spark/sql/kafka010/KafkaSourceProvider$.class"
 NO_OPTIONS = {
     *("latest", "earliest", "source", "false", "executor", "none", "group.id", "max.poll.records"),

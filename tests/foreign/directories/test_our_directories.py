@@ -32,8 +32,8 @@ from peers.brokers.zookeeper import ZooKeeper
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
 from tests.broker.log.support import batch, marker
+from tests.foreign.directories.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
 from tests.foreign.records import BASE_TIME, RECORDS, placed
-from tests.foreign.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
 from tests.support.kafkalog_broker import KafkalogBroker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]

@@ -25,7 +25,7 @@ from peers.process import Process, tail
 from tests.spark_kafkalog.topics import Topics
 from tests.support.kafkalog_broker import KafkalogBroker
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PARTITIONS = 3
 DEADLINE_S = 240.0
 

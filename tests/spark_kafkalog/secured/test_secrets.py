@@ -21,8 +21,8 @@ from peers.brokers.kafka import KAFKA_4
 from peers.brokers.secured_kafka import ALICE, SecuredKafka, password_of
 from peers.toolchains import java
 from tests.spark_kafkalog.topics import Topics
-from tests.support.pages import DOCS
-from tests.support.ways import by_password
+from tests.support.secured.ways import by_password
+from tests.support.sources.pages import DOCS
 
 SECRETS = {
     "kafka.sasl.password": "s3cret-of-sasl",
@@ -90,7 +90,7 @@ def shown_by(given: dict[str, Any], tmp_path: Path) -> dict[str, str]:
     redacted = re.search(r"^spark\.sql\.redaction\.options\.regex=(.+)$", page, re.MULTILINE)
     assert redacted is not None
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark_kafkalog.secrets_program", str(tmp_path)],
+        [sys.executable, "-m", "tests.spark_kafkalog.secured.secrets_program", str(tmp_path)],
         input=json.dumps(given | {"redacted": redacted[1]}),
         capture_output=True,
         text=True,

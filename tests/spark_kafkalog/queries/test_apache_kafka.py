@@ -22,7 +22,7 @@ from peers.cache import require
 from spark_kafkalog.driver.discovery import Discovery
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.plan.test_byte_sizes import options_for, spans
-from tests.spark_kafkalog.test_stream import Sink, wait_for
+from tests.spark_kafkalog.queries.test_stream import Sink, wait_for
 from tests.spark_kafkalog.topics import CODECS, DEADLINE_S, Topics, numbers
 from tests.spark_kafkalog.without_spark import Batch, Stream, chosen
 

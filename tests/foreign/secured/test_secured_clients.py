@@ -28,8 +28,8 @@ from kafkalog.protocol.errors import (
 from peers.brokers.secured_kafka import ALICE, BOB, PASSWORD_MECHANISMS, SecuredKafka
 from peers.security.kerberos import Kdc
 from peers.security.tokens import unsecured_token
+from tests.support.secured.ways import WAYS, by_password, listening, properties
 from tests.support.waiting import wait_until
-from tests.support.ways import WAYS, by_password, listening, properties
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 

@@ -23,11 +23,11 @@ from peers.security.stores import missing as missing_stores
 from spark_kafkalog.load import job
 from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
-from tests.spark_kafkalog.test_stream import Sink
+from tests.spark_kafkalog.queries.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
-from tests.support.acls import allow
+from tests.support.secured.acls import allow
+from tests.support.secured.ways import WAYS, by_password, listening, properties
 from tests.support.waiting import wait_until
-from tests.support.ways import WAYS, by_password, listening, properties
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 

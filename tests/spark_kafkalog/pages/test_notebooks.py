@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.spark
 
-DIRECTORY = Path(__file__).parents[2] / "notebooks"
+DIRECTORY = Path(__file__).parents[3] / "notebooks"
 NOTEBOOKS = sorted(DIRECTORY.glob("*.ipynb"))
 ANY_NOTEBOOK = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 

@@ -1,6 +1,6 @@
 """Run source, stream, sink and load with secrets among their options, and write what is shown into a directory.
 
-    python -m tests.spark_kafkalog.secrets_program DIRECTORY < OPTIONS
+    python -m tests.spark_kafkalog.secured.secrets_program DIRECTORY < OPTIONS
 
 OPTIONS is JSON: `bootstrap`, `topic`, `other`, `redacted`, `settings` of the session, and `secret`: options with values
 that nobody may see. They come by standard input, for the command line and the environment are searched, too.

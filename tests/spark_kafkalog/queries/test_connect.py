@@ -15,7 +15,7 @@ from peers.toolchains import java
 from spark_kafkalog import offsets
 from tests.spark_kafkalog.topics import Topics, numbers
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.exhaustive

@@ -1,0 +1,1 @@
+"""Foreign admin clients and tools."""

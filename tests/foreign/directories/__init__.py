@@ -1,0 +1,1 @@
+"""Directories that Apache Kafka and our broker hand to each other."""

@@ -1,0 +1,1 @@
+"""The secured Apache Kafka, with our clients and others."""

@@ -1,0 +1,1 @@
+"""Drivers, workers and brokers that are killed while Spark works."""

@@ -1,0 +1,1 @@
+"""Queries in Spark: batches, streams, tables."""

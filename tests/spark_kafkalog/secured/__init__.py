@@ -1,0 +1,1 @@
+"""Secured clusters, and the secrets among a query's options."""

@@ -1,0 +1,1 @@
+"""Brokers, or parts of brokers, in the test's process."""

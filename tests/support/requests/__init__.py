@@ -1,0 +1,1 @@
+"""Requests of single clients, and what they ask for."""

@@ -1,0 +1,1 @@
+"""Ways to authenticate, rights, and servers that ask for them."""
