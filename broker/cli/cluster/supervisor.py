@@ -31,6 +31,7 @@ from broker.cli.cluster.description import (
 )
 from broker.cli.cluster.proxies import Proxies, Side
 from broker.cli.zookeeper.server import ZooKeeperServer, addresses, end_with_parent
+from broker.net.sockets.free_ports import free_ports
 
 POLL_S = 0.1
 READY_S = 120.0
@@ -87,17 +88,17 @@ def choose_ports(base: int, count: int) -> list[int]:
     Raises:
         ClusterFailedError: one of them cannot be used.
     """
+    if not base:
+        return free_ports(count)
     with ExitStack() as probes:
-        found = []
-        for port in range(base, base + count) if base else [0] * count:
+        for port in range(base, base + count):
             try:
-                probe = probes.enter_context(socket.create_server(("127.0.0.1", port)))
+                probes.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError as error:
                 raise ClusterFailedError(
                     f"port {port} cannot be used: {error.strerror}. Name other ports by --base-port; 0 takes free ones"
                 ) from None
-            found.append(int(probe.getsockname()[1]))
-        return found
+    return list(range(base, base + count))
 
 
 class Supervisor:

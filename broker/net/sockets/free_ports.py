@@ -1,0 +1,47 @@
+"""Free ports of this machine, for servers that start later."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+FIRST = 10_000
+"""Ports below this one are those that servers usually have."""
+_CONNECTIONS_FROM = 32_768
+_LINUX = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+
+def free_ports(count: int, host: str = "127.0.0.1", chance: random.Random | None = None) -> list[int]:
+    """Return ports on which nothing listens now, in no order.
+
+    They lie below the range from which the kernel gives ports to connections. A port of that range, such as the kernel
+    chooses for a server that asks for port 0, may belong to any connection when the server starts.
+
+    Raises:
+        OSError: the host has no such address, or too few ports are free.
+    """
+    ports = list(range(FIRST, max(_connections_from(), FIRST + 1000)))
+    (chance or random.SystemRandom()).shuffle(ports)
+    with ExitStack() as probes:
+        found: list[int] = []
+        error: OSError | None = None
+        for port in ports:
+            if len(found) == count:
+                break
+            try:
+                probes.enter_context(socket.create_server((host, port)))
+                found.append(port)
+            except OSError as refused:
+                error = refused
+        if len(found) < count:
+            raise error or OSError(f"{count} ports were asked for, and there are {len(ports)}")
+        return found
+
+
+def _connections_from() -> int:
+    """Return the first port that connections get."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(_LINUX.read_text().split()[0])
+    return _CONNECTIONS_FROM
