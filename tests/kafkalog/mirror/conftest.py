@@ -28,6 +28,7 @@ QUICK = {
     "heartbeats.replication.enabled": "false",
     "emit.checkpoints.enabled": "false",
 }
+IDENTITY = {"replication_policy_class": "identity"}
 
 
 class Clusters(NamedTuple):
@@ -46,6 +47,16 @@ def clusters(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
     directory = tmp_path_factory.mktemp("mirror")
     with KafkalogBroker(directory / "a", AT_ONCE) as source, KafkalogBroker(directory / "b", AT_ONCE) as target:
         yield Clusters(source.bootstrap, target.bootstrap)
+
+
+def settings_of(clusters: Clusters, alias: str, topics: str, *, reverse: bool = False, **more: str) -> MirrorSettings:
+    """Return the settings of a quick mirror, or of that of the other direction; `more` has `_` in place of dots."""
+    properties = {**QUICK, "topics": topics} | {key.replace("_", "."): text for key, text in more.items()}
+    names = ("target", alias) if reverse else (alias, "target")
+    clients = clusters.client("source"), clusters.client("target")
+    settings, unknown = MirrorSettings.of(properties, *names, clients[::-1] if reverse else clients)
+    assert unknown == []
+    return settings
 
 
 class Mirror:
@@ -92,12 +103,7 @@ def start_mirror(clusters: Clusters, alias: str) -> Iterator[StartMirror]:
     with ExitStack() as stack:
 
         def start(topics: str, *, reverse: bool = False, **more: str) -> Mirror:
-            properties = {**QUICK, "topics": topics} | {key.replace("_", "."): text for key, text in more.items()}
-            names = ("target", alias) if reverse else (alias, "target")
-            clients = clusters.client("source"), clusters.client("target")
-            settings, unknown = MirrorSettings.of(properties, *names, clients[::-1] if reverse else clients)
-            assert unknown == []
-            mirror = Mirror(settings)
+            mirror = Mirror(settings_of(clusters, alias, topics, reverse=reverse, **more))
             stack.callback(mirror.stop)
             return mirror
 

@@ -11,19 +11,9 @@ from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import TopicAlreadyExistsError
-from tests.kafkalog.mirror.conftest import QUICK, Clusters, Mirror, StartMirror, read_all
+from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, Mirror, StartMirror, read_all, settings_of
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.waiting import wait_until
-
-IDENTITY = {"replication_policy_class": "identity"}
-
-
-def settings_of(clusters: Clusters, alias: str, topics: str, reverse: bool, **more: str) -> MirrorSettings:
-    names = ("target", alias) if reverse else (alias, "target")
-    clients = clusters.client("source"), clusters.client("target")
-    properties = {**QUICK, "topics": topics, "replication.policy.class": "identity", **more}
-    found, _ = MirrorSettings.of(properties, *names, clients[::-1] if reverse else clients)
-    return found
 
 
 def claim(settings: MirrorSettings, tp: TopicPartition) -> None:
@@ -40,7 +30,7 @@ def test_claims_of_both_directions_do_not_block_a_topic_for_ever(
     clusters: Clusters, start_mirror: StartMirror, alias: str
 ) -> None:
     topic = f"both-{alias}"
-    both = [settings_of(clusters, alias, topic, reverse) for reverse in (False, True)]
+    both = [settings_of(clusters, alias, topic, reverse=reverse, **IDENTITY) for reverse in (False, True)]
     for settings, address in zip(both, clusters, strict=True):
         make(address, topic)
         claim(settings, TopicPartition(topic, 0))
@@ -67,7 +57,7 @@ def test_the_direction_that_has_mirrored_records_keeps_a_topic_that_both_claim(
     forth = start_mirror(topic, **IDENTITY)
     read_all(clusters.target, topic, 3)
     forth.stop()
-    other = settings_of(clusters, alias, topic, reverse=True)
+    other = settings_of(clusters, alias, topic, reverse=True, **IDENTITY)
     claim(other, TopicPartition(topic, 0))
     start_mirror(topic, **IDENTITY)
     write(clusters.source, topic, range(3, 6))
@@ -105,7 +95,7 @@ def test_latest_is_where_the_first_worker_found_the_end(clusters: Clusters, alia
     topic, tp = f"late-{alias}", TopicPartition(f"late-{alias}", 0)
     make(clusters.source, topic)
     write(clusters.source, topic, range(10))
-    more = {"auto.offset.reset": "latest", "replication.policy.class": policy}
+    more = {"auto_offset_reset": "latest", "replication_policy_class": policy}
     settings = settings_of(clusters, alias, topic, reverse=False, **more)
     mirror = Mirror(settings)
     try:

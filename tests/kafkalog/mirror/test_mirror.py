@@ -12,6 +12,7 @@ from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartiti
 from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
 from tests.kafkalog.mirror.conftest import (
+    IDENTITY,
     QUICK,
     Clusters,
     Mirror,
@@ -199,14 +200,13 @@ def test_identity_mirrors_both_ways_without_a_loop(clusters: Clusters, start_mir
     make(clusters.target, back)
     write(clusters.source, topic, range(3))
     write(clusters.target, back, range(3))
-    policy = {"replication_policy_class": "identity"}
-    forth = start_mirror(f".*-{alias}", **policy)
+    forth = start_mirror(f".*-{alias}", **IDENTITY)
     read_all(clusters.target, topic, 3)
     forth.stop()
-    reverse = start_mirror(f".*-{alias}", reverse=True, **policy)
+    reverse = start_mirror(f".*-{alias}", reverse=True, **IDENTITY)
     assert set(read_all(clusters.source, back, 3)) == {0}
     assert returning_topics(reverse.settings) == {topic}
-    forth = start_mirror(f".*-{alias}", **policy)
+    forth = start_mirror(f".*-{alias}", **IDENTITY)
     write(clusters.source, topic, range(3, 6))
     write(clusters.target, back, range(3, 6))
     read_all(clusters.target, topic, 6)
@@ -256,9 +256,8 @@ def test_later_topics_do_not_come_back_under_their_own_names(
     clusters: Clusters, start_mirror: StartMirror, alias: str
 ) -> None:
     later, last = f"later-{alias}", f"last-{alias}"
-    policy = {"replication_policy_class": "identity"}
-    start_mirror(f".*-{alias}", **policy)
-    start_mirror(f".*-{alias}", reverse=True, **policy)
+    start_mirror(f".*-{alias}", **IDENTITY)
+    start_mirror(f".*-{alias}", reverse=True, **IDENTITY)
     make(clusters.source, later)
     write(clusters.source, later, range(3))
     read_all(clusters.target, later, 3)
@@ -276,13 +275,12 @@ def test_one_direction_takes_a_topic_that_both_clusters_have(
     clusters: Clusters, start_mirror: StartMirror, alias: str
 ) -> None:
     topic = f"both-{alias}"
-    policy = {"replication_policy_class": "identity"}
     for address in clusters:
         make(address, topic)
         write(address, topic, range(3))
     mirrors = {
-        clusters.target: start_mirror(topic, **policy),
-        clusters.source: start_mirror(topic, reverse=True, **policy),
+        clusters.target: start_mirror(topic, **IDENTITY),
+        clusters.source: start_mirror(topic, reverse=True, **IDENTITY),
     }
 
     def taken() -> list[str]:

@@ -9,12 +9,11 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.settings import MirrorSettings
 from peers import require
 from peers.toolchains import java
 from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
-from tests.kafkalog.mirror.conftest import AT_ONCE, QUICK, Clusters, Mirror, read_all
-from tests.kafkalog.mirror.keeping.test_keeping import located
+from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, Mirror, read_all, settings_of
+from tests.kafkalog.mirror.keeping.test_keeping import KEEP, located
 from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
@@ -44,8 +43,7 @@ def test_leaders_are_killed(clusters: Clusters, target: DrilledCluster, alias: s
     topic = f"drill-{alias}"
     remote = f"{alias}.{topic}"
     make(clusters.source, topic, PARTITIONS)
-    properties = {**QUICK, "topics": topic, "replication.offsets": "keep"}
-    settings, _ = MirrorSettings.of(properties, alias, "target", (clusters.client("source"), clusters.client("target")))
+    settings = settings_of(clusters, alias, topic, reverse=False, **KEEP)
     partitions = [TopicPartition(remote, number) for number in range(PARTITIONS)]
 
     def grow(admin: Admin) -> None:

@@ -9,7 +9,7 @@ from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.mirror.internal_topics.stored import returning_topics
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.topics.follower import MIRROR_SOURCE
-from tests.kafkalog.mirror.conftest import Clusters, Mirror, StartMirror, committed, contents, read_all
+from tests.kafkalog.mirror.conftest import IDENTITY, Clusters, Mirror, StartMirror, committed, contents, read_all
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, commit
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.command import call
@@ -182,10 +182,9 @@ def test_identity_leaves_out_what_returns(clusters: Clusters, start_mirror: Star
     make(clusters.target, back)
     write(clusters.source, topic, range(3))
     write(clusters.target, back, range(3))
-    policy = {"replication_policy_class": "identity", **KEEP}
-    start_mirror(f".*-{alias}", **policy)
+    start_mirror(f".*-{alias}", **IDENTITY, **KEEP)
     same(clusters, topic, topic, 3)
-    reverse = start_mirror(f".*-{alias}", reverse=True, **policy)
+    reverse = start_mirror(f".*-{alias}", reverse=True, **IDENTITY, **KEEP)
     wait_until(lambda: set(reverse.progress.partitions()) == {TopicPartition(back, 0)}, "the other topic is mirrored")
     assert returning_topics(reverse.settings) == set()
     assert located(read_all(clusters.source, back, 3)) == located(read_all(clusters.target, back, 3))
@@ -195,9 +194,8 @@ def test_later_topics_do_not_return_under_their_own_names(
     clusters: Clusters, start_mirror: StartMirror, alias: str
 ) -> None:
     later, last = f"later-{alias}", f"last-{alias}"
-    policy = {"replication_policy_class": "identity", **KEEP}
-    start_mirror(f".*-{alias}", **policy)
-    reverse = start_mirror(f".*-{alias}", reverse=True, **policy)
+    start_mirror(f".*-{alias}", **IDENTITY, **KEEP)
+    reverse = start_mirror(f".*-{alias}", reverse=True, **IDENTITY, **KEEP)
     # Without records: a mirror back could take the empty topic, which refuses producers then.
     make(clusters.source, later)
     with Admin(clusters.client("target")) as admin:
