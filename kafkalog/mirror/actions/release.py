@@ -11,6 +11,8 @@ from kafkalog.mirror.actions.options import add_clusters, settings_of
 EPILOG = """\
 With --naming identity a mirror claims a topic by its positions in the target, and the mirror of the other direction
 leaves the topic out. This deletes the positions, also those of a mirror that has died before it created the topic.
+With --offsets keep the claim is the configuration kafkalog.mirror.source of the target's topic, which is deleted: from
+then on the topic takes records of producers.
 Stop the mirror first, and leave the topics out (--exclude) before you start it again: it would begin with them anew.
 
 examples:
@@ -30,18 +32,14 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 @reporting
 def run(arguments: argparse.Namespace) -> int:
-    """Delete the positions, and print each topic."""
+    """Delete the claims, and print each topic."""
     from kafkalog.client.admin import Admin
     from kafkalog.mirror.copying.releasing import MirrorRunsError, release
 
     settings = settings_of(arguments, {"topics": arguments.topics, "topics.exclude": ""})
-    if settings.keeps_offsets:
-        raise UsageError(
-            "--offsets keep stores no positions: delete the configuration kafkalog.mirror.source of the target's topic"
-        )
-    with Admin(settings.source_client) as source:
+    with Admin(settings.source_client) as source, Admin(settings.target_client) as target:
         try:
-            released = release(settings, source)
+            released = release(settings, source, target)
         except MirrorRunsError as error:
             raise UsageError(str(error)) from None
     for topic in released:

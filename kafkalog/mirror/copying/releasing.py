@@ -1,4 +1,4 @@
-"""Give topics up: delete the positions by which a mirror claims them."""
+"""Give topics up: delete the positions, or with kept offsets the configurations, by which a mirror claims them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.assignor import task_of
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.stored import read_positions
+from kafkalog.mirror.keeping.topics import give_up
 from kafkalog.mirror.settings import MirrorSettings
 
 
@@ -18,8 +19,8 @@ class MirrorRunsError(ClientError):
     """A process of the mirror runs: it would begin with the topics anew at once."""
 
 
-def release(settings: MirrorSettings, source: Admin) -> list[str]:
-    """Delete the positions of the topics that `settings` names; return the topics that had some.
+def release(settings: MirrorSettings, source: Admin, target: Admin) -> list[str]:
+    """Give the topics up that `settings` name; return those that were claimed, by their names in the source.
 
     Raises:
         MirrorRunsError: A process of the mirror runs.
@@ -28,6 +29,10 @@ def release(settings: MirrorSettings, source: Admin) -> list[str]:
     state = source.groups.describe_groups([settings.group_id])[settings.group_id].state
     if state not in (EMPTY, DEAD):
         raise MirrorRunsError(f"the mirror from {settings.source} to {settings.target} runs; stop its processes first")
+    return give_up(settings, target) if settings.keeps_offsets else _delete_positions(settings)
+
+
+def _delete_positions(settings: MirrorSettings) -> list[str]:
     wanted = settings.topic_filter
     by_task: dict[int, list[TopicPartition]] = defaultdict(list)
     for tp in read_positions(settings):

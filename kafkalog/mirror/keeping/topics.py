@@ -62,6 +62,24 @@ def give_back(target: Admin, names: Collection[str]) -> None:
     admin.incremental_alter_configs({ConfigResource.topic(name): delete for name in names})
 
 
+def give_up(settings: MirrorSettings, target: Admin) -> list[str]:
+    """Let the target's topics of those that `settings` name be no mirrors of the source; return these, of the source.
+
+    Raises:
+        KafkaError, ClientError: The target cannot be asked.
+    """
+    node_id = _node_that_takes_offsets(target.cluster)
+    if node_id is None:
+        return []
+    naming, wanted = settings.naming, settings.topic_filter
+    upstream = {name: naming.upstream(name) for name in target.list_topics()}
+    named = {name: topic for name, topic in upstream.items() if topic is not None and wanted.allows(topic)}
+    ours = mirrors_of(ConfigAdmin(target.cluster, node_id=node_id), named, settings.source)
+    if ours:
+        give_back(target, ours)
+    return sorted(named[name] for name in ours)
+
+
 def _node_that_takes_offsets(cluster: Cluster) -> int | None:
     """Return a broker that takes records at the offsets that they state; None if no broker does.
 
@@ -95,7 +113,7 @@ def _take(settings: MirrorSettings, target: Admin, admin: ConfigAdmin, name: str
     admin.incremental_alter_configs({ConfigResource.topic(name): [ConfigChange(MIRROR_SOURCE, settings.source)]})
 
 
-def mirrors_of(admin: Admin, topics: Collection[str], source: str) -> set[str]:
+def mirrors_of(admin: Admin | ConfigAdmin, topics: Collection[str], source: str) -> set[str]:
     """Return those of a cluster's topics that keep the offsets of the cluster `source`."""
     configs = admin.describe_configs([ConfigResource.topic(name) for name in topics]) if topics else {}
     return {
