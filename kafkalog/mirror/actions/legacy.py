@@ -126,7 +126,7 @@ def _producer(file: str) -> dict[str, str]:
     Raises:
         UsageError: The file cannot be read, or names no cluster.
     """
-    from kafkalog.mirror.legacy.senders import OLD_PRODUCER
+    from kafkalog.mirror.legacy.old_properties import OLD_PRODUCER
 
     found = file_properties(file)
     where = f"--producer.config {file}"

@@ -18,15 +18,11 @@ class Deliveries:
 
     Args:
         abort: Whether a record that cannot be delivered ends the stream.
-
-    Attributes:
-        dropped: How many records were left out.
     """
 
     def __init__(self, abort: bool) -> None:
         self._abort = abort
         self._failure: BaseException | None = None
-        self.dropped = 0
 
     @property
     def have_failed(self) -> bool:
@@ -40,7 +36,6 @@ class Deliveries:
         if self._abort:
             self._failure = self._failure or error
         else:
-            self.dropped += 1
             logger.warning("a record is left out: %s", error)
 
     def check(self) -> None:

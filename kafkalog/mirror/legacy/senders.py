@@ -2,20 +2,13 @@
 
 Keys and values pass as bytes, whatever serializers the properties name.
 
-Properties of the producer of Kafka 0.8 and before name the brokers by `metadata.broker.list` or `zk.connect`. They are
-read as `kafkalog.client.old_producer` reads them, with these exceptions, which are as in MirrorMaker since Kafka 0.9:
-
-- Keys choose partitions as in the producer of today.
-- Unless `request.required.acks` is set, a record counts as delivered once every replica in the ISR has it.
-- Unless `message.send.max.retries` is set, a record is sent again until it is delivered.
+Properties of the producer of Kafka 0.8 and before are read by `old_properties`.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.old_producer.config import OldProducerConfig
@@ -25,21 +18,11 @@ from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import ConsumerRecord
 from kafkalog.client.zookeeper.brokers import in_session
 from kafkalog.mirror.legacy.deliveries import Deliveries
+from kafkalog.mirror.legacy.old_properties import FOR_EVER, is_old_producer, old_config
 from kafkalog.mirror.legacy.passing import SERIALIZERS, without
 
-logger = logging.getLogger(__name__)
-
-OLD_PRODUCER = frozenset({"metadata.broker.list", "broker.list", "zk.connect", "zookeeper.connect"})
-"""Each of these makes the properties those of an old producer, unless there is `bootstrap.servers`."""
-_FOR_EVER = {"delivery.timeout.ms": str(0x7FFFFFFF), "max.block.ms": str(0x7FFFFFFF)}
-_NO_LOSS = {"acks": "all", "max.in.flight.requests.per.connection": "1", **_FOR_EVER}
+_NO_LOSS = {"acks": "all", "max.in.flight.requests.per.connection": "1", **FOR_EVER}
 """Defaults with which the producer loses and reorders nothing."""
-_OLD_CLASSES = ("partitioner.class", "serializer.class", "key.serializer.class")
-
-
-def is_old_producer(properties: Mapping[str, str]) -> bool:
-    """Tell whether properties are those of a producer of Kafka 0.8 or before."""
-    return "bootstrap.servers" not in properties and not OLD_PRODUCER.isdisjoint(properties)
 
 
 class Senders(Closing):
@@ -58,7 +41,7 @@ class Senders(Closing):
         self._producers: dict[bool, Producer] = {}
         self._old: OldProducerConfig | None = None
         if is_old_producer(properties):
-            self._old = _old_config(properties)
+            self._old = old_config(properties)
             self._brokers = _brokers(self._old)
             warn_about(self._old.producer(self._brokers, compress=False).unknown)
         else:
@@ -93,23 +76,6 @@ class Senders(Closing):
             if compress not in self._producers:
                 self._producers[compress] = Producer(old.producer(self._brokers, compress=compress))
             return self._producers[compress]
-
-
-def _old_config(properties: Mapping[str, str]) -> OldProducerConfig:
-    reason = "keys and values pass as bytes, and keys choose partitions"
-    given = without((*_OLD_CLASSES, *SERIALIZERS), properties, reason)
-    more: dict[str, Any] = dict(_FOR_EVER)
-    if "request.required.acks" not in given:
-        more["acks"] = "all"
-    if not {"message.send.max.retries", "num.retries"} & given.keys():
-        more["retries"] = str(0x7FFFFFFF)
-    config = OldProducerConfig.from_dict({**given, **more})
-    if config.instead:
-        listed = "; ".join(f"{key} ({what})" for key, what in sorted(config.instead.items()))
-        logger.warning("without effect here: %s", listed)
-    if config.required_acks == 0 and "request.required.acks" in given:
-        logger.warning("request.required.acks=0: records that the target does not take are lost without an error")
-    return config
 
 
 def _brokers(config: OldProducerConfig) -> str:

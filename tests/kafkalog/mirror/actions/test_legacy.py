@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from kafkalog.client.consumer import Consumer
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
+from kafkalog.records.batch import iter_headers
+from kafkalog.records.compression import Codec
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, all_contents, committed, read_all
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call, start
@@ -72,6 +75,56 @@ def test_a_record_that_the_target_refuses_ends_the_mirror(clusters: Clusters, al
     assert mirror.returncode == 1
     assert b"abort.on.send.failure" in errors
     assert committed(clusters.source, alias) == {}
+
+
+def test_a_record_that_the_target_refuses_is_left_out(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    topic = f"large-{alias}"
+    make(clusters.source, topic)
+    make(clusters.target, topic, max_message_bytes="500")
+    with Producer(clusters.client("source")) as producer:
+        for value in (b"first", b"x" * 1000, b"last"):
+            producer.send(topic, value)
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    mirror = start(*words, "--whitelist", topic, "--abort.on.send.failure=false", "--offset.commit.interval.ms=100")
+    try:
+        after = {TopicPartition(topic, 0): 3}
+        wait_until(lambda: committed(clusters.source, alias) == after, "positions are committed")
+    finally:
+        mirror.terminate()
+        _, errors = mirror.communicate()
+    assert mirror.returncode == 0
+    assert errors.decode().count("a record is left out") == 1
+    assert [record.value for record in read_all(clusters.target, topic, 2)[0]] == [b"first", b"last"]
+
+
+def test_only_compressed_topics_are_compressed(clusters: Clusters, alias: str, tmp_path: Path) -> None:
+    compressed, plain = f"compressed-{alias}", f"plain-{alias}"
+    for topic in (compressed, plain):
+        for address in clusters:
+            make(address, topic)
+        write(clusters.source, topic, range(3))
+    words = files(tmp_path, clusters.source, clusters.target, alias)
+    properties = f"metadata.broker.list={clusters.target}\ncompression.codec=gzip\ncompressed.topics={compressed}\n"
+    (tmp_path / "producer.properties").write_text(properties)
+    mirror = start(*words, "--whitelist", f"{compressed}|{plain}")
+    try:
+        for topic in (compressed, plain):
+            read_all(clusters.target, topic, 3)
+    finally:
+        mirror.terminate()
+        mirror.communicate()
+    assert mirror.returncode == 0
+    assert codecs(clusters.target, compressed) == {Codec.GZIP}
+    assert codecs(clusters.target, plain) == {Codec.NONE}
+
+
+def codecs(address: str, topic: str) -> set[Codec]:
+    """Return the codecs of the first batches of a topic."""
+    with Consumer({"bootstrap.servers": address, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        found = consumer.poll_fetched(30.0)
+    assert found is not None
+    return {header.codec for _, header in iter_headers(found.fetched.records)}
 
 
 def test_a_send_that_raises_commits_nothing(clusters: Clusters, alias: str, tmp_path: Path) -> None:
