@@ -11,6 +11,7 @@ Apache Kafka 3.9; for consumers with `zookeeper.connect`, that of 1.1.
 - `mirroring`       what the streams have in common
 - `senders`         the producers of the target
 - `old_properties`  the properties of the producer of Kafka 0.8
+- `defaults`        with these nothing is lost; a file may replace them
 - `passing`         leaves out the serializers that a file names
 - `deliveries`      notes what the target has not taken
 """

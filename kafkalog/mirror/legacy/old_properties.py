@@ -16,13 +16,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalog.client.old_producer.config import SYNC, OldProducerConfig
+from kafkalog.mirror.legacy.defaults import FOR_EVER
 from kafkalog.mirror.legacy.passing import SERIALIZERS, without
 
 logger = logging.getLogger(__name__)
 
 OLD_PRODUCER = frozenset({"metadata.broker.list", "broker.list", "zk.connect", "zookeeper.connect"})
 """Each of these makes the properties those of an old producer, unless there is `bootstrap.servers`."""
-FOR_EVER = {"delivery.timeout.ms": str(0x7FFFFFFF), "max.block.ms": str(0x7FFFFFFF)}
 _CLASSES = ("partitioner.class", "serializer.class", "key.serializer.class")
 _LINGER = frozenset({"queue.buffering.max.ms", "queue.time"})
 _WAITS = "a record waits until there is room for it"

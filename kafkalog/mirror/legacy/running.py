@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkalog.client.consumer import TopicFilter
 from kafkalog.mirror.legacy.connected import ConnectedStream, is_old_consumer
+from kafkalog.mirror.legacy.defaults import CONSUMER, with_defaults
 from kafkalog.mirror.legacy.mirroring import Mirroring
 from kafkalog.mirror.legacy.passing import DESERIALIZERS, without
 from kafkalog.mirror.legacy.senders import Senders
@@ -33,7 +34,7 @@ def run(
         ConfigError, ZooKeeperError: As `Senders`.
         Exception: The error with which a stream has failed.
     """
-    consumers = [without(DESERIALIZERS, each, "keys and values pass as bytes") for each in consumers]
+    consumers = [_completed(each) for each in consumers]
     failures: list[Exception] = []
     # Apart from `stop`, by which the caller tells that the user wants the mirror to end: a failure is no such wish.
     ending = threading.Event()
@@ -59,6 +60,11 @@ def run(
                     ending.set()
         if failures:
             raise failures[0]
+
+
+def _completed(consumer: Mapping[str, str]) -> Mapping[str, str]:
+    given = without(DESERIALIZERS, consumer, "keys and values pass as bytes")
+    return given if is_old_consumer(given) else with_defaults(CONSUMER, given)
 
 
 def _stream(consumer: Mapping[str, str], number: int, mirroring: Mirroring) -> Stream | ConnectedStream:

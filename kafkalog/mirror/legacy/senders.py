@@ -17,12 +17,10 @@ from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import ConsumerRecord
 from kafkalog.client.zookeeper.brokers import in_session
+from kafkalog.mirror.legacy.defaults import PRODUCER, with_defaults
 from kafkalog.mirror.legacy.deliveries import Deliveries
-from kafkalog.mirror.legacy.old_properties import FOR_EVER, is_old_producer, old_config
+from kafkalog.mirror.legacy.old_properties import is_old_producer, old_config
 from kafkalog.mirror.legacy.passing import SERIALIZERS, without
-
-_NO_LOSS = {"acks": "all", "max.in.flight.requests.per.connection": "1", **FOR_EVER}
-"""Defaults with which the producer loses and reorders nothing."""
 
 
 class Senders(Closing):
@@ -46,7 +44,7 @@ class Senders(Closing):
             warn_about(self._old.producer(self._brokers, compress=False).unknown)
         else:
             given = without(SERIALIZERS, properties, "keys and values pass as bytes")
-            self._producers[False] = Producer({**_NO_LOSS, **given})
+            self._producers[False] = Producer(with_defaults(PRODUCER, given))
 
     def send(self, record: ConsumerRecord, deliveries: Deliveries) -> None:
         """Send a record to the topic of the same name; `deliveries` gets the outcome."""

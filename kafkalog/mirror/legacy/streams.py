@@ -23,12 +23,12 @@ class Stream(RebalanceListener):
     """One consumer, which sends by the producers of all streams.
 
     Args:
-        consumer: The properties of the consumer.
+        consumer: The properties of the consumer, with those of `defaults`.
         mirroring: What it has in common with the other streams.
     """
 
     def __init__(self, consumer: Mapping[str, str], mirroring: Mirroring) -> None:
-        self._consumer = Consumer({"enable.auto.commit": "false", **consumer})
+        self._consumer = Consumer(consumer)
         self._topics, self._senders = mirroring.topics, mirroring.senders
         self._interval = mirroring.commit_interval
         self._deliveries = Deliveries(mirroring.abort)
