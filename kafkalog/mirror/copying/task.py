@@ -6,9 +6,9 @@ process goes on behind it, or it is aborted and the next process mirrors its rec
 
 An offset sync also has the runs of the transaction (`internal_topics.runs`), a few bytes. The runs before that are in
 it once in a *turn*, which is `offset.flush.interval.ms`: a hundred transactions a second would otherwise write some
-100 KB each second, for each partition. Where the last sync of a turn is without them, the next turn writes one more,
-also if no record has come. So when compaction has left only the newest sync of a partition, it has them, unless the
-process was killed within the turn and the log was compacted in the same time.
+100 KB each second, for each partition. If the last sync of a turn lacks these runs, the next turn writes another sync,
+even if no record has come. So when compaction has left only the newest sync of a partition, that sync has the runs,
+unless the process was killed within the turn and the log was compacted in the same time.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class MirrorTask:
         self._stored: set[TopicPartition] = set()
         """Partitions of which all runs were stored in this turn."""
         self._owed: set[TopicPartition] = set()
-        """Those of them whose newest sync is without the runs before its transaction."""
+        """Partitions of `_stored` whose newest sync lacks the runs before its transaction."""
         self._due: set[TopicPartition] = set()
-        """Partitions that have been so since an earlier turn."""
+        """Partitions that were in `_owed` when a turn ended; they stay here until a sync has the runs."""
 
     def start(self) -> None:
         """Take the task over: an open transaction of whoever had it before is aborted."""
