@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
@@ -17,6 +18,7 @@ from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.copying.translation import OffsetMap, continued
 from kafkalog.mirror.internal_topics.runs import Run
+from kafkalog.mirror.internal_topics.topic_ids import are_other_topics
 
 
 @dataclass
@@ -58,6 +60,14 @@ class Progress:
         """Whether a worker of the process has had partitions; for the workers alone, as the next one."""
         self.late_starts: dict[TopicPartition, int] = {}
         """Where partitions begin that begin at their end, as it was when a worker first had them."""
+        self._topic_ids: dict[str, UUID] = {}
+
+    def topics_are(self, ids: Mapping[str, UUID]) -> None:
+        """Note the ids of topics; forget late starts in others of their names, which were deleted."""
+        before = self._topic_ids
+        other = {name for name, now in ids.items() if are_other_topics(before.get(name), now)}
+        self.late_starts = {tp: start for tp, start in self.late_starts.items() if tp.topic not in other}
+        self._topic_ids = before | dict(ids)
 
     def assigned(
         self,

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkalog.client.producer import Producer
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
@@ -24,7 +25,9 @@ from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
 from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, run_headers
+from kafkalog.mirror.internal_topics.topic_ids import id_headers
 from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +50,15 @@ class Committed(NamedTuple):
 class MirrorTask:
     """A task, from its first transaction on. `start` fences other processes that have the same task.
 
-    Every call raises the errors of the producer's transactions; then the task can only be closed.
+    Every call raises the errors of the producer's transactions; then the task can only be closed. `topic_ids` are those
+    of the source's topics that have one; they are stored with positions and syncs.
     """
 
-    def __init__(self, settings: MirrorSettings, number: int) -> None:
+    def __init__(self, settings: MirrorSettings, number: int, topic_ids: Mapping[str, UUID] | None = None) -> None:
         self.number = number
         self._settings = settings
         self._naming = settings.naming
+        self._topic_ids = topic_ids or {}
         properties = {**_DEFAULTS, **settings.target_client, **_FIXED}
         properties["transactional.id"] = settings.transactional_id(number)
         self._producer = Producer(properties)
@@ -86,9 +91,14 @@ class MirrorTask:
         self._owed.clear()
         self._stored.clear()
 
-    def recall(self, partition: TopicPartition, runs: Iterable[Run]) -> None:
-        """Know from now on what earlier processes have stored of a partition's offsets."""
+    def recall(self, partition: TopicPartition, runs: Sequence[Run], *, unnamed: bool = False) -> None:
+        """Know from now on what earlier processes have stored of a partition's offsets.
+
+        What is `unnamed` was stored without the topic's id; the next commit stores it with the id.
+        """
         self._maps[partition] = _map_of(runs)
+        if unnamed and runs:
+            self._due.add(partition)
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Note where the reading of a partition begins, unless it has begun before."""
@@ -148,7 +158,10 @@ class MirrorTask:
 
     def _send_position(self, partition: TopicPartition, next_offset: int | None) -> None:
         position = SourcePosition(self._settings.source, partition, next_offset)
-        self._producer.send(self._naming.offsets, position.value(), position.key())
+        self._producer.send(self._naming.offsets, position.value(), position.key(), self._id_headers(partition))
+
+    def _id_headers(self, partition: TopicPartition) -> list[tuple[str, bytes]]:
+        return id_headers(self._topic_ids.get(partition.topic, ZERO_UUID))
 
     def _send_sync(self, partition: TopicPartition, runs: Sequence[Run]) -> None:
         known = self._maps.setdefault(partition, OffsetMap(MOST_RUNS_STORED))
@@ -160,7 +173,7 @@ class MirrorTask:
         last = known.last
         assert last is not None
         sync = OffsetSync(partition, *last)
-        headers = run_headers(sync, own, before)
+        headers = [*run_headers(sync, own, before), *self._id_headers(partition)]
         self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), headers, partition=0)
         if whole:
             self._stored.add(partition)

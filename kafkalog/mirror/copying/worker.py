@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import NoReturn
+from uuid import UUID
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
@@ -24,6 +25,14 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.assignor import task_assignor, task_of
 from kafkalog.mirror.copying.batches import batches
+from kafkalog.mirror.copying.created_again import (
+    CreatedAgainError,
+    begun_anew,
+    is_of_another,
+    is_unnamed,
+    present_syncs,
+    topic_ids,
+)
 from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
 from kafkalog.mirror.copying.pace import Pace
@@ -32,14 +41,16 @@ from kafkalog.mirror.copying.recalled import recalled
 from kafkalog.mirror.copying.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
-from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_positions, read_syncs
+from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_positions, read_stored, read_syncs
 from kafkalog.mirror.keeping.agreement import kept_positions
+from kafkalog.mirror.keeping.kept_topics import remember
 from kafkalog.mirror.keeping.sender import Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.keeping.topics import adopt, give_back
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.errors import KafkaError
+from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.records.batch import NO_PRODUCER_ID
 
 logger = logging.getLogger(__name__)
@@ -83,6 +94,10 @@ class Worker(Closing, RebalanceListener):
         """What was fetched and is not sent yet."""
         self._behind: dict[int, set[TopicPartition]] = defaultdict(set)
         """The partitions of each task of which more was in the source than was fetched."""
+        self._ids: dict[str, UUID] = {}
+        """The ids of the source's topics when their partitions were assigned."""
+        self._anew: frozenset[TopicPartition] = frozenset()
+        """Partitions whose stored position is in a topic that was deleted; another one has its name."""
         self._left_out: frozenset[TopicPartition] = frozenset()
         """Assigned partitions of topics that the mirror of the other direction writes."""
         self._unshown: dict[TopicPartition, int] = {}
@@ -142,11 +157,23 @@ class Worker(Closing, RebalanceListener):
         return found_now
 
     def _mirror(self, found: Iterable[FetchedBatches]) -> int:
-        """Send what was fetched; return its size in bytes."""
+        """Send what was fetched; return its size in bytes.
+
+        Raises:
+            CreatedAgainError: Some of it is of a topic that was created in the place of one that is mirrored.
+        """
         by_partition: dict[TopicPartition, list[FetchedBatches]] = defaultdict(list)
+        others = set()
         for each in found:
-            by_partition[each.partition].append(each)
-        return sum(self._mirror_partition(tp, fetches) for tp, fetches in by_partition.items())
+            if is_of_another(each, self._ids):
+                others.add(each.partition.topic)
+            else:
+                by_partition[each.partition].append(each)
+        size = sum(self._mirror_partition(tp, fetches) for tp, fetches in by_partition.items())
+        if others:
+            self._commit()
+            raise CreatedAgainError(f"deleted and created again in the source: {', '.join(sorted(others))}")
+        return size
 
     def _mirror_partition(self, tp: TopicPartition, fetches: Sequence[FetchedBatches]) -> int:
         number = task_of(tp, self._settings.tasks)
@@ -220,6 +247,9 @@ class Worker(Closing, RebalanceListener):
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Take the tasks of these partitions over, and go on at the positions that the target has."""
+        # Before anything else: what is fetched or found out later of another topic does not pass for one of these.
+        self._ids = topic_ids(self._source, {tp.topic for tp in partitions})
+        self._progress.topics_are(self._ids)
         if self._settings.keeps_offsets:
             mine = self._leave_out(partitions, self._returning(partitions))
             self._follower.make({tp.topic for tp in mine})
@@ -227,6 +257,7 @@ class Worker(Closing, RebalanceListener):
         else:
             positions, runs = self._translate(self._by_task(partitions))
             mine = self._leave_out(partitions, self._begin_new(partitions, positions))
+            positions = {tp: at for tp, at in positions.items() if tp not in self._anew}
             self._follower.make({tp.topic for tp in mine})
             self._joined_bytes = self._limits({tp.topic for tp in mine})
         self._progress.assigned(mine, positions, runs)
@@ -338,16 +369,19 @@ class Worker(Closing, RebalanceListener):
     ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
         """Begin tasks that write transactions; return the positions, and what is known of the offsets."""
         for number in by_task:
-            self._tasks[number] = MirrorTask(self._settings, number)
+            self._tasks[number] = MirrorTask(self._settings, number, self._ids)
         for _ in self._pool.map(lambda task: task.start(), self._tasks.values()):
             pass
-        positions = read_positions(self._settings) if by_task else {}
+        stored = read_stored(self._settings) if by_task else {}
+        positions = {tp: each.next_offset for tp, each in stored.items()}
+        self._anew = begun_anew(chain.from_iterable(by_task.values()), stored, self._ids)
         if not (by_task and self._settings.emit_checkpoints):
             return positions, []
-        maps = recalled(read_syncs(self._settings))
+        maps = recalled(present_syncs(read_syncs(self._settings), stored, self._ids))
         mine = [(tp, maps[tp].runs) for tps in by_task.values() for tp in tps if tp in maps]
         for tp, runs in mine:
-            self._mirror_task(tp).recall(tp, runs)
+            named = self._ids.get(tp.topic, ZERO_UUID) != ZERO_UUID
+            self._mirror_task(tp).recall(tp, runs, unnamed=named and is_unnamed(tp, stored))
         return positions, [(tp, run) for tp, runs in mine for run in runs]
 
     def _limits(self, topics: Collection[str]) -> dict[str, int]:
@@ -374,7 +408,8 @@ class Worker(Closing, RebalanceListener):
             with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
                 producer_id = requests.init().producer_id
         mine = [tp for tps in by_task.values() for tp in tps]
-        positions = kept_positions(self._settings, self._source, self._target, mine)
+        positions = kept_positions(self._settings, self._source, self._target, mine, self._ids)
+        remember(self._settings, mine, self._ids)
         limits = self._limits([topic for topic, stated in self._stated.items() if not stated])
         naming = self._settings.naming
         for number, tps in by_task.items():
@@ -417,6 +452,7 @@ class Worker(Closing, RebalanceListener):
         if self._settings.start_at != "latest":
             return {}
         known = {tp.topic for tp in positions}
+        new = [tp for tp in new if tp not in self._anew]
         starts = self._progress.late_starts
         if not self._progress.has_begun:
             unknown = [tp for tp in new if tp.topic not in known and tp not in starts]

@@ -12,9 +12,12 @@ All integers are big-endian; a string is an int16 length and UTF-8.
 |                 | "partition":…,"topic":…}]`              | that was mirrored                                |
 | group mark      | group string, topic string,             | version int16 = 0, offset int64                  |
 |                 | partition int32                         |                                                  |
+| kept topic      | `["kafkalog.mirror.source",…]`, as of a | `{"topic_id":"…"}`, the id of the topic in the   |
+|                 | source position                         | source whose offsets the target has              |
 
 An offset sync names the topic as it is called in the source, a checkpoint and a group mark as in the target. Group
-marks are the mirror's own, and have a topic of their own. Source: `OffsetSync`,
+marks are the mirror's own, and have a topic of their own. Kept topics are its own, too, and are among the source
+positions, where Kafka Connect takes them for those of another connector. Source: `OffsetSync`,
 `Checkpoint` and `Heartbeat` of `connect/mirror` and `connect/mirror-client`; Kafka Connect's `OffsetStorageWriter`
 with its JSON converter.
 """
@@ -24,11 +27,14 @@ from __future__ import annotations
 import json
 from struct import Struct, error
 from typing import NamedTuple
+from uuid import UUID
 
 from kafkalog.client.types import TopicPartition
 
 CONNECTOR = "MirrorSourceConnector"
 """The name under which MirrorMaker 2 runs its source connector."""
+KEEPER = "kafkalog.mirror.source"
+"""What stands in its place in the records of kept topics."""
 _VERSION = 0
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -162,8 +168,7 @@ class SourcePosition(NamedTuple):
     """The next offset to read there. None is a tombstone: it cancels the position that was stored before."""
 
     def key(self) -> bytes:
-        place = {"cluster": self.cluster, "partition": self.partition.partition, "topic": self.partition.topic}
-        return _json([CONNECTOR, place])
+        return _place(CONNECTOR, self.cluster, self.partition)
 
     def value(self) -> bytes | None:
         return None if self.next_offset is None else _json({"offset": self.next_offset - 1})
@@ -176,14 +181,52 @@ class SourcePosition(NamedTuple):
             FormatError: It is no position of Kafka Connect.
         """
         try:
-            connector, place = json.loads(key or b"")
-            if connector != CONNECTOR:
+            found = _read_place(CONNECTOR, key)
+            if found is None:
                 return None
-            partition = TopicPartition(str(place["topic"]), int(place["partition"]))
             offset = None if value is None else json.loads(value)["offset"]
-            return cls(str(place["cluster"]), partition, None if offset is None else int(offset) + 1)
+            return cls(*found, None if offset is None else int(offset) + 1)
         except (ValueError, TypeError, KeyError, UnicodeDecodeError) as problem:
             raise FormatError(f"no position of Kafka Connect: {problem}") from None
+
+
+class KeptTopic(NamedTuple):
+    """The target has a partition of the cluster `cluster` with its offsets, of the topic with this id."""
+
+    cluster: str
+    partition: TopicPartition
+    topic_id: UUID
+
+    def key(self) -> bytes:
+        return _place(KEEPER, self.cluster, self.partition)
+
+    def value(self) -> bytes:
+        return _json({"topic_id": str(self.topic_id)})
+
+    @classmethod
+    def read(cls, key: bytes | None, value: bytes | None) -> KeptTopic | None:
+        """Read a record; return None for source positions.
+
+        Raises:
+            FormatError: It is neither.
+        """
+        try:
+            found = _read_place(KEEPER, key)
+            return None if found is None else cls(*found, UUID(json.loads(value or b"")["topic_id"]))
+        except (ValueError, TypeError, KeyError, AttributeError, UnicodeDecodeError) as problem:
+            raise FormatError(f"no kept topic: {problem}") from None
+
+
+def _place(owner: str, cluster: str, partition: TopicPartition) -> bytes:
+    return _json([owner, {"cluster": cluster, "partition": partition.partition, "topic": partition.topic}])
+
+
+def _read_place(owner: str, key: bytes | None) -> tuple[str, TopicPartition] | None:
+    """Read a key; return None where it is another owner's."""
+    found, place = json.loads(key or b"")
+    if found != owner:
+        return None
+    return str(place["cluster"]), TopicPartition(str(place["topic"]), int(place["partition"]))
 
 
 def _json(value: object) -> bytes:

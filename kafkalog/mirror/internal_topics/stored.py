@@ -10,12 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
+from uuid import UUID
 
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.internal_topics.compacted import read_topic
-from kafkalog.mirror.internal_topics.formats import Checkpoint, FormatError, GroupMark, OffsetSync, SourcePosition
+from kafkalog.mirror.internal_topics.formats import (
+    Checkpoint,
+    FormatError,
+    GroupMark,
+    KeptTopic,
+    OffsetSync,
+    SourcePosition,
+)
 from kafkalog.mirror.internal_topics.runs import Headers
+from kafkalog.mirror.internal_topics.topic_ids import id_of
 from kafkalog.mirror.settings import MirrorSettings
 
 logger = logging.getLogger(__name__)
@@ -25,18 +34,33 @@ TIMEOUT_S = 120.0
 """How long to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
 
 
+class StoredPosition(NamedTuple):
+    """How far a partition of the source was mirrored."""
+
+    next_offset: int
+    topic_id: UUID
+    """The id of the topic in which the position is; zero where MirrorMaker 2 or an older mirror has stored it."""
+
+
+def read_stored(settings: MirrorSettings) -> dict[TopicPartition, StoredPosition]:
+    """Read from the target the position in each partition of the source."""
+    return _positions(settings.target_client, settings.naming.offsets, settings.source)
+
+
 def read_positions(settings: MirrorSettings) -> dict[TopicPartition, int]:
     """Read from the target the next offset of each partition of the source."""
-    return _positions(settings.target_client, settings.naming.offsets, settings.source)
+    return {tp: each.next_offset for tp, each in read_stored(settings).items()}
+
+
+def read_kept(settings: MirrorSettings) -> dict[TopicPartition, UUID]:
+    """Read from the target of which topic of the source it has the offsets, by the source's partitions."""
+    found = _records(settings.target_client, settings.naming.offsets, KeptTopic.read)
+    return {each.partition: each.topic_id for each in found if each is not None and each.cluster == settings.source}
 
 
 def read_syncs(settings: MirrorSettings) -> Iterator[tuple[OffsetSync, Headers]]:
     """Read from the target the pairs of offsets that this mirror has stored, in their order, with their headers."""
-    for record in read_topic(settings.target_client, settings.naming.offset_syncs, TIMEOUT_S):
-        try:
-            yield OffsetSync.read(record.key, record.value), record.headers
-        except FormatError as error:
-            logger.warning("topic %s, offset %d: %s", record.topic, record.offset, error)
+    return _with_headers(settings.target_client, settings.naming.offset_syncs, OffsetSync.read)
 
 
 def mirrored_topics(settings: MirrorSettings, *, reverse: bool = False) -> set[str]:
@@ -74,22 +98,28 @@ def returning_topics(settings: MirrorSettings) -> set[str]:
     return {topic for topic in found if naming.remote(topic) == topic}
 
 
-def _positions(client: Mapping[str, str], topic: str, cluster: str) -> dict[TopicPartition, int]:
-    """Return the next offsets of the partitions of one cluster; of each partition the newest."""
-    found: dict[TopicPartition, int] = {}
-    for each in _records(client, topic, SourcePosition.read):
+def _positions(client: Mapping[str, str], topic: str, cluster: str) -> dict[TopicPartition, StoredPosition]:
+    """Return the positions in the partitions of one cluster; of each partition the newest."""
+    found: dict[TopicPartition, StoredPosition] = {}
+    for each, headers in _with_headers(client, topic, SourcePosition.read):
         if each is None or each.cluster != cluster:
             continue
         if each.next_offset is None:
             found.pop(each.partition, None)
         else:
-            found[each.partition] = each.next_offset
+            found[each.partition] = StoredPosition(each.next_offset, id_of(headers))
     return found
 
 
 def _records(client: Mapping[str, str], topic: str, read: Callable[[bytes | None, bytes | None], T]) -> Iterator[T]:
+    return (each for each, _ in _with_headers(client, topic, read))
+
+
+def _with_headers(
+    client: Mapping[str, str], topic: str, read: Callable[[bytes | None, bytes | None], T]
+) -> Iterator[tuple[T, Headers]]:
     for record in read_topic(client, topic, TIMEOUT_S):
         try:
-            yield read(record.key, record.value)
+            yield read(record.key, record.value), record.headers
         except FormatError as error:
             logger.warning("topic %s, offset %d: %s", topic, record.offset, error)

@@ -1,8 +1,8 @@
 """Copy records so that they keep their offsets: the place of `copying.task` with `--offsets keep`.
 
-Nothing is stored but the records: the position in the source is the end of the target's log. No record can come twice
-or out of place, because the target appends a batch only where its log ends just there. There are two ways to ask for
-that:
+Nothing is stored but the records and the ids of their topics: the position in the source is the end of the target's
+log. No record can come twice or out of place, because the target appends a batch only where its log ends just there.
+There are two ways to ask for that:
 
 - *stated*: a kafkalog target takes batches that state their offsets, in topics with `kafkalog.mirror.source`, if its
   log ends where the mirror says (`expected_end_offset` of Produce). Offsets that the source lacks are lacking in the
@@ -14,9 +14,10 @@ that:
 
 The modules:
 
-- `task`       a task: it takes batches, and sends them in a thread
-- `sender`     sends batches, and finds out what the target has where an answer is missing
-- `topics`     makes sure that topics of the target take batches with their offsets
-- `agreement`  checks that source and target have the same records, before a process goes on
-- `errors`     why offsets cannot be kept
+- `task`         a task: it takes batches, and sends them in a thread
+- `sender`       sends batches, and finds out what the target has where an answer is missing
+- `topics`       makes sure that topics of the target take batches with their offsets
+- `kept_topics`  stores of which topic of the source the records are
+- `agreement`    checks that source and target have the same records, before a process goes on
+- `errors`       why offsets cannot be kept
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.config import ClientConfig
@@ -16,6 +17,7 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.mirror.keeping.errors import KeepingError
+from kafkalog.mirror.keeping.kept_topics import check_topics
 from kafkalog.mirror.settings import MirrorSettings
 
 PATIENCE_S = 20.0
@@ -24,9 +26,15 @@ _POLL_S = 0.2
 
 
 def kept_positions(
-    settings: MirrorSettings, source: Admin, target: Admin, partitions: Iterable[TopicPartition]
+    settings: MirrorSettings,
+    source: Admin,
+    target: Admin,
+    partitions: Iterable[TopicPartition],
+    topic_ids: Mapping[str, UUID],
 ) -> dict[TopicPartition, int]:
     """Return the next offset of each partition of the source of which the target has records.
+
+    `topic_ids` are those of the source's topics.
 
     Raises:
         KeepingError: The target has other records than the source.
@@ -35,6 +43,7 @@ def kept_positions(
     remote = {TopicPartition(settings.naming.remote(tp.topic), tp.partition): tp for tp in partitions}
     ends = list_offsets(target.cluster, dict.fromkeys(remote, LATEST))
     positions = {tp: ends[name].offset for name, tp in remote.items() if ends[name].offset > 0}
+    check_topics(settings, positions, topic_ids)
     there = list_offsets(source.cluster, dict.fromkeys(positions, LATEST))
     for tp, position in positions.items():
         if there[tp].offset < position:

@@ -83,7 +83,9 @@ class TopicFollower:
         only, so that they do not grow to a size that is slow to read.
         """
         own: dict[str, dict[str, str]] = {}
-        if not self._settings.keeps_offsets:
+        if self._settings.keeps_offsets:
+            own[self._naming.offsets] = COMPACTED
+        else:
             own |= dict.fromkeys((self._naming.offsets, self._naming.offset_syncs), _OFTEN_WRITTEN)
         if self._settings.emit_checkpoints:
             own[self._naming.checkpoints] = COMPACTED

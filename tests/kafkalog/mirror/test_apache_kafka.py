@@ -27,6 +27,7 @@ from tests.kafkalog.mirror.golden import RECORDS
 from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON, checkpoints, commit
 from tests.kafkalog.mirror.keeping.test_keeping import KEEP, fails, same
 from tests.kafkalog.mirror.keeping.test_task import batch
+from tests.kafkalog.mirror.test_created_again import create_again
 from tests.kafkalog.mirror.writing import make, transactions, write
 from tests.support.waiting import wait_until
 
@@ -127,6 +128,37 @@ def test_a_topic_without_its_beginning(clusters: Clusters, start_mirror: StartMi
             same(clusters, topic, f"{alias}.{topic}", 10)
         else:
             assert "has no record to mirror at offset 0" in fails(mirror)
+
+
+def test_a_topic_that_is_created_again(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"again-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(5))
+    mirror = start_mirror(topic)
+    read_all(clusters.target, f"{alias}.{topic}", 5)
+    create_again(clusters, topic)
+    write(clusters.source, topic, range(100, 110))
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 15).values()
+    assert [record.value for record in found] == [b"v%d" % number for number in (*range(5), *range(100, 110))]
+    mirror.stop()
+    create_again(clusters, topic)
+    write(clusters.source, topic, range(200, 220))
+    start_mirror(topic)
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 35).values()
+    assert [record.value for record in found[15:]] == [b"v%d" % number for number in range(200, 220)]
+
+
+def test_a_kept_topic_that_is_created_again(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    """Its records are the same at the same offsets, and it has more of them."""
+    topic = f"kept-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(5))
+    mirror = start_mirror(topic, **KEEP)
+    read_all(clusters.target, f"{alias}.{topic}", 5)
+    create_again(clusters, topic)
+    write(clusters.source, topic, range(8))
+    assert f"Delete the topic {alias}.{topic} in the target" in fails(mirror)
+    assert f"Delete the topic {alias}.{topic} in the target" in fails(start_mirror(topic, **KEEP))
 
 
 def test_apache_kafka_takes_and_gives(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:

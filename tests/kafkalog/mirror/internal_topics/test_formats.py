@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from kafkalog.mirror.internal_topics.formats import (
     FormatError,
     GroupMark,
     Heartbeat,
+    KeptTopic,
     OffsetSync,
     SourcePosition,
 )
@@ -64,6 +66,19 @@ def test_a_position_is_stored_as_kafka_connect_stores_it() -> None:
     assert position.key() == b'["MirrorSourceConnector",{"cluster":"A","partition":2,"topic":"words"}]'
     assert position.value() == b'{"offset":123}'
     assert SourcePosition.read(position.key(), position.value()) == position
+
+
+def test_a_kept_topic_is_no_position_of_kafka_connect() -> None:
+    kept = KeptTopic("A", TopicPartition("words", 2), UUID(int=7))
+    assert kept.key() == b'["kafkalog.mirror.source",{"cluster":"A","partition":2,"topic":"words"}]'
+    assert kept.value() == b'{"topic_id":"00000000-0000-0000-0000-000000000007"}'
+    assert KeptTopic.read(kept.key(), kept.value()) == kept
+    assert SourcePosition.read(kept.key(), kept.value()) is None
+    position = SourcePosition("A", TopicPartition("words", 2), 124)
+    assert KeptTopic.read(position.key(), position.value()) is None
+    for value in (None, b"{}", b'{"topic_id":7}', b'{"topic_id":"7"}'):
+        with pytest.raises(FormatError):
+            KeptTopic.read(kept.key(), value)
 
 
 def test_a_tombstone_says_that_a_position_does_not_count() -> None:

@@ -140,6 +140,12 @@ def test_a_source_that_was_created_again_is_noticed(clusters: Clusters, start_mi
         wait_until(lambda: topic not in admin.list_topics(), "the topic is gone")
     make(clusters.source, topic)
     write(clusters.source, topic, range(100, 103))
+    remedy = f"Delete the topic {alias}.{topic} in the target to mirror it anew"
+    mirror = start_mirror(topic, **KEEP)
+    assert remedy in fails(mirror)
+    # An older mirror has stored no ids. So has one whose source is older than Kafka 2.8.
+    with Admin(clusters.client("target")) as admin:
+        admin.delete_topics([mirror.settings.naming.offsets])
     assert "ends at offset 3 in the source and at 5 in the target" in fails(start_mirror(topic, **KEEP))
     write(clusters.source, topic, range(103, 110))
     assert "has another record at offset 4 in the target" in fails(start_mirror(topic, **KEEP))
