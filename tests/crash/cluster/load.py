@@ -46,6 +46,8 @@ class Load:
                 # takes a new epoch then for all partitions, and sends again under it what waits for a second try
                 # elsewhere, although it may be in the log (rd_kafka_handle_idempotent_Produce_error).
                 "max.in.flight.requests.per.connection": "1",
+                # What waits while a leader is away must fit into the segments of 16 KiB that drills have.
+                "batch.size": "8192",
                 "message.timeout.ms": "600000",
                 "request.timeout.ms": "3000",
                 "socket.timeout.ms": "3000",
