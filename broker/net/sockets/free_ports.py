@@ -36,7 +36,8 @@ def free_ports(count: int, host: str = "127.0.0.1", chance: random.Random | None
             except OSError as refused:
                 error = refused
         if len(found) < count:
-            raise error or OSError(f"{count} ports were asked for, and there are {len(ports)}")
+            why = "" if error is None else f": {error}"
+            raise OSError(f"{count} ports were asked for, and {len(found)} of {len(ports)} are free{why}")
         return found
 
 
