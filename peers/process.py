@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-from broker.net.sockets.free_ports import free_ports
 
 STOP_DEADLINE_S = 30.0
 
@@ -21,9 +20,11 @@ class PeerFailedError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now, and that no connection takes."""
-    (port,) = free_ports(1)
-    return port
+    """Return a TCP port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def tail(path: Path, size: int = 4000) -> str:
