@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import socket
 import struct
-import time
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from broker.config.listeners import Endpoint
 from broker.log.files.open_files import OpenFiles
 from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.net import connection as connections
@@ -24,79 +20,20 @@ from broker.net.chunks import Chunk
 from broker.net.connection import BadRequestError, Connection
 from broker.net.disk_reads import DiskReads
 from broker.net.memory import RequestMemory
-from broker.net.postponed import PostponedResponse
 from broker.net.session import Session
 from broker.net.transport.interface import Transport
-from broker.net.transport.plain import PlainTransport
-from broker.net.writer import Wait
+from tests.broker.net.connecting import ENDPOINT, TRANSPORTS, Connect, Operation, steps
 from tests.broker.net.simulated import SimulatedLoop
-from tests.broker.net.transports import (
-    InMemoryPeer,
-    InMemoryTransport,
-    Peer,
-    SocketPeer,
-    TransformingPeer,
-    TransformingTransport,
-)
+from tests.broker.net.transports import Peer
 
-ENDPOINT = Endpoint("PLAINTEXT", "", 9092)
 FILE_BYTES = 300_000
 LARGEST = 200_000
 LIMIT = 90_000
 REQUESTS = 12
-DEADLINE_S = 200
-"""For a run of less than 2 s: on a busy machine a kernel's socket may wait for a timer that doubles each time."""
 NUMBER = struct.Struct(">i")
 HEAD = struct.Struct(">hi")
 """Of a request: whether it may follow those whose responses are postponed, and its number."""
 MOST_POSTPONED = 3
-Connect = Callable[[SimulatedLoop, random.Random], tuple[Transport, Peer]]
-
-
-def in_memory(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
-    transport = InMemoryTransport(loop, chance, capacity=20_000)
-    return transport, InMemoryPeer(transport)
-
-
-def sockets() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        client = socket.create_connection(listening.getsockname())
-        served, _ = listening.accept()
-    for sock in (client, served):
-        sock.setblocking(False)
-    # So small that a response does not fit.
-    served.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 20_000)
-    return served, client
-
-
-def steps() -> Iterator[None]:
-    """As many steps as there is time for: a kernel's sockets have timers of their own."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        yield
-
-
-def plain(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
-    served, client = sockets()
-    return PlainTransport(loop, served), SocketPeer(client)
-
-
-def transforming(loop: SimulatedLoop, chance: random.Random) -> tuple[Transport, Peer]:
-    served, client = sockets()
-    return TransformingTransport(loop, loop, served), TransformingPeer(client)
-
-
-TRANSPORTS: list[Connect] = [plain, transforming, in_memory]
-
-
-class Operation:
-    """What a request waits on."""
-
-    def __init__(self) -> None:
-        self.cancelled = 0
-
-    def cancel(self) -> None:
-        self.cancelled += 1
 
 
 class Client:
@@ -149,13 +86,6 @@ class Client:
     def is_served(self) -> bool:
         is_busy = self.under_way or self.waiting
         return self.begun == REQUESTS and not is_busy and self.received == self.expected
-
-
-class OneByOne:
-    """A dispatcher whose requests follow none with a postponed response."""
-
-    def may_follow(self, head: memoryview) -> bool:
-        return False
 
 
 class Room:
@@ -387,138 +317,3 @@ def test_whatever_happens_responses_keep_their_order_and_memory_comes_back(
     assert [client.closed for client in room.clients.values()] == [1] * 6
     assert not room.loop.readers
     assert not room.loop.writers
-
-
-@pytest.mark.parametrize("postpones", [False, True])
-@pytest.mark.parametrize("connect", TRANSPORTS)
-def test_a_closed_connection_is_gone_at_once(connect: Connect, postpones: bool) -> None:
-    """Its buffer too: nothing of it waits for the garbage collector."""
-    chance = random.Random(1)
-    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
-
-    class Watched(Connection):
-        __slots__ = ("__weakref__",)
-
-    class Waiting(Operation):
-        """A request that waits has its response, and the other way round."""
-
-        response: PostponedResponse | None = None
-
-    class Echo(OneByOne):
-        def dispatch(self, connection: Connection, frame: memoryview) -> None:
-            if bytes(frame) == b"hello":
-                connection.reply([bytes(frame)])
-            elif postpones:
-                operation = Waiting()
-                operation.response = connection.postpone(operation)
-
-    transport, peer = connect(loop, chance)
-    disk = DiskReads(loop.run_on_worker)
-    connection = Watched(loop, transport, Session(ENDPOINT, ""), Echo(), memory, disk, LARGEST, on_close=lambda _: None)
-    unsent, received = bytearray(NUMBER.pack(5) + b"hello" + NUMBER.pack(4) + b"wait"), b""
-    for _ in steps():
-        del unsent[: peer.send(bytes(unsent))]
-        loop.step()
-        received += peer.recv(100)
-        if received and (not postpones or connection.postponed):
-            break
-    assert received == b"hello"
-    gone = weakref.ref(connection)
-    gc.disable()
-    try:
-        connection.close()
-        loop.settle()
-        del connection, transport
-        assert gone() is None
-    finally:
-        gc.enable()
-        peer.close()
-
-
-@pytest.mark.parametrize("connect", TRANSPORTS)
-def test_a_response_that_is_not_read_keeps_no_memory_of_its_request(connect: Connect) -> None:
-    """The response ends the need of a copy, though the connection closes before it is sent."""
-    chance = random.Random(1)
-    loop, memory = SimulatedLoop(chance), RequestMemory(LIMIT)
-
-    class Large(OneByOne):
-        def dispatch(self, connection: Connection, frame: memoryview) -> None:
-            connection.keep_memory()
-            assert memory.used > 0
-            loop.call_soon(lambda: connection.reply([b"r" * 10_000_000]))
-
-    transport, peer = connect(loop, chance)
-    disk = DiskReads(loop.run_on_worker)
-    connection = Connection(
-        loop, transport, Session(ENDPOINT, ""), Large(), memory, disk, LARGEST, on_close=lambda _: None
-    )
-    size = 80_000
-    unsent = bytearray(NUMBER.pack(size) + bytes(size))
-    for _ in steps():
-        del unsent[: peer.send(bytes(unsent))]
-        loop.step()
-        if connection._writer.waits_for is Wait.PEER:
-            break
-    assert connection._writer.waits_for is Wait.PEER
-    connection.close()
-    assert memory.used == 0
-    peer.close()
-
-
-@pytest.mark.parametrize("connect", TRANSPORTS)
-def test_a_response_of_any_number_of_chunks_is_sent(connect: Connect) -> None:
-    """The kernel takes 1024 at once, and refuses more."""
-    chance = random.Random(1)
-    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
-
-    class Many(OneByOne):
-        def dispatch(self, connection: Connection, frame: memoryview) -> None:
-            connection.reply([bytes([at % 251]) for at in range(5000)])
-
-    transport, peer = connect(loop, chance)
-    disk = DiskReads(loop.run_on_worker)
-    connection = Connection(
-        loop, transport, Session(ENDPOINT, ""), Many(), memory, disk, LARGEST, on_close=lambda _: None
-    )
-    unsent, received = bytearray(NUMBER.pack(0)), b""
-    for _ in steps():
-        del unsent[: peer.send(bytes(unsent))]
-        loop.step()
-        received += peer.recv(10_000)
-        if len(received) == 5000 or connection.closed:
-            break
-    try:
-        assert received == bytes(at % 251 for at in range(5000))
-    finally:
-        connection.close()
-        peer.close()
-
-
-@pytest.mark.parametrize("connect", TRANSPORTS)
-def test_requests_without_response_that_come_at_once_are_all_served(connect: Connect) -> None:
-    """Though others get their turn in between, and no response that is sent brings the next request on."""
-    chance = random.Random(1)
-    loop, memory = SimulatedLoop(chance), RequestMemory(-1)
-    served = []
-
-    class Silent(OneByOne):
-        def dispatch(self, connection: Connection, frame: memoryview) -> None:
-            served.append(bytes(frame))
-            connection.skip_reply()
-
-    transport, peer = connect(loop, chance)
-    disk = DiskReads(loop.run_on_worker)
-    connection = Connection(
-        loop, transport, Session(ENDPOINT, ""), Silent(), memory, disk, LARGEST, on_close=lambda _: None
-    )
-    unsent = bytearray(b"".join(NUMBER.pack(1) + bytes([number]) for number in range(100)))
-    for _ in steps():
-        del unsent[: peer.send(bytes(unsent))]
-        loop.step()
-        if len(served) == 100:
-            break
-    try:
-        assert served == [bytes([number]) for number in range(100)]
-    finally:
-        connection.close()
-        peer.close()
