@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from typing import IO, NamedTuple
 
@@ -44,6 +44,19 @@ def start(
         stderr=stderr,
         env={**os.environ, **(environment or {})},
     )
+
+
+@contextmanager
+def ended_by_sigterm(process: subprocess.Popen[bytes], deadline_s: float = 60.0) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the block, then end the process by SIGTERM, and assert that it ends in time with exit code 0."""
+    try:
+        yield process
+        process.terminate()
+        process.communicate(timeout=deadline_s)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 0
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> Sequence[str]:

@@ -12,7 +12,7 @@ from kafkalog.records.batch import iter_headers
 from kafkalog.records.compression import Codec
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, all_contents, committed, read_all
 from tests.kafkalog.mirror.writing import make, write
-from tests.support.command import call, start
+from tests.support.command import call, ended_by_sigterm, start
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
@@ -180,16 +180,11 @@ def test_a_mirror_whose_target_was_never_there_ends_soon(clusters: Clusters, ali
     topic = f"words-{alias}"
     make(clusters.source, topic)
     write(clusters.source, topic, range(3))
-    mirror = start(*files(tmp_path, clusters.source, "127.0.0.1:1", alias), "--whitelist", topic)
-    try:
+    with ended_by_sigterm(
+        start(*files(tmp_path, clusters.source, "127.0.0.1:1", alias), "--whitelist", topic)
+    ) as mirror:
         # The first record makes the producer look for the target.
         assert "127.0.0.1:1" in first_line(mirror)
-        mirror.terminate()
-        mirror.communicate(timeout=60)
-    finally:
-        mirror.kill()
-        mirror.communicate()
-    assert mirror.returncode == 0
     assert committed(clusters.source, alias) == {}
 
 
@@ -201,20 +196,13 @@ def test_a_mirror_whose_target_has_gone_ends_soon(clusters: Clusters, alias: str
     with KafkalogBroker(tmp_path / "target", AT_ONCE) as target:
         make(target.bootstrap, topic)
         words = files(tmp_path, clusters.source, target.bootstrap, alias)
-        mirror = start(*words, "--whitelist", topic, "--offset.commit.interval.ms", "100")
-        try:
-            before = {TopicPartition(topic, 0): 3}
+        before = {TopicPartition(topic, 0): 3}
+        with ended_by_sigterm(start(*words, "--whitelist", topic, "--offset.commit.interval.ms", "100")) as mirror:
             wait_until(lambda: committed(clusters.source, alias) == before, "positions are committed")
             target.kill()
             write(clusters.source, topic, range(3, 6))
             # The producer tells that nobody takes its records.
             assert target.bootstrap in first_line(mirror)
-            mirror.terminate()
-            mirror.communicate(timeout=60)
-        finally:
-            mirror.kill()
-            mirror.communicate()
-    assert mirror.returncode == 0
     assert committed(clusters.source, alias) == before
 
 

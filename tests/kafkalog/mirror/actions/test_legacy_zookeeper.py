@@ -14,7 +14,7 @@ from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from tests.kafkalog.mirror.conftest import Clusters, committed, read_all
 from tests.kafkalog.mirror.writing import make, write
-from tests.support.command import start
+from tests.support.command import ended_by_sigterm, start
 from tests.support.member import MemberCluster
 from tests.support.waiting import wait_until
 
@@ -112,16 +112,10 @@ def test_a_record_that_the_target_refuses_ends_the_mirror_without_a_commit(
 def test_a_mirror_whose_target_is_down_ends_soon(legacy: Legacy, over_zookeeper: MemberCluster, alias: str) -> None:
     topic = over_zookeeper.new_topic()
     over_zookeeper.write(topic, 1, 0, 3)
-    mirror = legacy("--whitelist", topic, producer="bootstrap.servers=127.0.0.1:1\n")
-    try:
+    with ended_by_sigterm(legacy("--whitelist", topic, producer="bootstrap.servers=127.0.0.1:1\n")) as mirror:
         assert mirror.stderr is not None
         # The first record makes the producer look for the target.
         assert b"127.0.0.1:1" in mirror.stderr.readline()
-        mirror.terminate()
-        mirror.communicate(timeout=60)
-    finally:
-        mirror.kill()
-    assert mirror.returncode == 0
     assert over_zookeeper.offsets(alias, topic).get(0, 0) == 0
 
 

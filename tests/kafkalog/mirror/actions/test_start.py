@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, read_all
 from tests.kafkalog.mirror.writing import make, write
-from tests.support.command import call, start
+from tests.support.command import call, ended_by_sigterm, start
 from tests.support.kafkalog_broker import KafkalogBroker
 
 
@@ -32,15 +32,10 @@ def test_the_same_alias_twice_is_refused() -> None:
 
 def test_the_first_line_names_the_cluster_that_cannot_be_reached(clusters: Clusters, alias: str) -> None:
     words = ("--source", "127.0.0.1:1", "--target", clusters.target, "--source-alias", alias, "--topics", alias)
-    mirror = start("mirror", "start", *words)
-    try:
+    with ended_by_sigterm(start("mirror", "start", *words)) as mirror:
         assert mirror.stderr is not None
         first = mirror.stderr.readline().decode()
-    finally:
-        mirror.terminate()
-        mirror.communicate(timeout=60)
     assert f"the source {alias} (127.0.0.1:1) cannot be reached" in first
-    assert mirror.returncode == 0
 
 
 def test_a_mirror_ends_while_its_target_is_down(clusters: Clusters, alias: str, tmp_path: Path) -> None:
@@ -50,14 +45,7 @@ def test_a_mirror_ends_while_its_target_is_down(clusters: Clusters, alias: str, 
     write(clusters.source, topic, range(3))
     with KafkalogBroker(tmp_path / "target", AT_ONCE) as target:
         words = ("--source", clusters.source, "--target", target.bootstrap, "--source-alias", alias)
-        mirror = start("mirror", "start", *words, "--topics", topic)
-        try:
+        with ended_by_sigterm(start("mirror", "start", *words, "--topics", topic)):
             read_all(target.bootstrap, f"{alias}.{topic}", 3)
             target.kill()
             write(clusters.source, topic, range(3, 6))
-            mirror.terminate()
-            mirror.communicate(timeout=60)
-        finally:
-            mirror.kill()
-            mirror.communicate()
-    assert mirror.returncode == 0
