@@ -328,7 +328,7 @@ def _remove(context: ControllerContext, gone: Sequence[ReplicaKey]) -> Steps[Non
 
 
 class _Order(NamedTuple):
-    """What a tool has asked for, and the version of the node."""
+    """The request of a tool, and the version of the node that has it."""
 
     replicas: dict[PartitionKey, tuple[int, ...]]
     version: int
