@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafkalog.client.connector import ConsumerConnector
 from kafkalog.mirror.legacy.deliveries import Deliveries
@@ -45,8 +45,8 @@ class ConnectedStream:
         self._topics, self._senders = mirroring.topics, mirroring.senders
         self._deliveries = Deliveries(mirroring.abort)
 
-    def run(self, stop: threading.Event) -> None:
-        """Mirror until `stop` is set, then commit.
+    def run(self, stop: threading.Event, wait_for_others: Callable[[], None]) -> None:
+        """Mirror until `stop` is set, then commit; `wait_for_others` is called before the group is left.
 
         Raises:
             SendFailedError: A record could not be delivered.
@@ -64,6 +64,7 @@ class ConnectedStream:
                     flush_at = time.monotonic() + FLUSH_S
             self._flush()
             stream.consumed()
+            wait_for_others()
 
     def _flush(self) -> None:
         self._senders.flush()

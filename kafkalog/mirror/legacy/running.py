@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from kafkalog.client.consumer import TopicFilter
 from kafkalog.mirror.legacy.connected import ConnectedStream, is_old_consumer
@@ -14,6 +15,8 @@ from kafkalog.mirror.legacy.senders import Senders
 from kafkalog.mirror.legacy.streams import Stream
 
 _POLL_S = 0.25
+TOGETHER_S = 3.0
+"""How long a stream that ends waits for the others, which may wait for a cluster."""
 
 
 def run(
@@ -39,11 +42,20 @@ def run(
     # Apart from `stop`, by which the caller tells that the user wants the mirror to end: a failure is no such wish.
     ending = threading.Event()
 
+    leaving = threading.Barrier(len(consumers) * streams)
+
+    def wait_for_others() -> None:
+        # A stream that leaves its group has the partitions of the others assigned anew, also those of streams that have
+        # not noted yet how far they are. The next process would mirror their last records again.
+        with suppress(threading.BrokenBarrierError):
+            leaving.wait(TOGETHER_S)
+
     def run_stream(stream: Stream | ConnectedStream) -> None:
         try:
-            stream.run(ending)
+            stream.run(ending, wait_for_others)
         except Exception as error:
             failures.append(error)
+            leaving.abort()
             ending.set()
 
     with Senders(producer) as senders:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.errors import ClientTimeoutError
@@ -35,8 +35,10 @@ class Stream(RebalanceListener):
         self._has_failed = False
         """The positions may be behind records that were never sent."""
 
-    def run(self, stop: threading.Event) -> None:
-        """Mirror until `stop` is set, then commit. After an error nothing more is committed.
+    def run(self, stop: threading.Event, wait_for_others: Callable[[], None]) -> None:
+        """Mirror until `stop` is set, then commit; `wait_for_others` is called before the group is left.
+
+        After an error nothing more is committed.
 
         Raises:
             SendFailedError: A record could not be delivered.
@@ -45,6 +47,7 @@ class Stream(RebalanceListener):
         with self._consumer:
             try:
                 self._mirror(stop)
+                wait_for_others()
             except BaseException:
                 # Closing the consumer revokes its partitions, and the last poll has moved the positions behind all of
                 # its records, whether they were sent or not.

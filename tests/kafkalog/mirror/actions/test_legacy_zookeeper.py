@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from kafkalog.client.admin import Admin
+from kafkalog.client.consumer.topic_filter import Whitelist
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.legacy.connected import ConnectedStream
+from kafkalog.mirror.legacy.running import run
 from tests.kafkalog.mirror.conftest import Clusters, committed, read_all
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import ended_by_sigterm, start
@@ -94,6 +98,38 @@ def test_a_blacklist_and_properties_of_kafka_07(
     read_all(clusters.target, wanted, 3)
     assert "without effect: partitioner.class, serializer.class" in end(mirror)
     read_all(clusters.target, left, 0)
+
+
+def test_streams_that_end_leave_their_group_together(
+    over_zookeeper: MemberCluster, clusters: Clusters, alias: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first that leaves has the partitions of the other assigned anew, before that one has noted where it is."""
+    topic = over_zookeeper.new_topic(PARTITIONS)
+    make(clusters.target, topic, 2)
+    over_zookeeper.write(topic, PARTITIONS, 0, 40)
+    stop, flush = threading.Event(), ConnectedStream._flush
+
+    def slow(stream: ConnectedStream) -> None:
+        if stop.is_set() and threading.current_thread().name == "mirror-1":
+            # Until the other has left and its partitions are here, if it does not wait.
+            with suppress(AssertionError):
+                wait_until(lambda: len(set(over_zookeeper.owners(alias, topic).values())) == 1, "it has left", 2.0)
+        flush(stream)
+
+    monkeypatch.setattr(ConnectedStream, "_flush", slow)
+    source = {"zookeeper.connect": over_zookeeper.zookeeper, "group.id": alias, "auto.offset.reset": "smallest"}
+    source["rebalance.backoff.ms"] = "200"
+    target, whitelist = {"bootstrap.servers": clusters.target}, Whitelist(topic)
+    options = {"streams": 2, "commit_interval": 100.0, "abort": True, "stop": stop}
+    mirror = threading.Thread(target=run, args=([source], target, whitelist), kwargs=options)
+    mirror.start()
+    try:
+        read_all(clusters.target, topic, 40)
+        wait_until(lambda: len(set(over_zookeeper.owners(alias, topic).values())) == 2, "both streams have partitions")
+    finally:
+        stop.set()
+        mirror.join()
+    assert over_zookeeper.offsets(alias, topic) == dict.fromkeys(range(PARTITIONS), 10)
 
 
 def test_a_record_that_the_target_refuses_ends_the_mirror_without_a_commit(
