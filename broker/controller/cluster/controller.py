@@ -151,7 +151,7 @@ class ClusterController:
 
     @property
     def context(self) -> ControllerContext | None:
-        """The state of the cluster as the controller has it; None while it is not active. Callers must not change it."""
+        """The state of the cluster as the controller has it; None while it is not active. Do not change it."""
         return None if self._office is None else self._office.context
 
     @property
