@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError
@@ -62,14 +62,14 @@ class KerberosFactory:
             credentials = self._credentials()
             context = library.Context(self._login, host, credentials)
             token = context.begin()
-        return Gssapi(context, token, library.principal_of(credentials), context.service)
+        return Gssapi(context, token, credentials.principal, context.service)
 
-    def _credentials(self) -> Any:
+    def _credentials(self) -> library.Credentials:
         login = self._login
         if login.uses_cache:
             try:
                 credentials = library.from_cache(login)
-                if self._renewal.is_due(library.lifetime_of(credentials)):
+                if self._renewal.is_due(credentials.lifetime):
                     self._renewal.run()
                     credentials = library.from_cache(login)
                 return credentials

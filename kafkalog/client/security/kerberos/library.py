@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from kafkalog.client.errors import AuthenticationError, ConfigError
@@ -20,6 +21,21 @@ except ImportError as error:
 _FLAGS = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity
 
 
+@dataclass(frozen=True)
+class Credentials:
+    """A client's credentials, with what the library said about them while they were valid.
+
+    The library refuses to answer about credentials whose ticket has expired, so it is asked once.
+    """
+
+    of_library: Any
+    """The library's own object."""
+    principal: str
+    """The client's name, such as `alice@EXAMPLE.COM`."""
+    lifetime: float
+    """For how many seconds the ticket was valid."""
+
+
 class Context:
     """A security context with one broker: a `kafkalog.protocol.wire.gssapi.SecurityContext`.
 
@@ -32,12 +48,12 @@ class Context:
         service: The broker's principal, for messages.
     """
 
-    def __init__(self, login: KerberosLogin, host: str, credentials: Any) -> None:
+    def __init__(self, login: KerberosLogin, host: str, credentials: Credentials) -> None:
         self.service = f"{login.service}/{host}"
         self._login = login
         name = gssapi.Name(f"{login.service}@{host}", gssapi.NameType.hostbased_service)
         self._context = gssapi.SecurityContext(
-            name=name, creds=credentials, usage="initiate", mech=gssapi.MechType.kerberos, flags=_FLAGS
+            name=name, creds=credentials.of_library, usage="initiate", mech=gssapi.MechType.kerberos, flags=_FLAGS
         )
 
     @property
@@ -91,7 +107,7 @@ class Context:
         return AuthenticationFailedError(f"GSSAPI: {self.service} could not prove who it is: {_text(error)}")
 
 
-def from_cache(login: KerberosLogin) -> Any:
+def from_cache(login: KerberosLogin) -> Credentials:
     """Return the credentials of the ticket cache.
 
     Raises:
@@ -100,23 +116,13 @@ def from_cache(login: KerberosLogin) -> Any:
     return _credentials(login, {} if login.cache is None else {"ccache": login.cache})
 
 
-def from_keytab(login: KerberosLogin, cache: str) -> Any:
+def from_keytab(login: KerberosLogin, cache: str) -> Credentials:
     """Return credentials by the keytab. Their tickets go to `cache`, and new ones are fetched there in time.
 
     Raises:
         AuthenticationError: The keytab does not give a ticket.
     """
     return _credentials(login, {"client_keytab": str(login.keytab), "ccache": cache})
-
-
-def principal_of(credentials: Any) -> str:
-    """Return the client's name, such as `alice@EXAMPLE.COM`."""
-    return str(credentials.name)
-
-
-def lifetime_of(credentials: Any) -> float:
-    """Return for how many seconds the ticket is valid."""
-    return float(credentials.lifetime or 0)
 
 
 def failure(error: Any, login: KerberosLogin, service: str) -> AuthenticationError:
@@ -126,15 +132,14 @@ def failure(error: Any, login: KerberosLogin, service: str) -> AuthenticationErr
     return AuthenticationError(f"sasl.mechanism=GSSAPI: {explain(minor, _text(error), login, service)}")
 
 
-def _credentials(login: KerberosLogin, store: dict[str, str]) -> Any:
+def _credentials(login: KerberosLogin, store: dict[str, str]) -> Credentials:
     try:
         name = None if login.principal is None else gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
-        credentials = gssapi.Credentials(name=name, usage="initiate", store=store or None)
+        found = gssapi.Credentials(name=name, usage="initiate", store=store or None)
         # The library looks for the ticket only now.
-        _ = credentials.name, credentials.lifetime
+        return Credentials(found, str(found.name), float(found.lifetime or 0))
     except gssapi.exceptions.GSSError as error:
         raise failure(error, login, login.service) from error
-    return credentials
 
 
 def _text(error: Any) -> str:

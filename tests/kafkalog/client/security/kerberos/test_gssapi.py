@@ -18,6 +18,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.producer import Producer
+from kafkalog.client.security.kerberos.options import KerberosLogin
 from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -25,7 +26,7 @@ from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 from kafkalog.protocol.schema import Request
 from peers import require
 from peers.brokers.kafka import KAFKA_4
-from peers.brokers.secured_kafka import ALICE, BOB, LISTENERS, SecuredKafka
+from peers.brokers.secured_kafka import ALICE, BOB, LISTENERS, SERVICE, SecuredKafka
 from peers.security.kerberos import REALM, Kdc
 from tests.support.scripted import Handler, ScriptedBroker
 
@@ -196,6 +197,25 @@ def test_an_expired_ticket(broker: SecuredKafka, tickets: Kdc, keytab: Path) -> 
         except AuthenticationError as error:
             said = str(error)
     assert "short.cache has expired: run kinit" in said
+
+
+def test_a_ticket_that_expires_while_a_client_logs_in(tickets: Kdc, keytab: Path) -> None:
+    from kafkalog.client.security.kerberos import library
+
+    cache = tickets.ticket_cache("expiring", ALICE, keytab, "-l", "5s")
+    tickets.keytab("service", SERVICE)
+    login = KerberosLogin("kafka", None, None, True, str(cache), "sasl.kerberos.keytab", "sasl.kerberos.principal")
+    credentials = library.from_cache(login)
+
+    def begin_until_it_fails() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            library.Context(login, "127.0.0.1", credentials).begin()
+
+    with pytest.raises(AuthenticationError, match=r"expiring\.cache has expired: run kinit"):
+        begin_until_it_fails()
+    assert credentials.principal == f"{ALICE}@{REALM}"
+    assert 0 < credentials.lifetime <= 5
 
 
 def test_keytabs_that_do_not_fit(broker: SecuredKafka, tickets: Kdc, keytab: Path, tmp_path: Path) -> None:
