@@ -1,4 +1,7 @@
-"""Fetch every foreign program into the cache: `python -m peers.fetch`. The exit code is 1 if one is missing."""
+"""Fetch every foreign program into the cache: `python -m peers.fetch`. The exit code is 1 if one is missing.
+
+It also makes what lets brokers of Apache Kafka start sooner, see `peers.brokers.class_data`.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 from peers import cache
-from peers.brokers import kafka
+from peers.brokers import class_data, kafka
 from peers.clients import old_java
+from peers.clients.base import Record
+from peers.clients.kafka_py import KafkaPythonClient
 from peers.clients.registry import PROGRAMS
 from peers.clusters import hadoop, hdfs, yarn
 
@@ -30,7 +35,24 @@ def main() -> int:
     reasons = {name: missing() for name, missing in wanted.items()}
     for name, reason in reasons.items():
         print(f"{name}: {reason or 'ready'}")
+    for version in kafka.VERSIONS:
+        if reasons[f"Apache Kafka {version}"] is None:
+            class_data.make(kafka.kafka_classpath(version), partial(_use_a_broker, version))
     return int(any(reasons.values()))
+
+
+def _use_a_broker(version: str, jvm_option: str) -> None:
+    """Start a broker, send it the requests that most tests send, and stop it."""
+    with kafka.ApacheKafka(version, jvm=[jvm_option]) as broker:
+        client = KafkaPythonClient(broker.bootstrap)
+        try:
+            client.create_topic("classes", 1, {"cleanup.policy": "compact"})
+            records = [Record(b"key", b"value", timestamp=1)] * 10
+            client.produce("classes", 0, records, codec="gzip", transaction="commit")
+            client.consume_all("classes", [len(records)])
+            client.delete_topic("classes")
+        finally:
+            client.close()
 
 
 if __name__ == "__main__":

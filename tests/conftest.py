@@ -34,6 +34,7 @@ settings.load_profile("kafkalog")
 
 # Brokers, tools and ZooKeepers of tests end soon: they spend more on compiling well than they gain by it.
 kafka.JVM_EXTRA.append("-XX:TieredStopAtLevel=1")
+kafka.WITH_CLASS_DATA.update(kafka.VERSIONS)
 os.environ.setdefault("JVMFLAGS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # A shell's background job ignores SIGINT, and so would the processes that tests start and interrupt.

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from peers.brokers import probe
+from peers.brokers import class_data, probe, storage
 from peers.cache import cached, why_missing
 from peers.process import PeerFailedError, Process, free_port
 from peers.server import Server
@@ -67,6 +65,8 @@ JVM_DEFAULTS = (
 )
 # Further options of all JVMs. Tests add options for less compilation; benchmarks add none.
 JVM_EXTRA: list[str] = []
+# The releases whose brokers start from an archive of `class_data`. Tests add some; benchmarks add none.
+WITH_CLASS_DATA: set[str] = set()
 # kafka-server-start.sh, KAFKA_HEAP_OPTS
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
 # kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh
@@ -298,11 +298,7 @@ class ApacheKafka(Server):
             **self.config,
         }
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        if not (self.log_dir / "meta.properties").exists():
-            cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            # With "=", because an id may begin with "-".
-            args = ["format", f"--cluster-id={cluster_id}", "--config", str(self.properties), *self._format_options]
-            run_java_tool("kafka.tools.StorageTool", args, self.version, timeout_s=60)
+        storage.fill(self.log_dir, self.version, self._format_options, run_java_tool)
 
     @property
     def properties(self) -> Path:
@@ -317,8 +313,10 @@ class ApacheKafka(Server):
         """Start the prepared broker, without waiting."""
         gc_log = f"-Xlog:gc*:file={self.directory}/gc.log:time,tags:filecount=10,filesize=100M"
         logs = [gc_log, *logging_options(self.version, self.directory)]
-        options = [*self.heap, *JVM_DEFAULTS, *JVM_EXTRA, *self._jvm, *logs]
-        command = java.java_line(kafka_classpath(self.version), "kafka.Kafka", [str(self.properties)], options)
+        jars = kafka_classpath(self.version)
+        archived = class_data.options(jars) if self.version in WITH_CLASS_DATA else []
+        options = [*self.heap, *JVM_DEFAULTS, *JVM_EXTRA, *archived, *self._jvm, *logs]
+        command = java.java_line(jars, "kafka.Kafka", [str(self.properties)], options)
         self._process = Process(command, self.log)
 
     def restart(self) -> None:
