@@ -15,6 +15,7 @@ Pure:
 
 With threads:
 
+- `rebalance_listener`  what the application learns before partitions are released
 - `config`         the properties, under Kafka 0.8's names and with its defaults
 - `streams`        queues of fetched records, from which the application takes them
 - `fetchers`       threads that fetch a stream's partitions
@@ -27,12 +28,14 @@ from __future__ import annotations
 from kafkalog.client.connector.config import ConnectorConfig
 from kafkalog.client.connector.connector import ConsumerConnector, MessageStreamsExistError
 from kafkalog.client.connector.member import ConsumerRebalanceFailedError
+from kafkalog.client.connector.rebalance_listener import ConnectorRebalanceListener
 from kafkalog.client.connector.streams import ConsumerTimeoutError, MessageStream
 from kafkalog.client.consumer.topic_filter import Blacklist, Whitelist
 
 __all__ = [
     "Blacklist",
     "ConnectorConfig",
+    "ConnectorRebalanceListener",
     "ConsumerConnector",
     "ConsumerRebalanceFailedError",
     "ConsumerTimeoutError",

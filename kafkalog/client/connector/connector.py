@@ -23,6 +23,7 @@ from kafkalog.client.connector.events import Event
 from kafkalog.client.connector.fetchers import Fetchers
 from kafkalog.client.connector.lease import Lease
 from kafkalog.client.connector.member import (
+    AnnounceRelease,
     CommitOffsets,
     ConsumerRebalanceFailedError,
     LoadOffsets,
@@ -40,6 +41,7 @@ from kafkalog.client.connector.offset_stores import (
     ZooKeeperOffsets,
     commit_with_retries,
 )
+from kafkalog.client.connector.rebalance_listener import ConnectorRebalanceListener
 from kafkalog.client.connector.streams import Decoder, MessageStream, PartitionState
 from kafkalog.client.connector.subscription import Subscription, ThreadId
 from kafkalog.client.consumer.topic_filter import TopicFilter
@@ -97,6 +99,9 @@ class ConsumerConnector(Closing):
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._stopped: dict[TopicPartition, PartitionState] = {}
         """Partitions that are not fetched any more and may not have been released yet."""
+        self._listener: ConnectorRebalanceListener | None = None
+        self._is_announcing = False
+        """Whether the listener is being called. The partitions are still this member's meanwhile."""
         self._fetchers: Fetchers | None = None
         self._store: OffsetStore | None = None
         self._commits: Counter[str] = Counter()
@@ -144,6 +149,16 @@ class ConsumerConnector(Closing):
         found = [self._new_stream(key_decoder, value_decoder) for _ in range(streams)]
         self._join(subscription, found, lambda topic, thread: found[thread.number])
         return found
+
+    def set_rebalance_listener(self, listener: ConnectorRebalanceListener) -> None:
+        """Call a listener before partitions are released (Kafka 0.9: `setConsumerRebalanceListener`).
+
+        Raises:
+            MessageStreamsExistError: The connector has streams already, and may be releasing some.
+        """
+        if self._member is not None:
+            raise MessageStreamsExistError("a ConsumerConnector takes a rebalance listener before it has streams")
+        self._listener = listener
 
     def assignment(self) -> set[TopicPartition]:
         """Return the partitions that the connector reads."""
@@ -326,7 +341,9 @@ class ConsumerConnector(Closing):
     def _perform(self, effect: Any) -> Any:
         match effect:
             case StopFetching():
-                self._stop_fetching()
+                self._stop_fetching(are_lost=effect.are_lost)
+            case AnnounceRelease():
+                self._announce_release()
             case CommitOffsets():
                 self._commit_released()
             case LoadOffsets():
@@ -354,17 +371,37 @@ class ConsumerConnector(Closing):
         self._fetchers = Fetchers(self._client(), self.config.num_consumer_fetchers)
         self._fetchers.start(states)
 
-    def _stop_fetching(self) -> None:
+    def _stop_fetching(self, *, are_lost: bool = False) -> None:
         with self._lock:
             for stream in self._streams:
                 stream.revoke(self._partitions.values())
             # From now on they are committed only before their release: after it they may be another member's.
             self._stopped |= self._partitions
             self._partitions = {}
+            if are_lost or self._listener is None:
+                self._settle()
+            if are_lost:
+                self._stopped = {}
         self._lease.begin()
         if self._fetchers is not None:
             self._fetchers.stop()
             self._fetchers = None
+
+    def _announce_release(self) -> None:
+        if self._listener is None:
+            return
+        self._is_announcing = True
+        try:
+            self._listener.before_releasing_partitions(self._stopped.keys())
+        except Exception:
+            logger.exception("%s: the rebalance listener failed", self.consumer_id)
+        finally:
+            self._is_announcing = False
+            self._settle()
+
+    def _settle(self) -> None:
+        for stream in self._streams:
+            stream.settle(self._stopped.values())
 
     def _client(self, **more: str) -> ClientConfig:
         """Return the settings of a client of the live brokers.
@@ -393,7 +430,7 @@ class ConsumerConnector(Closing):
 
     def _commit_once(self) -> None:
         with self._lock:
-            self._commit_all(self._partitions)
+            self._commit_all(self._stopped if self._is_announcing else self._partitions)
 
     def _commit_stopped(self) -> None:
         with self._lock:

@@ -67,6 +67,14 @@ class Watch(Enum):
 class StopFetching:
     """Stop fetching and forget what was fetched: no record of before is handed out after this."""
 
+    are_lost: bool = False
+    """Whether other members may have the partitions already, so that nothing of them may be committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceRelease:
+    """Tell the application that partitions will be released."""
+
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
@@ -199,7 +207,7 @@ class Member:
 
     def expired(self) -> Steps[None]:
         """Forget the partitions of the session that has expired, register again and rebalance."""
-        yield StopFetching()
+        yield StopFetching(are_lost=True)
         self._claims.clear()
         self.owned = {}
         self._view = None
@@ -261,7 +269,10 @@ class Member:
 
     def _stop(self) -> Steps[None]:
         yield StopFetching()
-        if self._auto_commit and self.owned:
+        if not self.owned:
+            return
+        yield AnnounceRelease()
+        if self._auto_commit:
             yield CommitOffsets()
 
     def _read_view(self) -> Steps[GroupView]:

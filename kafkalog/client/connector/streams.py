@@ -35,15 +35,17 @@ class PartitionState:
     Attributes:
         consumed: The offset after the last record that was consumed; None before that is known.
         is_revoked: Whether the partition was given up.
+        is_settled: Whether `consumed` is final.
         high_watermark: The end of what consumers may read, as the last fetch told it; None before the first one.
     """
 
-    __slots__ = ("consumed", "high_watermark", "is_revoked", "tp")
+    __slots__ = ("consumed", "high_watermark", "is_revoked", "is_settled", "tp")
 
     def __init__(self, tp: TopicPartition, consumed: int | None) -> None:
         self.tp = tp
         self.consumed = consumed
         self.is_revoked = False
+        self.is_settled = False
         self.high_watermark: int | None = None
 
     @property
@@ -168,13 +170,22 @@ class MessageStream:
                 self._changed.notify_all()
 
     def revoke(self, partitions: Iterable[PartitionState]) -> None:
-        """Give up all partitions of the stream: no record of theirs is returned after this."""
+        """Give up all partitions of the stream: no record of theirs is returned after this.
+
+        What was returned may be noted as consumed until they are settled.
+        """
         with self._changed:
             for each in partitions:
                 each.is_revoked = True
             self._chunks.clear()
             self._current = self._error = None
             self._changed.notify_all()
+
+    def settle(self, partitions: Iterable[PartitionState]) -> None:
+        """Note nothing more of these partitions as consumed."""
+        with self._changed:
+            for each in partitions:
+                each.is_settled = True
 
     def close(self) -> None:
         """End the stream: it returns nothing more."""
@@ -225,7 +236,7 @@ class MessageStream:
 
     def _note_consumed(self) -> None:
         for partition, offset in self._taken:
-            if not partition.is_revoked:
+            if not partition.is_settled:
                 partition.consumed = offset
         self._taken.clear()
 

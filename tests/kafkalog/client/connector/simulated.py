@@ -243,6 +243,8 @@ class SimulatedMember:
         match effect:
             case StopFetching():
                 self._stop()
+                if effect.are_lost:
+                    self._stopped = {}
             case CommitOffsets():
                 await self._commit(self._stopped)
             case LoadOffsets():

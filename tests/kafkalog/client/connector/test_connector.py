@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +17,8 @@ from kafkalog.client.connector import (
     MessageStreamsExistError,
     Whitelist,
 )
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.connector.member import StopFetching
+from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.client.zookeeper.steps import ConnectionLossError
 from tests.kafkalog.client.connector.reading import Reading
 from tests.support.member import MemberCluster
@@ -179,12 +180,86 @@ def test_a_silence_ends_a_read(over_zookeeper: MemberCluster, connect: Connect) 
         next(stream)
 
 
+class Finishing:
+    """A listener that notes what `poll` has returned, and commits it if it is told to."""
+
+    def __init__(self, connector: ConsumerConnector, *, commits: bool = False, fails: bool = False) -> None:
+        self.streams: list[MessageStream] = []
+        self.calls: list[set[TopicPartition]] = []
+        self._connector, self._commits, self._fails = connector, commits, fails
+        connector.set_rebalance_listener(self)
+
+    def before_releasing_partitions(self, partitions: Set[TopicPartition]) -> None:
+        self.calls.append(set(partitions))
+        if self._fails:
+            raise RuntimeError("not today")
+        for stream in self.streams:
+            stream.consumed()
+        if self._commits:
+            assert self._connector.commit_offsets()
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_listener_finishes_with_partitions_before_they_are_released(
+    over_zookeeper: MemberCluster, connect: Connect, group: str, commits: bool
+) -> None:
+    topic = over_zookeeper.new_topic(2)
+    over_zookeeper.write(topic, 2, 0, 20)
+    first, second = connect(auto_commit_enable=not commits, auto_commit_interval_ms=3_600_000), connect()
+    listener = Finishing(first, commits=commits)
+    (stream,) = listener.streams = first.create_message_streams({topic: 1})[topic]
+    polled: list[ConsumerRecord] = []
+    wait_until(lambda: len(polled.__iadd__(stream.poll(0.1, 20))) == 20, "all is read")
+    other = Reading(*second.create_message_streams({topic: 1})[topic])
+    wait_until(lambda: len(first.assignment()) == len(second.assignment()) == 1, "both own one")
+    assert listener.calls[0] == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    assert over_zookeeper.offsets(group, topic) == {0: 10, 1: 10}
+    over_zookeeper.write(topic, 2, 20, 2)
+    other.wait(1)
+    assert set(other.values) < {20, 21}, "the other has read nothing again"
+    first.shutdown()
+    assert len(listener.calls) == 1
+
+
+def test_a_listener_that_fails_holds_nothing_up(
+    over_zookeeper: MemberCluster, connect: Connect, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = over_zookeeper.new_topic(2)
+    over_zookeeper.write(topic, 2, 0, 20)
+    first, second = connect(), connect()
+    listener = Finishing(first, fails=True)
+    (stream,) = first.create_message_streams({topic: 1})[topic]
+    wait_until(lambda: bool(stream.poll(0.1, 5)), "something is read")
+    other = Reading(*second.create_message_streams({topic: 1})[topic])
+    wait_until(lambda: len(first.assignment()) == len(second.assignment()) == 1, "both own one")
+    # What was polled is settled now, and was not consumed.
+    stream.consumed()
+    other.wait(10)
+    assert len(listener.calls) == 1
+    assert "the rebalance listener failed" in caplog.text
+
+
+def test_partitions_that_are_lost_are_not_committed(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 3)
+    connector = connect(auto_commit_interval_ms=3_600_000)
+    (stream,) = connector.create_message_streams({topic: 1})[topic]
+    assert numbers(stream, 3) == [0, 1, 2]
+    connector._perform(StopFetching(are_lost=True))
+    connector.shutdown()
+    assert over_zookeeper.offsets(group, topic) == {}
+
+
 def test_streams_are_made_once(over_zookeeper: MemberCluster, connect: Connect) -> None:
     topic = over_zookeeper.new_topic(1)
     connector = connect()
     connector.create_message_streams({topic: 1})
     with pytest.raises(MessageStreamsExistError):
         connector.create_message_streams_by_filter(Whitelist(topic))
+    with pytest.raises(MessageStreamsExistError):
+        Finishing(connector)
 
 
 def test_a_partition_that_stays_owned_fails_the_first_rebalance(

@@ -70,16 +70,16 @@ def test_a_timeout_leaves_the_stream_usable() -> None:
     assert next(stream).offset == 0
 
 
-def test_revoked_partitions_return_and_count_nothing() -> None:
-    stream, _ = make()
-    partition = PartitionState(TP, 0)
-    stream.put(Chunk(partition, records(range(3))))
-    stream.put(Chunk(partition, records(range(3, 6))))
-    taken = stream.poll(0.0, 1)
-    stream.revoke([partition])
+def test_revoked_partitions_return_nothing_and_count_until_they_are_settled() -> None:
+    stream, _ = make(capacity=3)
+    partition, settled = PartitionState(TP, 0), PartitionState(TopicPartition("words", 1), 0)
+    for each in (partition, settled, partition):
+        stream.put(Chunk(each, records([0])))
+    assert [len(stream.poll(0.0, 10)) for _ in range(2)] == [1, 1]
+    stream.revoke([partition, settled])
+    stream.settle([settled])
     stream.consumed()
-    assert len(taken) == 1
-    assert partition.consumed == 0
+    assert (partition.consumed, settled.consumed) == (1, 0)
     assert stream.poll(0.0, 10) == []
     assert not stream.put(Chunk(partition, records([6])))
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from kafkalog.client.admin import Admin
+from kafkalog.client.connector import ConsumerConnector
 from kafkalog.client.consumer.topic_filter import Whitelist
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.legacy import connected
 from kafkalog.mirror.legacy.connected import ConnectedStream
 from kafkalog.mirror.legacy.running import run
 from tests.kafkalog.mirror.conftest import Clusters, committed, read_all
@@ -130,6 +132,33 @@ def test_streams_that_end_leave_their_group_together(
         stop.set()
         mirror.join()
     assert over_zookeeper.offsets(alias, topic) == dict.fromkeys(range(PARTITIONS), 10)
+
+
+def test_partitions_go_to_another_member_with_what_was_mirrored_of_them(
+    over_zookeeper: MemberCluster, clusters: Clusters, alias: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MirrorMaker 1 flushes and commits before it releases partitions."""
+    topic = over_zookeeper.new_topic(PARTITIONS)
+    make(clusters.target, topic, 2)
+    over_zookeeper.write(topic, PARTITIONS, 0, 40)
+    # Only a release commits.
+    monkeypatch.setattr(connected, "FLUSH_S", 3600.0)
+    source = {"zookeeper.connect": over_zookeeper.zookeeper, "group.id": alias, "auto.offset.reset": "smallest"}
+    source["rebalance.backoff.ms"] = "200"
+    stop = threading.Event()
+    options = {"streams": 1, "commit_interval": 3600.0, "abort": True, "stop": stop}
+    arguments = ([source], {"bootstrap.servers": clusters.target}, Whitelist(topic))
+    mirror = threading.Thread(target=run, args=arguments, kwargs=options)
+    mirror.start()
+    try:
+        read_all(clusters.target, topic, 40)
+        with ConsumerConnector(source) as other:
+            other.create_message_streams({topic: 1})
+            wait_until(lambda: len(set(over_zookeeper.owners(alias, topic).values())) == 2, "both have partitions")
+            assert over_zookeeper.offsets(alias, topic) == dict.fromkeys(range(PARTITIONS), 10)
+    finally:
+        stop.set()
+        mirror.join()
 
 
 def test_a_record_that_the_target_refuses_ends_the_mirror_without_a_commit(
