@@ -67,6 +67,8 @@ JVM_DEFAULTS = (
 JVM_EXTRA: list[str] = []
 # The releases whose brokers start from an archive of `class_data`. Tests add some; benchmarks add none.
 WITH_CLASS_DATA: set[str] = set()
+# Further settings of all brokers, which those of a single broker override. Tests add some; benchmarks add none.
+SETTINGS_EXTRA: dict[str, str] = {}
 # kafka-server-start.sh, KAFKA_HEAP_OPTS
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
 # kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh
@@ -285,6 +287,7 @@ class ApacheKafka(Server):
         protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         properties = {
             **self.defaults,
+            **SETTINGS_EXTRA,
             **({} if self.version.startswith("3") else _SHARE_DEFAULTS),
             "process.roles": "broker,controller",
             "node.id": "1",
@@ -359,6 +362,7 @@ class ZooKeeperKafka(ApacheKafka):
         self.bootstrap = f"127.0.0.1:{port}"
         properties = {
             **self.defaults,
+            **SETTINGS_EXTRA,
             "broker.id": "0",
             "zookeeper.connect": self._zookeeper,
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
