@@ -1,12 +1,12 @@
-"""Test that Arrow libraries use the batches of `read_arrow` without copying numbers and bytes."""
+"""Test that Arrow libraries use the batches of `read_arrow` without copying numbers and bytes.
+
+Each test imports its library itself: collecting the tests would take a second longer otherwise, in each worker.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import duckdb
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -39,6 +39,8 @@ def addresses(array: Any) -> set[int]:
 
 
 def test_pandas(batch: pa.RecordBatch) -> None:
+    import pandas as pd
+
     frame = batch.to_pandas(types_mapper=pd.ArrowDtype)
     assert list(frame["offset"]) == list(range(COUNT))
     for name in batch.schema.names:
@@ -46,6 +48,8 @@ def test_pandas(batch: pa.RecordBatch) -> None:
 
 
 def test_polars(batch: pa.RecordBatch) -> None:
+    import polars as pl
+
     frame = pl.from_arrow(batch)
     assert isinstance(frame, pl.DataFrame)
     assert frame["value"].to_list() == values(COUNT)
@@ -53,6 +57,8 @@ def test_polars(batch: pa.RecordBatch) -> None:
 
 
 def test_duckdb(batch: pa.RecordBatch) -> None:
+    import duckdb
+
     table = pa.Table.from_batches([batch])
     connection = duckdb.connect()
     connection.register("records", table)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,68 +18,16 @@ from kafkalog.records.kernels.compiled import reading
 
 SIZE = 64
 
-Word = intrinsics.types.int64
-READ_ONLY = intrinsics.types.Array(intrinsics.types.uint8, 1, "C", readonly=True)
-WRITABLE = intrinsics.types.Array(intrinsics.types.uint8, 1, "C")
-
-
-@intrinsics.njit(**intrinsics.INNER)
-def read(kind: Any, base: Any, at: Any) -> Any:
-    """Read by the intrinsic of that number, so many bytes or elements after `base`."""
-    if kind == 0:
-        return intrinsics.byte(base, at)
-    if kind == 1:
-        return intrinsics.big_endian_64(base, at)
-    if kind == 2:
-        return intrinsics.little_endian_32(base, at)
-    if kind == 3:
-        return intrinsics.load_32(base, at)
-    return intrinsics.load_64(base, at)
-
-
-@intrinsics.njit(**intrinsics.INNER)
-def write(kind: Any, base: Any, at: Any, source: Any) -> Any:
-    """Write by the intrinsic of that number; the copies read from `source`."""
-    if kind == 0:
-        intrinsics.store_8(base, at, 1)
-    elif kind == 1:
-        intrinsics.store_32(base, at, 1)
-    elif kind == 2:
-        intrinsics.store_64(base, at, 1)
-    elif kind == 3:
-        intrinsics.copy_8(base, source, at)
-    elif kind == 4:
-        intrinsics.copy_16(base, source, at)
-    elif kind == 5:
-        intrinsics.copy_block(base, source, at)
-    else:
-        intrinsics.copy(base, source, at)
-
-
-@intrinsics.njit((Word, READ_ONLY, Word), **intrinsics.INNER)
-def read_array(kind: Any, data: Any, at: Any) -> Any:
-    return read(kind, intrinsics.address(data), at)
-
-
-@intrinsics.njit((Word, WRITABLE, Word, Word), **intrinsics.INNER)
-def write_array(kind: Any, data: Any, at: Any, source: Any) -> Any:
-    write(kind, intrinsics.address(data), at, source)
-
-
-@intrinsics.njit((Word, READ_ONLY, Word), **intrinsics.INNER)
-def write_read_only(kind: Any, data: Any, at: Any) -> Any:
-    write(kind, intrinsics.address(data), at, intrinsics.address(data))
-
-
-@intrinsics.njit((WRITABLE, Word), **intrinsics.INNER)
-def element(data: Any, at: Any) -> Any:
-    return data[at]
-
-
 READ_LAST = [(0, SIZE - 1), (1, SIZE - 8), (2, SIZE - 4), (3, SIZE // 4 - 1), (4, SIZE // 8 - 1)]
 WRITE_LAST = [
     (0, SIZE - 1), (1, SIZE // 4 - 1), (2, SIZE // 8 - 1), (3, SIZE - 8), (4, SIZE - 16), (5, SIZE - 32), (6, SIZE),
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def accesses() -> ModuleType:
+    """The programs, which are compiled only in the worker that runs these tests."""
+    return importlib.import_module("tests.kafkalog.records.kernels.accesses")
 
 
 @pytest.fixture
@@ -87,54 +37,54 @@ def guarded() -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 @pytest.mark.parametrize(("kind", "last"), READ_LAST)
-def test_reads_end_where_the_array_does(kind: int, last: int, guarded: Any) -> None:
+def test_reads_end_where_the_array_does(kind: int, last: int, guarded: Any, accesses: ModuleType) -> None:
     guarded.flags.writeable = False
-    assert memory.call(read_array, kind, guarded, last) == 0
-    assert memory.call(read_array, kind, guarded, 0) == 0
+    assert memory.call(accesses.read_array, kind, guarded, last) == 0
+    assert memory.call(accesses.read_array, kind, guarded, 0) == 0
     for at in (last + 1, -1, 1 << 40, -(1 << 40)):
         with pytest.raises(OutOfBoundsError, match=r"reads \d bytes at 0x"):
-            memory.call(read_array, kind, guarded, at)
+            memory.call(accesses.read_array, kind, guarded, at)
 
 
 @pytest.mark.parametrize(("kind", "last"), WRITE_LAST)
-def test_writes_end_where_the_array_does(kind: int, last: int, guarded: Any) -> None:
+def test_writes_end_where_the_array_does(kind: int, last: int, guarded: Any, accesses: ModuleType) -> None:
     source = np.ones(4 * SIZE, np.uint8)
     whole = guarded.base
     lent = (Range(source.ctypes.data, source.nbytes),)
-    memory.call(write_array, kind, guarded, last, source.ctypes.data, also=lent)
+    memory.call(accesses.write_array, kind, guarded, last, source.ctypes.data, also=lent)
     assert guarded.any()
     guarded[:] = 0
     for at in (last + 1, -1):
         with pytest.raises(OutOfBoundsError):
-            memory.call(write_array, kind, guarded, at, source.ctypes.data, also=lent)
+            memory.call(accesses.write_array, kind, guarded, at, source.ctypes.data, also=lent)
     assert not whole.any(), "a write that is refused writes nothing"
 
 
 @pytest.mark.parametrize("kind", range(7))
-def test_what_is_to_be_read_is_not_written_to(kind: int, guarded: Any) -> None:
+def test_what_is_to_be_read_is_not_written_to(kind: int, guarded: Any, accesses: ModuleType) -> None:
     guarded.flags.writeable = False
     with pytest.raises(OutOfBoundsError, match="writes"):
-        memory.call(write_read_only, kind, guarded, 1)
+        memory.call(accesses.write_read_only, kind, guarded, 1)
 
 
 @pytest.mark.parametrize("kind", [3, 4, 5, 6])
-def test_copies_read_what_was_given_only(kind: int, guarded: Any) -> None:
+def test_copies_read_what_was_given_only(kind: int, guarded: Any, accesses: ModuleType) -> None:
     source = np.ones(SIZE, np.uint8)
     with pytest.raises(OutOfBoundsError, match="reads"):
-        memory.call(write_array, kind, guarded, 8, source.ctypes.data)
+        memory.call(accesses.write_array, kind, guarded, 8, source.ctypes.data)
     assert not guarded.any()
 
 
-def test_an_array_of_the_last_call_is_not_this_call_s(guarded: Any) -> None:
-    memory.call(write_array, 0, guarded, 0, 0)
+def test_an_array_of_the_last_call_is_not_this_call_s(guarded: Any, accesses: ModuleType) -> None:
+    memory.call(accesses.write_array, 0, guarded, 0, 0)
     with pytest.raises(OutOfBoundsError):
-        memory.call(read, 0, guarded.ctypes.data, 0)
+        memory.call(accesses.read, 0, guarded.ctypes.data, 0)
 
 
-def test_elements_of_arrays_are_checked(guarded: Any) -> None:
-    assert element(guarded, SIZE - 1) == 0
+def test_elements_of_arrays_are_checked(guarded: Any, accesses: ModuleType) -> None:
+    assert accesses.element(guarded, SIZE - 1) == 0
     with pytest.raises(IndexError):
-        element(guarded, SIZE)
+        accesses.element(guarded, SIZE)
 
 
 def test_every_intrinsic_is_checked() -> None:
