@@ -4,6 +4,7 @@
 - `supervisor`       runs workers, one after another, until it is told to stop
 - `copying`          copies records: workers, their tasks, and how far they are
 - `keeping`          copies records so that they keep their offsets
+- `claims`           decides which of two mirrors in opposite directions a topic belongs to
 - `housekeeping`     jobs beside the copying: checkpoints of consumer groups, heartbeats
 - `topics`           which topics are mirrored and what they are called; makes the target's follow the source's
 - `internal_topics`  the topics in which a mirror stores its positions, offset syncs and checkpoints

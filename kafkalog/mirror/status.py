@@ -7,7 +7,7 @@ from typing import NamedTuple
 from kafkalog.client.admin import Admin
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import READ_COMMITTED, TopicPartition
-from kafkalog.mirror.copying.returning import is_into_itself
+from kafkalog.mirror.claims.returning import is_into_itself
 from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks, read_positions, returning_topics
 from kafkalog.mirror.settings import MirrorSettings
 

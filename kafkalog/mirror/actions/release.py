@@ -34,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def run(arguments: argparse.Namespace) -> int:
     """Delete the claims, and print each topic."""
     from kafkalog.client.admin import Admin
-    from kafkalog.mirror.copying.releasing import MirrorRunsError, release
+    from kafkalog.mirror.claims.releasing import MirrorRunsError, release
 
     settings = settings_of(arguments, {"topics": arguments.topics, "topics.exclude": ""})
     with Admin(settings.source_client) as source, Admin(settings.target_client) as target:

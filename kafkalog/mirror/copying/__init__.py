@@ -2,9 +2,7 @@
 
 - `worker`         one process's part: it fetches, sends and commits the partitions that the group assigns to it
 - `task`           a transactional producer and the partitions that it writes
-- `returning`      finds the topics that a mirror of the other direction writes
 - `created_again`  tells topics from deleted ones of the same names
-- `releasing`      gives topics up
 - `progress`       how far a worker is, for metrics and checkpoints
 
 Pure:

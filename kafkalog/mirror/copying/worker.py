@@ -23,6 +23,7 @@ from kafkalog.client.consumer import Consumer, RebalanceListener
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror.claims.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.assignor import task_assignor, task_of
 from kafkalog.mirror.copying.batches import batches
 from kafkalog.mirror.copying.created_again import (
@@ -38,7 +39,6 @@ from kafkalog.mirror.copying.limiter import Limiter
 from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.recalled import recalled
-from kafkalog.mirror.copying.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_positions, read_stored, read_syncs
