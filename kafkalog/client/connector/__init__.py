@@ -6,21 +6,21 @@ groups are coordinated by brokers.
 
 Pure:
 
-- `subscription`   the topics of a member with their numbers of streams, or a filter of topics
-- `assignment`     assigns the partitions to streams: range and roundrobin
-- `member`         registers, rebalances and gives up, as steps
-- `events`         selects the steps that follow from an event
-- `lease`          tells how long a member may rely on its session
-- `metrics`        the names of what a connector counts
+- `subscription`        the topics of a member with their numbers of streams, or a filter of topics
+- `assignment`          assigns the partitions to streams: range and roundrobin
+- `member`              registers, rebalances and gives up, as steps
+- `events`              selects the steps that follow from an event
+- `lease`               tells how long a member may rely on its session
+- `metrics`             the names of what a connector counts
 
 With threads:
 
 - `rebalance_listener`  what the application learns before partitions are released
-- `config`         the properties, under Kafka 0.8's names and with its defaults
-- `streams`        queues of fetched records, from which the application takes them
-- `fetchers`       threads that fetch a stream's partitions
-- `offset_stores`  committed offsets in ZooKeeper, in Kafka, or in both
-- `connector`      `ConsumerConnector`, which holds all of it
+- `config`              the properties, under Kafka 0.8's names and with its defaults
+- `streams`             queues of fetched records, from which the application takes them
+- `fetchers`            threads that fetch a stream's partitions
+- `offset_stores`       committed offsets in ZooKeeper, in Kafka, or in both
+- `connector`           `ConsumerConnector`, which holds all of it
 """
 
 from __future__ import annotations

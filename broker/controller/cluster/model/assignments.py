@@ -1,4 +1,4 @@
-"""How the assignment of a partition changes with a reassignment (Kafka: `ReplicaAssignment`).
+"""Change the assignment of a partition by a reassignment (Kafka: `ReplicaAssignment`).
 
 While a partition is reassigned, `replicas` has the target first, then what is to be removed. The origin and the target
 follow from it, so that a controller that takes over needs to know nothing else.

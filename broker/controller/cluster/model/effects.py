@@ -83,7 +83,7 @@ class Send:
 
 
 class LogEnd(NamedTuple):
-    """Where a replica's log ends. Of two, the greater one has more of what its leaders have written."""
+    """The end of a replica's log. The replica with the greater end has more of what leaders have written."""
 
     epoch: int
     """The leader epoch of the last record; -1 if that is not known."""
