@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -31,6 +30,7 @@ from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
 from tests.foreign.records import BASE_TIME, KEEP, RECORDS, placed
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -109,6 +109,10 @@ def write_tiny_segments(client: ConfluentClient) -> list[Record]:
     return placed(tuple(records))
 
 
+def ends_at(client: ConfluentClient, offset: int) -> bool:
+    return client.list_offset(TRANSACTIONS, 0, "latest")[0] == offset
+
+
 def write_transactions(client: ConfluentClient) -> tuple[list[Record], list[Record]]:
     """All records, and those of committed transactions or none."""
     client.create_topic(TRANSACTIONS, config=SEGMENTS)
@@ -119,7 +123,7 @@ def write_transactions(client: ConfluentClient) -> tuple[list[Record], list[Reco
         codec = CODECS[number % len(CODECS)]
         assert client.produce(TRANSACTIONS, 0, RECORDS, codec=codec, transaction=ending)[0] == first
         after = first + len(RECORDS) + bool(ending)
-        wait_until(lambda after=after: client.list_offset(TRANSACTIONS, 0, "latest")[0] == after)  # type: ignore[misc]
+        wait_until(partial(ends_at, client, after), "the marker is written")
         everything += placed(RECORDS, first)
         if ending != "abort":
             committed += placed(RECORDS, first)
@@ -147,7 +151,7 @@ def write_compacted(client: ConfluentClient, log_dir: Path) -> list[Record]:
         # How many segments stay depends on how many passes there were: Kafka groups them by their size before a pass.
         return rows.get((COMPACT, 0)) == bases[-1]
 
-    wait_until(cleaned)
+    wait_until(cleaned, "the log is cleaned")
     left = client.consume(COMPACT, 0, 0, sent)
     assert len(left) < sent // 2
     last = {record.key: record.value for record in left}
@@ -176,16 +180,9 @@ def write_old_formats(client: ConfluentClient) -> dict[str, list[Record]]:
         return True
 
     for codec in CODECS:
-        wait_until(partial(produced, codec))
+        wait_until(partial(produced, codec), f"records in {codec} are produced")
     found[UPGRADED] += placed(RECORDS * len(CODECS), len(found[UPGRADED]))
     return found
-
-
-def wait_until(ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not ready():
-        assert time.monotonic() < deadline, "Apache Kafka did not come to it"
-        time.sleep(0.02)
 
 
 def first_at(records: list[Record], at: int) -> int:

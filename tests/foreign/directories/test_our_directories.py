@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -32,9 +33,10 @@ from peers.brokers.zookeeper import ZooKeeper
 from peers.clients.base import CODECS, ClientError, Record
 from peers.clients.confluent import ConfluentClient
 from tests.broker.log.support import batch, marker
-from tests.foreign.directories.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, first_at, wait_until
+from tests.foreign.directories.test_apache_directories import SEGMENTS, TINY_SEGMENTS, Topic, ends_at, first_at
 from tests.foreign.records import BASE_TIME, RECORDS, placed
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -218,7 +220,7 @@ def test_kafka_serves_our_directory_and_we_what_it_made_of_it(ours: Ours, apache
     topics = dict(ours.topics)
     with closing(ConfluentClient(apache.bootstrap)) as client:
         for name, topic in topics.items():
-            wait_until(lambda name=name: led(client, name))  # type: ignore[misc]
+            wait_until(partial(led, client, name), f"{name} has a leader")
             served(client, name, topic)
             added = placed(RECORDS[:5], topic.end)
             got = client.produce(name, 0, RECORDS[:5], idempotent=True)
@@ -226,7 +228,7 @@ def test_kafka_serves_our_directory_and_we_what_it_made_of_it(ours: Ours, apache
             topics[name] = Topic(topic.end + 5, topic.records + added, topic.committed + added, topic.times)
         topic = topics[TRANSACTIONS]
         client.produce(TRANSACTIONS, 0, RECORDS[:7], transaction="abort")
-        wait_until(lambda: client.list_offset(TRANSACTIONS, 0, "latest")[0] == topic.end + 8)
+        wait_until(partial(ends_at, client, topic.end + 8), "the marker is written")
         topics[TRANSACTIONS] = Topic(topic.end + 8, topic.records + placed(RECORDS[:7], topic.end), topic.committed)
     apache.stop()
     found = verify.verify(targets.find([str(apache.log_dir)]))
