@@ -18,7 +18,7 @@ from kafkalog.client.connector import (
     Whitelist,
 )
 from kafkalog.client.connector.member import StopFetching
-from kafkalog.client.types import ConsumerRecord, TopicPartition
+from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.steps import ConnectionLossError
 from tests.kafkalog.client.connector.reading import Reading
 from tests.support.member import MemberCluster
@@ -208,8 +208,8 @@ def test_a_listener_finishes_with_partitions_before_they_are_released(
     first, second = connect(auto_commit_enable=not commits, auto_commit_interval_ms=3_600_000), connect()
     listener = Finishing(first, commits=commits)
     (stream,) = listener.streams = first.create_message_streams({topic: 1})[topic]
-    polled: list[ConsumerRecord] = []
-    wait_until(lambda: len(polled.__iadd__(stream.poll(0.1, 20))) == 20, "all is read")
+    for _ in range(2):
+        assert len(stream.poll(60.0, 20)) == 10, "a poll returns the records of one partition"
     other = Reading(*second.create_message_streams({topic: 1})[topic])
     wait_until(lambda: len(first.assignment()) == len(second.assignment()) == 1, "both own one")
     assert listener.calls[0] == {TopicPartition(topic, 0), TopicPartition(topic, 1)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -57,6 +57,31 @@ def end(mirror: subprocess.Popen[bytes]) -> str:
         return ""
     _, errors = mirror.communicate()
     return errors.decode()
+
+
+def old_consumer(over_zookeeper: MemberCluster, group: str) -> dict[str, str]:
+    return {
+        "zookeeper.connect": over_zookeeper.zookeeper,
+        "group.id": group,
+        "auto.offset.reset": "smallest",
+        "rebalance.backoff.ms": "200",
+    }
+
+
+@contextmanager
+def mirroring(
+    source: dict[str, str], clusters: Clusters, topic: str, stop: threading.Event, streams: int = 1
+) -> Iterator[None]:
+    """Mirror a topic in this process, with no commits but those of rebalances and of the end, until the block ends."""
+    options = {"streams": streams, "commit_interval": 3600.0, "abort": True, "stop": stop}
+    arguments = ([source], {"bootstrap.servers": clusters.target}, Whitelist(topic))
+    mirror = threading.Thread(target=run, args=arguments, kwargs=options)
+    mirror.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        mirror.join()
 
 
 def test_a_group_in_zookeeper_is_mirrored_and_goes_on(
@@ -119,18 +144,9 @@ def test_streams_that_end_leave_their_group_together(
         flush(stream)
 
     monkeypatch.setattr(ConnectedStream, "_flush", slow)
-    source = {"zookeeper.connect": over_zookeeper.zookeeper, "group.id": alias, "auto.offset.reset": "smallest"}
-    source["rebalance.backoff.ms"] = "200"
-    target, whitelist = {"bootstrap.servers": clusters.target}, Whitelist(topic)
-    options = {"streams": 2, "commit_interval": 100.0, "abort": True, "stop": stop}
-    mirror = threading.Thread(target=run, args=([source], target, whitelist), kwargs=options)
-    mirror.start()
-    try:
+    with mirroring(old_consumer(over_zookeeper, alias), clusters, topic, stop, streams=2):
         read_all(clusters.target, topic, 40)
         wait_until(lambda: len(set(over_zookeeper.owners(alias, topic).values())) == 2, "both streams have partitions")
-    finally:
-        stop.set()
-        mirror.join()
     assert over_zookeeper.offsets(alias, topic) == dict.fromkeys(range(PARTITIONS), 10)
 
 
@@ -143,22 +159,13 @@ def test_partitions_go_to_another_member_with_what_was_mirrored_of_them(
     over_zookeeper.write(topic, PARTITIONS, 0, 40)
     # Only a release commits.
     monkeypatch.setattr(connected, "FLUSH_S", 3600.0)
-    source = {"zookeeper.connect": over_zookeeper.zookeeper, "group.id": alias, "auto.offset.reset": "smallest"}
-    source["rebalance.backoff.ms"] = "200"
-    stop = threading.Event()
-    options = {"streams": 1, "commit_interval": 3600.0, "abort": True, "stop": stop}
-    arguments = ([source], {"bootstrap.servers": clusters.target}, Whitelist(topic))
-    mirror = threading.Thread(target=run, args=arguments, kwargs=options)
-    mirror.start()
-    try:
+    source = old_consumer(over_zookeeper, alias)
+    with mirroring(source, clusters, topic, threading.Event()):
         read_all(clusters.target, topic, 40)
         with ConsumerConnector(source) as other:
             other.create_message_streams({topic: 1})
             wait_until(lambda: len(set(over_zookeeper.owners(alias, topic).values())) == 2, "both have partitions")
             assert over_zookeeper.offsets(alias, topic) == dict.fromkeys(range(PARTITIONS), 10)
-    finally:
-        stop.set()
-        mirror.join()
 
 
 def test_a_record_that_the_target_refuses_ends_the_mirror_without_a_commit(
