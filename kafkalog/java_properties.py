@@ -3,11 +3,21 @@
 A line is `key=value`, `key:value` or `key value`. Lines that begin with `#` or `!` are comments. A backslash at the end
 of a line joins the next one. The escapes are `\\t`, `\\n`, `\\r`, `\\f`, `\\uXXXX`, and a backslash before any other
 character.
+
+Lines end at `\\n`, `\\r` or both. Any other character that ends lines elsewhere, such as a form feed or U+2028, is a
+part of its line.
+
+Files are UTF-8, or ISO-8859-1 where their bytes are no UTF-8. Kafka's tools read the bytes of such files as ISO-8859-1,
+and its `FileConfigProvider` and Spark read UTF-8. Files of ASCII, with `\\u` escapes for the rest, are the same in all.
+
+No error shows a value, and none shows a name: text of a broken file may be a part of a password.
 """
 
 from __future__ import annotations
 
+import re
 import string
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -17,6 +27,7 @@ class PropertiesError(ValueError):
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -26,9 +37,12 @@ def parse_properties(text: str) -> dict[str, str]:
         PropertiesError: A malformed `\\u` escape.
     """
     result: dict[str, str] = {}
-    for line in _logical_lines(text):
+    for number, line in _logical_lines(text):
         key_end, value_start = _separator(line)
-        result[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        try:
+            result[_unescape(line[:key_end])] = _unescape(line[value_start:])
+        except PropertiesError as error:
+            raise PropertiesError(f"Line {number} of the properties {error}") from None
     return result
 
 
@@ -39,30 +53,35 @@ def load_properties(path: Path) -> dict[str, str]:
         PropertiesError: The file cannot be read or has a malformed escape.
     """
     try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        return parse_properties(_decode(path.read_bytes()))
+    except (OSError, PropertiesError) as error:
         raise PropertiesError(f"Cannot read the configuration file {path}: {error}") from error
 
 
-def _logical_lines(text: str) -> list[str]:
-    lines: list[str] = []
-    pending = ""
-    joining = False
-    for raw in text.splitlines():
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines with a key, each joined with those that continue it, and the number of its first line."""
+    pending, first = "", 0
+    for number, raw in enumerate(_LINE_END.split(text), 1):
         line = raw.lstrip(_SPACE)
-        if not joining and (not line or line[0] in "#!"):
-            continue
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            joining = True
-            continue
-        lines.append(pending + line)
-        pending = ""
-        joining = False
-    if joining:
-        lines.append(pending)
-    return lines
+        if not pending:
+            first = number
+            # As in Java, a backslash that stands alone in its line continues nothing.
+            if not line or line[0] in "#!":
+                continue
+        continues = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        pending += line[:-1] if continues else line
+        if pending and not continues:
+            yield first, pending
+            pending = ""
+    if pending:
+        yield first, pending
 
 
 def _separator(line: str) -> tuple[int, int]:
@@ -102,9 +121,10 @@ def _unescape(text: str) -> str:
         if escaped == "u":
             digits = text[position : position + 4]
             if len(digits) != 4 or any(digit not in string.hexdigits for digit in digits):
-                raise PropertiesError(f"Malformed \\uxxxx escape in {text!r}")
+                raise PropertiesError("has a malformed \\uxxxx escape")
             out.append(chr(int(digits, 16)))
             position += 4
         else:
             out.append(_ESCAPES.get(escaped, escaped))
-    return "".join(out)
+    # Java's escapes are units of UTF-16: two of them can be one character.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -1,61 +1,23 @@
-"""Tests of the configuration: properties text, declared keys, listeners, precedence of defaults."""
+"""Tests of the configuration: declared keys, listeners, precedence of defaults."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from broker.config.definition import ConfigError
 from broker.config.document import render
 from broker.config.group import GROUP_CONFIG
 from broker.config.server import SERVER_CONFIG, BrokerConfig
 from broker.config.topic import MAX_LONG, TOPIC_CONFIG, log_config, parse_topic_config
-from kafkalog.java_properties import PropertiesError, load_properties, parse_properties
+from kafkalog.java_properties import load_properties
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=b", {"a": "b"}),
-        ("  a = b \n# c=d\n! e=f\n", {"a": "b "}),
-        ("a:b\nc d", {"a": "b", "c": "d"}),
-        ("a=one,\\\n   two", {"a": "one,two"}),
-        ("a\\=b=c", {"a=b": "c"}),
-        ("a=\\u00e9\\t\\n", {"a": "é\t\n"}),
-        ("a=C:\\\\x", {"a": "C:\\x"}),
-        ("a", {"a": ""}),
-        ("a=1\na=2", {"a": "2"}),
-        ("", {}),
-    ],
-)
-def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
-    assert parse_properties(text) == expected
-
-
-def test_a_malformed_escape_is_named() -> None:
-    with pytest.raises(PropertiesError, match="uxxxx"):
-        parse_properties("a=\\u12")
-
-
-@given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
-    with contextlib.suppress(PropertiesError):
-        parse_properties(text)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PropertiesError, match=r"nowhere\.properties"):
-        load_properties(tmp_path / "nowhere.properties")
 
 
 @pytest.mark.parametrize("key", list(SERVER_CONFIG) + list(TOPIC_CONFIG), ids=lambda key: key.name)
