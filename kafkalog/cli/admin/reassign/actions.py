@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from kafkalog.cli.admin.partition_files import (
     ANY_DIRECTORY,
@@ -89,19 +90,20 @@ def run_execute(arguments: argparse.Namespace) -> int:
         before = {tp: current[tp] for tp in wanted}
         print(f"Current partition replica assignment\n\n{reassignment_json(before)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
-        _throttle(admin, arguments, wanted, before, alive)
-        directories = _directories(wanted)
-        _ask_for_directories(admin, directories, alive)
-        outcomes = admin.replicas.alter_partition_reassignments({tp: placed.replicas for tp, placed in wanted.items()})
-        failed = _told_errors(outcomes, "Error reassigning partition(s)")
-        begun = [tp for tp, error in sorted(outcomes.items()) if error is None]
-        if begun:
-            print(f"Successfully started partition reassignment{_s(begun)} for {','.join(map(str, begun))}", flush=True)
-        _place_in_directories(admin, directories, alive)
-        if arguments.follow:
-            _follow(admin, begun)
-        is_throttled = arguments.throttle or arguments.replica_alter_log_dirs_throttle
-        if (arguments.follow and is_throttled) or (arguments.throttle and not begun):
+        with _throttled(admin, arguments, wanted, before, alive):
+            directories = _directories(wanted)
+            _ask_for_directories(admin, directories, alive)
+            replicas = {tp: placed.replicas for tp, placed in wanted.items()}
+            outcomes = admin.replicas.alter_partition_reassignments(replicas)
+            failed = _told_errors(outcomes, "Error reassigning partition(s)")
+            begun = [tp for tp, error in sorted(outcomes.items()) if error is None]
+            if begun:
+                names = ",".join(map(str, begun))
+                print(f"Successfully started partition reassignment{_s(begun)} for {names}", flush=True)
+            _place_in_directories(admin, directories, alive)
+            if arguments.follow:
+                _follow(admin, begun)
+        if (arguments.follow and _is_throttled(arguments)) or (arguments.throttle and not begun):
             _clear_if_idle(admin, wanted)
     return 1 if failed else 0
 
@@ -124,8 +126,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
         if going:
             now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
             print(f"\n{progress.told(now, now)}")
-        elif not admin.replicas.list_partition_reassignments() and not arguments.preserve_throttles:
-            _clear(admin, wanted)
+        elif not arguments.preserve_throttles:
+            _clear_if_idle(admin, wanted)
     # As Kafka's tool: what is still going on is no failure.
     done = all(tp in current and current[tp] == placed.replicas for tp, placed in wanted.items())
     return 0 if done or going else 1
@@ -148,7 +150,7 @@ def run_cancel(arguments: argparse.Namespace) -> int:
         elif not failed:
             print("None of the specified partition reassignments are active.")
         if not arguments.preserve_throttles:
-            _clear(admin, wanted)
+            _clear_if_idle(admin, wanted, besides=ended)
     return 1 if failed else 0
 
 
@@ -228,6 +230,37 @@ def _waits(admin: Admin, going: Mapping[TopicPartition, Reassignment]) -> dict[T
     return found
 
 
+def _is_throttled(arguments: argparse.Namespace) -> bool:
+    return bool(arguments.throttle or arguments.replica_alter_log_dirs_throttle)
+
+
+@contextmanager
+def _throttled(
+    admin: Admin, arguments: argparse.Namespace, wanted: Wanted, before: Replicas, alive: set[int]
+) -> Iterator[None]:
+    """Set the throttles that are asked for. If the block raises, remove them, or say how they are removed later."""
+    try:
+        _throttle(admin, arguments, wanted, before, alive)
+        yield
+    except BaseException:
+        # Ctrl-C, too.
+        if _is_throttled(arguments):
+            _remove_or_tell(admin, arguments, wanted)
+        raise
+
+
+def _remove_or_tell(admin: Admin, arguments: argparse.Namespace, wanted: Wanted) -> None:
+    """Remove the throttles if nothing moves; else, or if brokers do not answer, say which command removes them."""
+    with suppress(KafkaError, ClientError, KeyboardInterrupt):
+        if not admin.replicas.list_partition_reassignments():
+            _clear(admin, wanted)
+            return
+    complain(
+        "The throttles stay, as partitions may be moving. To remove them at the end, run `kafkalog reassign verify "
+        f"--reassignment-json-file {arguments.reassignment_json_file}`"
+    )
+
+
 def _throttle(admin: Admin, arguments: argparse.Namespace, wanted: Wanted, before: Replicas, alive: set[int]) -> None:
     if arguments.throttle:
         # What moves already has its throttle changed, too.
@@ -261,9 +294,12 @@ def _clear(admin: Admin, wanted: Wanted) -> None:
     throttles.clear_throttles(admin, topics, brokers)
 
 
-def _clear_if_idle(admin: Admin, wanted: Wanted) -> None:
-    """Remove the throttles, unless others move partitions: theirs cannot be told from those of this command."""
-    if admin.replicas.list_partition_reassignments():
+def _clear_if_idle(admin: Admin, wanted: Wanted, *, besides: Collection[TopicPartition] = ()) -> None:
+    """Remove the throttles, unless others move partitions: theirs cannot be told from those of this command.
+
+    `besides` are partitions whose moves were cancelled; they may take a moment to end.
+    """
+    if admin.replicas.list_partition_reassignments().keys() - set(besides):
         print("Other reassignments are in progress, and the throttles stay. Run verify to remove them at the end.")
     else:
         _clear(admin, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import KafkaTools
 from peers.brokers.zookeeper import ZooKeeper
-from tests.support.command import Ended, call, run
+from tests.support.command import Ended, call, run, start
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(600)]
@@ -206,10 +207,38 @@ def test_a_move_that_is_followed_leaves_the_throttles_of_others(brokers: Brokers
         assert not any("Clearing" in line for line in reassign(brokers, *words).out)
         assert brokers.replicas(ours) == replicas
         brokers.has_throttles(others, set_by_others)
+    for action in ("verify", "cancel"):
+        told = reassign(brokers, action, "--reassignment-json-file", file).out
+        assert "Other reassignments are in progress, and the throttles stay. " in told[-1]
+        assert not any("Clearing" in line for line in told)
+    brokers.has_throttles(others, set_by_others)
     reassign(brokers, "cancel", "--reassignment-json-file", theirs)
     reassign(brokers, "verify", "--reassignment-json-file", file)
     brokers.has_no_throttles(others)
     brokers.has_no_throttles(ours)
+
+
+def test_ctrl_c_says_how_the_throttle_is_removed(brokers: Brokers, tmp_path: Path) -> None:
+    topic = brokers.topic([1])
+    brokers.fill(topic, 300, 10_000)
+    file = written(tmp_path, topic, [2])
+    words = ("execute", "--follow", "--throttle", "1000", "--reassignment-json-file", file)
+    process = start("reassign", *words, "--bootstrap-server", brokers.address)
+    try:
+        assert process.stdout is not None
+        while b"left" not in (line := process.stdout.readline()):
+            assert line, "it ended before it told how much is left"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130
+    remedy = f"kafkalog reassign verify --reassignment-json-file {file}"
+    assert [line for line in err.decode().splitlines() if "throttles stay" in line and remedy in line]
+    brokers.has_throttles(topic, {"2 follower.replication.throttled.rate=1000"})
+    reassign(brokers, "cancel", "--reassignment-json-file", file)
+    brokers.has_no_throttles(topic)
 
 
 def test_what_kafkas_tool_began_is_verified_by_ours(brokers: Brokers, tools: KafkaTools, tmp_path: Path) -> None:
