@@ -27,6 +27,8 @@ class PropertiesError(ValueError):
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
+_WORD = r"[a-z]+(?:[A-Z][a-z]+)*[0-9]{0,3}"
+_NAME = re.compile(rf"(?=.{{,100}}$){_WORD}(?:[._-]{_WORD})+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -56,6 +58,15 @@ def load_properties(path: Path) -> dict[str, str]:
         return parse_properties(_decode(path.read_bytes()))
     except (OSError, PropertiesError) as error:
         raise PropertiesError(f"Cannot read the configuration file {path}: {error}") from error
+
+
+def may_be_value(name: str) -> bool:
+    """Return whether a name that nobody knows may be part of a value, so that it must not be shown.
+
+    A value of several lines, such as a PEM text or a token, whose lines do not end with a backslash leaves parts of it
+    where names stand. Names of properties are words of letters with `.`, `_` or `-` between them.
+    """
+    return _NAME.fullmatch(name) is None
 
 
 def _decode(data: bytes) -> str:

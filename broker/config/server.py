@@ -41,6 +41,7 @@ from broker.config.topic import (
 )
 from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.log_config import LogConfig
+from kafkalog.java_properties import may_be_value
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -181,7 +182,11 @@ class BrokerConfig:
     def __init__(self, texts: Mapping[str, str] | None = None) -> None:
         texts = texts or {}
         self.explicit: dict[str, Value] = SERVER_CONFIG.parse(texts)
-        self.unknown = sorted(name for name in texts if name not in SERVER_CONFIG and name not in NO_EFFECT)
+        unknown = [name for name in texts if name not in SERVER_CONFIG and name not in NO_EFFECT]
+        # Where a value goes on in the next line, text of it stands where names do.
+        self.unknown = sorted(
+            {"(a name that may be part of a value)" if may_be_value(name) else name for name in unknown}
+        )
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)

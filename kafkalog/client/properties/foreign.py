@@ -7,8 +7,13 @@ that nobody knows, which are probably misspelt.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
 from types import MappingProxyType
+
+from kafkalog.java_properties import may_be_value
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +57,15 @@ _REASONS = {
 }
 
 
+_LISTED = """
+    acks allow auto batch bootstrap buffer check client compression config default delivery enable exclude fetch group
+    heartbeat https interceptor isolation key linger max metadata oauth partition partitioner receive reconnect request
+    retries retry sasl security send session socket ssl transaction transactional value
+"""
+_FIRST_WORDS = frozenset(_LISTED.split())
+"""First words of properties that have an effect."""
+
+
 def _by_name() -> Mapping[str, str]:
     return MappingProxyType({name: reason for reason, names in _REASONS.items() for name in names.split()})
 
@@ -63,13 +77,22 @@ IGNORED = _by_name()
 def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: str = "") -> list[str]:
     """Return what to warn of: one line about all properties of other clients, and one about each that nobody knows.
 
+    Names that may be parts of a value, such as a password's, are only counted.
+
     Args:
         unknown: Names of properties that have no effect, without `prefix`.
         kind: What the user calls a property.
         prefix: What stands before the names where the user writes them, such as `kafka.`.
     """
     names = sorted(unknown)
-    found = [f"{kind} {prefix}{name} is not known and has no effect" for name in names if name not in IGNORED]
+    others = [name for name in names if name not in IGNORED]
+    shown = [name for name in others if not may_be_value(name) or get_close_matches(name, _words(), n=1, cutoff=0.75)]
+    found = [f"{kind} {prefix}{name} is not known and has no effect" for name in shown]
+    if len(shown) < len(others):
+        found.append(
+            f"{len(others) - len(shown)} more without effect, whose names may be parts of a value and are not shown; a "
+            "value that goes on in the next line needs a backslash at the end of its line"
+        )
     groups: dict[str, list[str]] = {}
     for name in names:
         if name in IGNORED:
@@ -78,6 +101,12 @@ def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: s
         listed = "; ".join(f"{', '.join(group)} ({reason})" for reason, group in groups.items())
         found.insert(0, f"without effect here: {listed}")
     return found
+
+
+@cache
+def _words() -> list[str]:
+    """Return the words that names begin with, such as `acks` and `linger`; a name of one word may be meant for one."""
+    return sorted({re.split("[._]", name)[0] for name in IGNORED} | _FIRST_WORDS)
 
 
 def warn_about(unknown: Iterable[str]) -> None:

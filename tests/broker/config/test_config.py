@@ -46,6 +46,11 @@ def test_a_bad_value_names_its_key(key: str, value: str) -> None:
         BrokerConfig({key: value})
 
 
+def test_lines_of_a_value_are_not_shown() -> None:
+    texts = {"listener.name.sasl.jaas": "x", "MIIEvQIBADANBgkq": "", "eyJhbGci.eyJzdWIi": ""}
+    assert BrokerConfig(texts).unknown == ["(a name that may be part of a value)", "listener.name.sasl.jaas"]
+
+
 def test_every_topic_synonym_is_a_broker_key() -> None:
     for key in TOPIC_CONFIG:
         for synonym in key.synonyms:

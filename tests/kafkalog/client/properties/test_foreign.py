@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,8 +15,9 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.config import property_names
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.producer.config import ProducerConfig
-from kafkalog.client.properties.foreign import IGNORED, warnings_about
+from kafkalog.client.properties.foreign import IGNORED, _words, warnings_about
 from kafkalog.client.properties.options import declared
+from kafkalog.java_properties import parse_properties
 from peers import require
 from peers.brokers.kafka import VERSIONS, kafka_classpath
 from peers.toolchains import java
@@ -41,6 +43,36 @@ def test_one_line_about_all_of_them() -> None:
     )
     assert unknown == "Option kafka.fetch.min.bites is not known and has no effect"
     assert warnings_about([]) == []
+
+
+LINES = """\
+ssl.keystore.key=-----BEGIN PRIVATE KEY-----
+MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj
+sasl.oauthbearer.token=eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0
+eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl
+hunter
+fetch.min.bites=1
+ack=all
+linger=5
+"""
+UNSHOWN = (
+    "{} more without effect, whose names may be parts of a value and are not shown; a value that goes on in the next "
+    "line needs a backslash at the end of its line"
+)
+
+
+def test_lines_of_a_value_are_not_shown() -> None:
+    unknown = parse_properties(LINES).keys() - {"ssl.keystore.key", "sasl.oauthbearer.token"}
+    assert warnings_about(unknown) == [
+        "the property ack is not known and has no effect",
+        "the property fetch.min.bites is not known and has no effect",
+        "the property linger is not known and has no effect",
+        UNSHOWN.format(3),
+    ]
+
+
+def test_names_of_one_word_are_judged_by_the_first_words_of_others() -> None:
+    assert {re.split("[._]", name)[0] for name in heeded()} <= set(_words())
 
 
 @pytest.mark.parametrize("client", [Admin, Consumer, Producer])
