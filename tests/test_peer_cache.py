@@ -1,7 +1,8 @@
-"""Tests of the cache of foreign programs: what happens if one cannot be fetched."""
+"""Tests of the cache of foreign programs: what happens if one cannot be fetched, and what CI installs."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -67,3 +68,14 @@ def test_a_missing_peer_skips_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CI", "true")
     with pytest.raises(MissingPeerError, match="no such thing"):
         require("missing because there is no such thing")
+
+
+def test_both_kinds_of_ci_install_the_same_packages() -> None:
+    """With CI=true a missing peer fails its tests, so that a package in one place alone fails in the other."""
+    root = Path(__file__).parents[1]
+    script = (root / ".ci" / "run").read_text()
+    packages = {word for words in re.findall(r'packages="(?:\$packages )?([^"$]+)"', script) for word in words.split()}
+    assert {"kcat", "krb5-kdc", "libkrb5-dev"} <= packages
+    installed = re.search(r"apt-get install -y\s+([a-z0-9 -]+)\n", (root / ".github/workflows/ci.yml").read_text())
+    assert installed is not None
+    assert packages - set(installed[1].split()) == set()
