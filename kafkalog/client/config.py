@@ -21,6 +21,7 @@ from kafkalog.client.properties.options import (
 from kafkalog.client.properties.options import option as _option
 from kafkalog.client.properties.providers import resolve
 from kafkalog.client.security.jaas import JaasLogin, parse_jaas
+from kafkalog.client.security.jaas_options import without_effect
 from kafkalog.client.security.kerberos.options import KerberosOptions, login_of
 from kafkalog.client.security.oauth.options import OAuthOptions
 from kafkalog.client.security.tls_options import TlsOptions
@@ -56,7 +57,8 @@ def _isolation(text: str) -> int:
 class ClientConfig:
     """Settings of every client. Durations are in seconds here, and in ms where a property's name says so.
 
-    `unknown` keeps the properties that are not declared here, such as those of the producer.
+    `unknown` keeps the properties that are not declared here, such as those of the producer. Options of
+    `sasl.jaas.config` that have no effect are among them, as `sasl.jaas.config:NAME` and without their values.
     """
 
     bootstrap_servers: tuple[Address, ...] = _option("bootstrap.servers", (), addresses)
@@ -121,7 +123,9 @@ class ClientConfig:
             unknown={key: text_of(given) for key, given in rest.items()},
         )
         config._check()
-        return config
+        jaas = config.jaas
+        ignored = {} if jaas is None else dict.fromkeys(without_effect(jaas), "")
+        return dataclasses.replace(config, unknown={**config.unknown, **ignored})
 
     def _check(self) -> None:
         if self.uses_ssl:

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 
+from kafkalog.client.security import jaas_options
 from kafkalog.java_properties import may_be_value
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,12 @@ _FIRST_WORDS = frozenset(_LISTED.split())
 
 
 def _by_name() -> Mapping[str, str]:
-    return MappingProxyType({name: reason for reason, names in _REASONS.items() for name in names.split()})
+    found = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+    return MappingProxyType({**found, **jaas_options.IGNORED})
 
 
 IGNORED = _by_name()
-"""Why each of these properties has no effect."""
+"""Why each of these properties, and of the options of `sasl.jaas.config`, has no effect."""
 
 
 def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: str = "") -> list[str]:
@@ -86,7 +88,7 @@ def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: s
     """
     names = sorted(unknown)
     others = [name for name in names if name not in IGNORED]
-    shown = [name for name in others if not may_be_value(name) or get_close_matches(name, _words(), n=1, cutoff=0.75)]
+    shown = [name for name in others if _may_be_shown(name)]
     found = [f"{kind} {prefix}{name} is not known and has no effect" for name in shown]
     if len(shown) < len(others):
         found.append(
@@ -101,6 +103,12 @@ def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: s
         listed = "; ".join(f"{', '.join(group)} ({reason})" for reason, group in groups.items())
         found.insert(0, f"without effect here: {listed}")
     return found
+
+
+def _may_be_shown(name: str) -> bool:
+    if name.startswith(jaas_options.PREFIX) or not may_be_value(name):
+        return True
+    return bool(get_close_matches(name, _words(), n=1, cutoff=0.75))
 
 
 @cache

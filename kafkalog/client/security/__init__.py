@@ -4,6 +4,7 @@
 - `stores`       certificates and private keys in files of Java, PKCS #12 and PEM; `jks` reads Java's own format
 - `ciphers`      versions of TLS and cipher suites
 - `jaas`         the text of `sasl.jaas.config`
+- `jaas_options` options of login modules that have no effect, and why
 - `mechanisms`   SASL mechanisms by name
 - `passwords`    the mechanisms that need a password: PLAIN and SCRAM
 - `oauth`        the mechanism OAUTHBEARER, and where its tokens come from

@@ -68,8 +68,9 @@ _LISTED = """
     ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.key.password ssl.protocol
     awsProfileName awsRoleArn awsRoleSessionName awsStsRegion awsDebugCreds awsRoleAccessKeyId
     awsRoleSecretAccessKey awsRoleSessionToken awsRoleExternalId awsMaxRetries awsMaxBackOffTimeMs
+    awsAddDefaultProviders awsShouldUseFips awsMskRegionProvider
 """
-_OPTION_NAMES = frozenset(_LISTED.split())
+OPTION_NAMES = frozenset(_LISTED.split())
 """Names of options that errors may show; any other text could be a part of a secret."""
 
 
@@ -232,7 +233,7 @@ def _entry(tokens: list[_Token]) -> tuple[str, str, dict[str, str], int]:
 
 
 def _shown(option: str) -> str:
-    return option if option in _OPTION_NAMES else "an option"
+    return option if option in OPTION_NAMES else "an option"
 
 
 def _known_module(name: str) -> LoginModule:

@@ -47,8 +47,9 @@ class _Credentials:
     """The credentials that the options choose; several threads may ask for them.
 
     Args:
-        options: Those of IAMLoginModule: `awsProfileName`, `awsRoleArn`, `awsRoleSessionName`, `awsRoleExternalId` and
-            `awsStsRegion`.
+        options: Those of IAMLoginModule: `awsProfileName`; `awsRoleArn` with `awsRoleSessionName`, `awsRoleExternalId`,
+            `awsStsRegion` and `awsShouldUseFips`; and `awsRoleAccessKeyId`, `awsRoleSecretAccessKey` and
+            `awsRoleSessionToken`, with which the role is assumed in place of other credentials.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -60,6 +61,7 @@ class _Credentials:
                 "sasl.mechanism=AWS_MSK_IAM needs the package botocore: pip install 'kafkalog[msk]'"
             ) from None
         self._options = dict(options)
+        self._for_role = _of_options(options)
         self._lock = threading.Lock()
         self._error: type[Exception] = BotoCoreError
         self._of_role: AwsCredentials | None = None
@@ -109,16 +111,18 @@ class _Credentials:
     def _assumed(self) -> AwsCredentials:
         if self._of_role is not None and time.time() < self._role_ends - _BEFORE_END_S:
             return self._of_role
+        from botocore.config import Config
         from botocore.exceptions import ClientError
 
         options = self._options
-        own = self._own()
+        own = self._for_role or self._own()
         sts = self._session.create_client(
             "sts",
             region_name=options.get("awsStsRegion") or self._session.get_config_variable("region") or "us-east-1",
             aws_access_key_id=own.access_key,
             aws_secret_access_key=own.secret_key,
             aws_session_token=own.session_token,
+            config=Config(use_fips_endpoint=options.get("awsShouldUseFips") == "true" or None),
         )
         more = {"ExternalId": options["awsRoleExternalId"]} if "awsRoleExternalId" in options else {}
         role = options["awsRoleArn"]
@@ -132,3 +136,17 @@ class _Credentials:
         self._of_role = AwsCredentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
         self._role_ends = found["Expiration"].timestamp()
         return self._of_role
+
+
+def _of_options(options: Mapping[str, str]) -> AwsCredentials | None:
+    """Return the credentials that the options have for assuming the role; None where they have none.
+
+    Raises:
+        ConfigError: Of the identifier and the secret, one is missing.
+    """
+    key, secret = options.get("awsRoleAccessKeyId"), options.get("awsRoleSecretAccessKey")
+    if "awsRoleArn" not in options or (key is None and secret is None):
+        return None
+    if key is None or secret is None:
+        raise ConfigError("sasl.jaas.config: give both awsRoleAccessKeyId and awsRoleSecretAccessKey, or neither")
+    return AwsCredentials(key, secret, options.get("awsRoleSessionToken"))

@@ -183,6 +183,32 @@ def test_the_credentials_of_a_role_are_kept_until_they_end(monkeypatch: pytest.M
         assert len(sts.asked) == 4
 
 
+def test_a_role_is_assumed_with_the_keys_of_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "OFENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    role = 'awsRoleArn="arn:aws:iam::1:role/reader"'
+    keys = "awsRoleAccessKeyId=OFOPTIONS awsRoleSecretAccessKey=tell-nobody"
+    with TokenServer(lambda asked: Reply(200, ROLE.format(ends="2099-01-01T00:00:00Z").encode())) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        for options in (keys, f"{keys} awsRoleSessionToken=of-the-options"):
+            assert first_message(config(f"{role} {options}"))["x-amz-credential"].startswith("OFROLE/")
+        first_message(config(role))
+        plain, with_token, own = [{name.lower(): text for name, text in asked.headers.items()} for asked in sts.asked]
+    for headers in (plain, with_token):
+        assert "Credential=OFOPTIONS/" in headers["authorization"]
+        assert "tell-nobody" not in str(headers)
+    assert "x-amz-security-token" not in plain
+    assert with_token["x-amz-security-token"] == "of-the-options"
+    assert "Credential=OFENV/" in own["authorization"]
+
+
+@pytest.mark.parametrize("given", ["awsRoleAccessKeyId=a", "awsRoleSecretAccessKey=tell-nobody"])
+def test_half_of_the_keys(given: str) -> None:
+    with pytest.raises(ConfigError, match="give both awsRoleAccessKeyId and awsRoleSecretAccessKey") as refused:
+        make_mechanisms(config(f"awsRoleArn=r {given}"))
+    assert "tell-nobody" not in str(refused.value)
+
+
 def test_the_class_that_javas_clients_need_is_no_unknown_property() -> None:
     handler = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
     assert config(**{"sasl.client.callback.handler.class": handler}).unknown == {}
