@@ -20,6 +20,7 @@ from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
 from broker.config.topic import parse_topic_config
 from broker.controller.cluster.controller import Balancing, ClusterController
+from broker.controller.cluster.kraft import KraftMigrationError, check_not_migrating
 from broker.controller.cluster.machine.partitions import UNCLEAN_KEY
 from broker.controller.cluster.model.context import Settings
 from broker.controller.configs import effective_config
@@ -83,6 +84,7 @@ class ClusterMode:
         # Each step can be repeated: it reads, or makes what is missing.
         steps = Session(session, runtime.loop, patience_s=patience_s)
         await steps.read(lambda: self._check_not_moving(session))
+        await steps.read(lambda: _check_not_migrating(session))
         await steps.read(lambda: make_top_nodes(session))
         found = await steps.read(lambda: cluster_id(session, runtime.random))
         self.broker_id = await steps.read(lambda: self._resolve_broker_id(session))
@@ -258,3 +260,15 @@ class ClusterMode:
                 if key is not None:
                     found.add(key[0])
         return {name: TopicState(name, NO_TOPIC_ID, (), self.topic_config(name)) for name in found}
+
+
+async def _check_not_migrating(session: ZooKeeper) -> None:
+    """Refuse to start in a cluster that a KRaft controller migrates.
+
+    Raises:
+        ConfigError: the cluster cannot have this broker.
+    """
+    try:
+        await check_not_migrating(session)
+    except KraftMigrationError as error:
+        raise ConfigError(f"zookeeper.connect: {error}") from None

@@ -16,6 +16,7 @@ Around them:
 - `office`      what the controller knows while it holds the office; carries out the effects of decisions
 - `queue`       the queue of events
 - `candidacy`   the election of the controller
+- `kraft`       recognizes a cluster that is migrated to KRaft
 - `succession`  the end of a controller whose process has died
 - `stalls`      what reassignments wait for that do not go on
 - `session`     reads and writes of ZooKeeper while in office

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from broker.controller.cluster.kraft import check_controller
 from broker.controller.cluster.session import Connection, lasting
 from broker.metadata.model import NO_CONTROLLER
 from broker.metadata.znodes import controller, paths
@@ -45,13 +46,17 @@ async def elect(
 
     Raises:
         SessionEndedError: The session has ended.
+        KraftMigrationError: A KRaft controller migrates the cluster. Its node is left alone.
         ZnodeError: A node cannot be read.
         ZooKeeperError: ZooKeeper refuses a request for another reason than that somebody else was faster.
     """
     number = connection.number
 
     async def present() -> Node | None:
-        return await lasting(connection, number, lambda: zookeeper.get(paths.CONTROLLER, watch))
+        node = await lasting(connection, number, lambda: zookeeper.get(paths.CONTROLLER, watch))
+        if node is not None:
+            check_controller(node.data)
+        return node
 
     # The epoch comes first: whatever another election does after this read changes the version.
     epoch, version = await _epoch(zookeeper, connection, number)

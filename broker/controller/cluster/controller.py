@@ -21,17 +21,11 @@ from typing import Any, TypeVar, cast
 
 from broker.controller.cluster.candidacy import elect, resign
 from broker.controller.cluster.channels import REQUEST_TIMEOUT_S, Channels, Connect
-from broker.controller.cluster.events import (
-    brokers,
-    elections,
-    failover,
-    isr,
-    producer_ids,
-    shutdown,
-)
+from broker.controller.cluster.events import brokers, elections, failover, isr, producer_ids, shutdown
 from broker.controller.cluster.events.answers import decisions_for
 from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.controller.cluster.events.watched import decision_for
+from broker.controller.cluster.kraft import KraftMigrationError
 from broker.controller.cluster.machine import reassignment
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey, Settings
 from broker.controller.cluster.model.effects import Decide, Steps
@@ -377,14 +371,14 @@ class ClusterController:
             return
         data = controller_node.encode(self.settings.broker_id, self._runtime.now_ms())
         try:
-            won = await elect(
-                self._zookeeper,
-                self._connection,
-                data,
-                self._office_changed,
-                is_active=self.is_active,
-            )
+            won = await elect(self._zookeeper, self._connection, data, self._office_changed, is_active=self.is_active)
         except TermEndedError:
+            return
+        except KraftMigrationError as error:
+            # There is another election when the node changes.
+            logger.error("there is no election: %s", error)
+            self._leave()
+            self.controller_id = NO_CONTROLLER
             return
         except Exception:
             # A node that cannot be read, for example. Nothing is lost by trying again.

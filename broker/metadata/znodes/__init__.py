@@ -12,5 +12,6 @@ protocol between brokers asks for them. Unknown keys are ignored, as Kafka does.
 - `configs`       `/config/<type>/<name>`
 - `notices`       nodes with which brokers and tools tell of a change or ask for something
 - `cluster`       `/cluster/id`, `/feature` and `/latest_producer_id_block`
+- `migration`     `/migration`: a KRaft controller takes the cluster over
 - `move`          `/kafkalog/move`: a broker's metadata is being moved into the tree, or out of it
 """

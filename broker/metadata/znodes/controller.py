@@ -35,6 +35,15 @@ def decode(data: bytes) -> int:
     return read(paths.CONTROLLER, data, lambda found: integer(found["brokerid"]))
 
 
+def is_kraft(data: bytes) -> bool:
+    """Return whether the node is that of a KRaft controller, which migrates the cluster to KRaft (KIP-866).
+
+    Raises:
+        ZnodeError: The data cannot be read.
+    """
+    return read(paths.CONTROLLER, data, lambda found: integer(found.get("kraftControllerEpoch", NO_KRAFT_EPOCH)) >= 0)
+
+
 def encode_epoch(epoch: int) -> bytes:
     """Return the data of the epoch's node."""
     return str(epoch).encode()

@@ -150,7 +150,7 @@ def test_a_leader_that_listens_again_is_in_doubt_no_more(tmp_path: Path) -> None
         assert isinstance(mode, ClusterMode)
         fetchers, stopped_at = mode.member.fetchers, cluster.loop.time()
         await cluster.hosts[1].stop()
-        assert fetchers.doubts(1)
+        await cluster.until(lambda: fetchers.doubts(1), "the follower has lost the connection")
         # Long enough that the first attempt to connect again has failed.
         await asyncio.sleep(1)
         assert fetchers.doubts(1)

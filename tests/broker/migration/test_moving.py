@@ -249,3 +249,15 @@ def test_no_member_starts_on_a_half_of_a_cluster(zookeeper: ZooKeeper, tmp_path:
     zookeeper.make(paths.MOVE, encode(Move(1, "id-of-the-cluster")))
     _, told = move("start", KafkalogBroker(tmp_path / "2", {"broker.id": "2"}), zookeeper.address, check=1)
     assert "broker 1 of the cluster id-of-the-cluster is being moved into ZooKeeper or out of it" in told
+
+
+def test_no_member_starts_in_a_cluster_that_is_migrated_to_kraft(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    # As Apache Kafka 3.9 writes it (kafka.zk.MigrationZNode).
+    owned = (
+        b'{"version":0,"kraft_controller_id":3000,"kraft_controller_epoch":2,"kraft_metadata_offset":100,'
+        b'"kraft_metadata_epoch":2}'
+    )
+    zookeeper.make(paths.MIGRATION, owned)
+    _, told = move("start", KafkalogBroker(tmp_path / "2", {"broker.id": "2"}), zookeeper.address, check=1)
+    assert "kafkalog: zookeeper.connect: the node /migration says that KRaft controller 3000 migrates" in told
+    assert "Traceback" not in told

@@ -11,9 +11,10 @@ import pytest
 
 from broker.controller.cluster.events.isr import AskedKey, WantedIsr
 from broker.controller.decisions.elections import ElectionType
+from broker.metadata.model import NO_CONTROLLER
 from broker.metadata.znodes import controller, paths, topics
 from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
-from broker.zookeeper.interface import AccessDeniedError, Delete, MultiError, Operation, Result, SetData
+from broker.zookeeper.interface import AccessDeniedError, Create, Delete, MultiError, Operation, Result, SetData
 from kafkalog.protocol.errors import (
     FencedLeaderEpochError,
     KafkaError,
@@ -68,6 +69,28 @@ def test_another_broker_takes_over_when_the_controller_dies() -> None:
         await cluster.until(cluster.is_settled)
         # Preferred leaders lead again after a while.
         await cluster.until(lambda: [state.leader for state in cluster.states().values() if state] == [1, 2, 3])
+
+    play(scenario)
+
+
+def test_no_broker_stands_for_election_beside_a_kraft_controller(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        boss = cluster.boss()
+        epoch = cluster.ensemble.read(paths.CONTROLLER_EPOCH)
+        # As a KRaft controller claims the office (KafkaZkClient.tryRegisterKRaftControllerAsActiveController).
+        cluster.do(
+            SetData(paths.CONTROLLER_EPOCH, controller.encode_epoch(boss.controller.epoch + 1), epoch.stat.version),
+            Delete(paths.CONTROLLER),
+            Create(paths.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":2}'),
+        )
+        await cluster.until(lambda: cluster.active() is None)
+        await cluster.until(
+            lambda: {each.controller.controller_id for each in cluster.brokers.values()} == {NO_CONTROLLER}
+        )
+        assert "there is no election: the node /controller says that KRaft controller 3000 migrates" in caplog.text
+        assert "Traceback" not in caplog.text
+        cluster.do(Delete(paths.CONTROLLER))
+        await cluster.until(lambda: cluster.active() is not None)
 
     play(scenario)
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.controller.cluster import session as controller_session
 from broker.controller.cluster.candidacy import elect, resign
+from broker.controller.cluster.kraft import KraftMigrationError
 from broker.controller.cluster.session import Connection, ControllerMovedError, SessionEndedError, Term, packs
 from broker.metadata.tree.session import MAX_BYTES
 from broker.metadata.znodes import controller, paths
@@ -281,6 +282,26 @@ def test_a_candidate_takes_nothing_from_one_that_was_elected_meanwhile() -> None
         zookeeper.get = get
         assert await elect(zookeeper, connection, data, told.append, is_active=False) == 9
         assert await zookeeper.get(paths.CONTROLLER) is not None
+
+    play(scenario)
+
+
+def test_a_candidate_leaves_the_node_of_a_kraft_controller_alone() -> None:
+    async def scenario(zookeeper: Lossy, term: Term, connection: Connection) -> None:
+        # The id is that of the candidate: it must not take the node for its own of before.
+        kraft = b'{"version":2,"brokerid":3,"timestamp":"1","kraftControllerEpoch":7}'
+        await zookeeper.create(paths.CONTROLLER, kraft)
+        told: list[object] = []
+        with pytest.raises(KraftMigrationError, match="KRaft controller 3 migrates"):
+            await elect(zookeeper, connection, controller.encode(3, 1), told.append, is_active=False)
+        found = await zookeeper.get(paths.CONTROLLER)
+        assert found is not None
+        assert found.data == kraft
+        # When the migration is taken back, the node is deleted.
+        await zookeeper.delete(paths.CONTROLLER)
+        await asyncio.sleep(1)
+        assert told
+        assert await elect(zookeeper, connection, controller.encode(3, 1), told.append, is_active=False) == (5, 1)
 
     play(scenario)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from broker.config.listeners import Endpoint
 from broker.metadata.model import BrokerRegistration, LeaderRecoveryState, PartitionState
-from broker.metadata.znodes import brokers, cluster, configs, controller, notices, paths, topics
+from broker.metadata.znodes import brokers, cluster, configs, controller, migration, notices, paths, topics
 from broker.metadata.znodes.cluster import FeatureNode, ProducerIdBlock
 from broker.metadata.znodes.json_node import ZnodeError
 from broker.metadata.znodes.topics import Assignment, StateNode, TopicNode
@@ -124,6 +124,17 @@ def test_nodes_of_older_brokers_are_read() -> None:
     assert notices.decode_config_change("/c", b'"t"') == "topics/t"
     assert controller.decode(b'{"version":1,"brokerid":4,"timestamp":"1"}') == 4
     assert configs.decode("/config/topics/t", b"") == {}
+
+
+def test_nodes_of_a_migration_to_kraft_are_read() -> None:
+    assert controller.is_kraft(b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
+    assert not controller.is_kraft(golden()["controller"])
+    assert not controller.is_kraft(b'{"version":1,"brokerid":4,"timestamp":"1"}')
+    node = '{"version":%d,"kraft_controller_id":%d,"kraft_controller_epoch":1,"kraft_metadata_offset":-1}'
+    assert migration.decode((node % (0, 3000)).encode()) == 3000
+    assert migration.decode((node % (0, -1)).encode()) == migration.NOT_BEGUN
+    with pytest.raises(ZnodeError, match="/migration in ZooKeeper cannot be read: version 1 is not known"):
+        migration.decode((node % (1, 3000)).encode())
 
 
 def test_both_nodes_of_a_partition_are_parted_and_joined() -> None:
