@@ -4,7 +4,8 @@ ZooKeeper ends a session that it has not heard of for the session's time-out, an
 broker that is cut off learns of that only once it reaches ZooKeeper again. Until then it would go on as a leader that
 nobody else knows, and what it acknowledges to producers with `acks=1` would be lost. So a broker asks ZooKeeper for
 its own node now and then. A question that is answered was heard, so the session lives for a time-out after it was sent,
-at least. That is how long the lease lasts.
+at least. That is how long the lease lasts. The time-out is the one that ZooKeeper grants, which may be less than what
+the broker asks for.
 
 The end of the lease is a timer of the event loop. When the process was stopped for a while, the loop serves what is in
 its sockets before it comes to its timers. So a leader also compares the clock (`is_over`) before it appends.
@@ -19,7 +20,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
+from broker.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,6 @@ class Lease:
         zookeeper: the session.
         loop: the event loop.
         path: the broker's node.
-        seconds: the time-out of the session.
         on_end: called when the lease ends; the next answer begins another one.
     """
 
@@ -43,22 +43,23 @@ class Lease:
         zookeeper: ZooKeeper,
         loop: asyncio.AbstractEventLoop,
         path: str,
-        seconds: float,
         on_end: Callable[[], None],
     ) -> None:
         self._zookeeper = zookeeper
         self._loop = loop
         self._path = path
-        self._seconds = seconds
         self._on_end = on_end
         self._heard_at = float("-inf")
+        self._granted = zookeeper.session_timeout
+        """The least time-out of the session since the last renewal."""
         self._end: asyncio.TimerHandle | None = None
         self._asking: asyncio.Task[None] | None = None
+        zookeeper.listen(self._session_changed)
 
     @property
     def is_over(self) -> bool:
         """Whether the lease has ended by the clock, even if `on_end` was not called yet."""
-        return self._loop.time() >= self._heard_at + self._seconds
+        return self._loop.time() >= self._until
 
     def begin(self) -> None:
         """Ask from now on."""
@@ -71,18 +72,38 @@ class Lease:
             await asyncio.gather(self._asking, return_exceptions=True)
         if self._end is not None:
             self._end.cancel()
+            self._end = None
 
     def renew(self, sent_at: float) -> None:
         """Note that a request was answered that was sent at this time of the loop's clock."""
         if sent_at <= self._heard_at:
             return
-        self._heard_at = sent_at
+        self._heard_at, self._granted = sent_at, self._zookeeper.session_timeout
+        self._set_timer()
+
+    # Inside
+
+    @property
+    def _until(self) -> float:
+        # A server that grants less than the one before may end the session sooner. One that grants more may do so to a
+        # new session, which the loop has not heard of.
+        return self._heard_at + min(self._granted, self._zookeeper.session_timeout)
+
+    def _set_timer(self) -> None:
         if self._end is not None:
             self._end.cancel()
         # The end may have passed while the loop was busy, or the process was stopped.
-        self._end = self._loop.call_at(sent_at + self._seconds, self._on_end)
+        self._end = self._loop.call_at(self._until, self._ended)
 
-    # Inside
+    def _ended(self) -> None:
+        self._end = None
+        self._on_end()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._granted = min(self._granted, self._zookeeper.session_timeout)
+            if self._end is not None:
+                self._set_timer()
 
     async def _ask(self) -> None:
         while True:
@@ -95,4 +116,4 @@ class Lease:
                 logger.exception("ZooKeeper cannot be asked for the registration. Trying again")
             else:
                 self.renew(sent_at)
-            await asyncio.sleep(self._seconds / QUESTIONS)
+            await asyncio.sleep(self._zookeeper.session_timeout / QUESTIONS)

@@ -53,7 +53,7 @@ class Registration:
         encode: returns the data of the node.
         on_gone: called when the cluster may have taken this broker for dead.
         on_registered: called when it is registered, the first time and again.
-        session_s: the time-out of the session. A start waits so long for ZooKeeper.
+        patience_s: how long a start waits for ZooKeeper.
         has_lease: whether the broker takes its node for gone when the session may have expired.
     """
 
@@ -65,7 +65,7 @@ class Registration:
         encode: Callable[[], bytes],
         on_gone: Callable[[], None],
         on_registered: Callable[[], None],
-        session_s: float,
+        patience_s: float,
         *,
         has_lease: bool,
     ) -> None:
@@ -75,9 +75,9 @@ class Registration:
         self._encode = encode
         self._on_gone = on_gone
         self._on_registered = on_registered
-        self._session_s = session_s
+        self._patience_s = patience_s
         self._path = paths.broker_id(broker.broker_id)
-        self._lease = Lease(zookeeper, loop, self._path, session_s, self._lease_ended) if has_lease else None
+        self._lease = Lease(zookeeper, loop, self._path, self._lease_ended) if has_lease else None
         self._sessions: set[int] = set()
         """The sessions of this process."""
         self._changed = asyncio.Event()
@@ -105,12 +105,12 @@ class Registration:
         """
         self._zookeeper.listen(self._session_changed)
         try:
-            async with asyncio.timeout(self._session_s):
+            async with asyncio.timeout(self._patience_s):
                 while not await self._begin():
                     await asyncio.sleep(RETRY_S)
         except TimeoutError:
             raise ConfigError(
-                f"zookeeper.connect: broker {self._broker.broker_id} could not be registered in {self._session_s:g} s"
+                f"zookeeper.connect: broker {self._broker.broker_id} could not be registered in {self._patience_s:g} s"
             ) from None
         self._keeping = self._loop.create_task(self._keep())
         self._changed.set()
@@ -237,7 +237,8 @@ class Registration:
             self._changed.set()
 
     def _lease_ended(self) -> None:
-        self._gone(f"ZooKeeper has not answered for {self._session_s:g} s, so its session may have expired")
+        seconds = self._zookeeper.session_timeout
+        self._gone(f"ZooKeeper has not answered for {seconds:g} s, so its session may have expired")
 
     def _gone(self, why: str) -> None:
         if self.epoch < 0:

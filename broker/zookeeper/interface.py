@@ -114,6 +114,13 @@ class ZooKeeper(Protocol):
     def session_id(self) -> int:
         """The present session, or 0 before the first one."""
 
+    @property
+    def session_timeout(self) -> float:
+        """The time-out of the session in seconds: what ZooKeeper grants, or what was asked for if that is less.
+
+        It may be another one after each CONNECTED.
+        """
+
     def listen(self, listener: Listener) -> None:
         """Call `listener` with each change of the session's state."""
 

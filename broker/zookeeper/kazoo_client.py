@@ -43,7 +43,15 @@ from broker.zookeeper.interface import (
     ZooKeeperError,
 )
 from kafkalog.zookeeper.opening import LoginRefusedError, OpenError, end_client, open_client
-from kafkalog.zookeeper.over_kazoo import STATES, access_list, failure_of, request_of, session_id, stat_of
+from kafkalog.zookeeper.over_kazoo import (
+    STATES,
+    access_list,
+    failure_of,
+    granted_timeout,
+    request_of,
+    session_id,
+    stat_of,
+)
 from kafkalog.zookeeper.security import PLAIN, Security
 
 _CHANGES = {
@@ -120,6 +128,10 @@ class KazooSession:
     @property
     def session_id(self) -> int:
         return session_id(self._client)
+
+    @property
+    def session_timeout(self) -> float:
+        return granted_timeout(self._client)
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)

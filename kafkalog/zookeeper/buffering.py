@@ -16,12 +16,14 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 READ_BYTES = 1 << 16
 """The most that is read in one call."""
 WRITE_BYTES = 1 << 16
 """What may wait to be sent before kazoo has to wait with more."""
+FIRST_BYTES = 12
+"""The first answer up to the time-out that it grants."""
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -30,10 +32,13 @@ class BufferedConnection:
 
     Args:
         connection: An open connection, plain or with TLS.
+        on_first: Called with the first bytes that come, as soon as there are `FIRST_BYTES`. kazoo gets them afterwards.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, on_first: Callable[[bytes], None] | None = None) -> None:
         self._socket = connection
+        self._on_first = on_first
+        self._first = b""
         self._come = b""
         self._read = 0
         """How much of what has come was taken already."""
@@ -70,9 +75,17 @@ class BufferedConnection:
         """
         if self._read == len(self._come):
             self._come, self._read = self._socket.recv(max(most, READ_BYTES)), 0
+            if self._on_first is not None:
+                self._note_first(self._on_first)
         found = self._come[self._read : self._read + most]
         self._read += len(found)
         return found
+
+    def _note_first(self, call: Callable[[bytes], None]) -> None:
+        self._first += self._come
+        if len(self._first) >= FIRST_BYTES:
+            self._on_first = None
+            call(self._first[:FIRST_BYTES])
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
         """Take bytes that `flush` sends."""

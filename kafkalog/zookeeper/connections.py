@@ -1,12 +1,16 @@
 """Opens kazoo's connections: plain, or with TLS by a context of ours, which kazoo's own options cannot describe.
 
-It also remembers how far an attempt came, for the message where no session comes about.
+It also remembers how far an attempt came, for the message where no session comes about. And it reads the time-out that
+the server grants to the session, which kazoo keeps to itself. The first answer on a connection tells it:
+`ConnectResponse` of ZooKeeper's `zookeeper.jute`.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +18,10 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 
 from kafkalog.zookeeper.buffering import BufferedConnection, Readable, ReadingEnd, Wakeup, WritingEnd, wait
 
+logger = logging.getLogger(__name__)
+
+_GRANT = struct.Struct(">iii")
+"""The length of the first answer, the version of the protocol, and the time-out in ms."""
 _PLAIN = (
     "it accepts connections and ends them. If the port is ZooKeeper's secureClientPort, set zookeeper.ssl.client.enable"
 )
@@ -29,15 +37,27 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     Args:
         tls: Returns the context of a new connection; None for connections without TLS.
+        timeout: The time-out of sessions that is asked for, in seconds.
+        on_grant: Called on kazoo's thread with `granted` at each connection, before kazoo can send requests.
 
     Attributes:
+        granted: The time-out of the session in seconds: what the server grants, or what was asked for if that is less.
+            A server may grant another one when the session goes on with it.
         failure: What the last attempt to connect has come to, also while there is another one; None before the first.
         is_hopeless: Whether another attempt would fail, too.
     """
 
-    def __init__(self, tls: Callable[[], ssl.SSLContext] | None) -> None:
+    def __init__(
+        self,
+        tls: Callable[[], ssl.SSLContext] | None,
+        timeout: float,
+        on_grant: Callable[[float], None] | None = None,
+    ) -> None:
         super().__init__()
         self._tls = tls
+        self._timeout = timeout
+        self._on_grant = on_grant
+        self.granted = timeout
         self.failure: str | None = None
         self.is_hopeless = False
 
@@ -59,7 +79,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
             if self._tls is None:
                 # If the server ends the connection, this is the only reason that can be told.
                 self.failure = _PLAIN
-                return BufferedConnection(connection)
+                return BufferedConnection(connection, self._note_grant)
             secured = self._tls().wrap_socket(connection, server_hostname=hostname)
         except ssl.SSLError as error:
             connection.close()
@@ -74,7 +94,7 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
             raise
         # With TLS 1.3 the server checks the client's certificate after this side has finished the handshake.
         self.failure = f"it ends connections after the handshake of TLS. {_REMEDY}"
-        return BufferedConnection(secured)
+        return BufferedConnection(secured, self._note_grant)
 
     def create_socket_pair(self) -> tuple[ReadingEnd, WritingEnd]:
         """Return what wakes kazoo's thread when a request is queued."""
@@ -94,6 +114,23 @@ class ConnectionHandler(SequentialThreadingHandler):  # type: ignore[misc]
         """
         readable, writable = wait(rlist, wlist, timeout)
         return readable, writable, []
+
+    def _note_grant(self, answer: bytes) -> None:
+        _, _, milliseconds = _GRANT.unpack(answer)
+        if milliseconds <= 0:
+            # The session has expired.
+            return
+        granted = min(milliseconds / 1000, self._timeout)
+        if granted not in (self.granted, self._timeout):
+            logger.warning(
+                "ZooKeeper grants sessions of %g s, not of %g s (zookeeper.session.timeout.ms): its maxSessionTimeout, "
+                "by default 20 of its ticks, bounds them",
+                granted,
+                self._timeout,
+            )
+        self.granted = granted
+        if self._on_grant is not None:
+            self._on_grant(granted)
 
 
 def _reason(error: ssl.SSLError) -> tuple[str, bool]:

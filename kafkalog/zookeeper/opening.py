@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
@@ -27,7 +28,12 @@ class LoginRefusedError(OpenError):
 
 
 def open_client(
-    address: str, *, session_timeout: float, connect_timeout: float, security: Security = PLAIN
+    address: str,
+    *,
+    session_timeout: float,
+    connect_timeout: float,
+    security: Security = PLAIN,
+    on_grant: Callable[[float], None] | None = None,
 ) -> KazooClient:
     """Open a session; blocks until it is there, or cannot come.
 
@@ -36,12 +42,14 @@ def open_client(
         session_timeout: After so many seconds without a word from this client ZooKeeper ends the session.
         connect_timeout: How long to try, in seconds.
         security: What secures it.
+        on_grant: Called on kazoo's thread with the time-out of the session in seconds, at each connection: what
+            ZooKeeper grants, or `session_timeout` if that is less. `over_kazoo.granted_timeout` returns it, too.
 
     Raises:
         OpenError: No server answers, or TLS cannot be spoken with it, or `address` is none.
         LoginRefusedError: The login is refused.
     """
-    handler = ConnectionHandler(security.tls)
+    handler = ConnectionHandler(security.tls, session_timeout, on_grant)
     login = security.login
     try:
         client = KazooClient(

@@ -35,6 +35,14 @@ def session_id(client: KazooClient) -> int:
     return 0 if found is None else int(found[0])
 
 
+def granted_timeout(client: KazooClient) -> float:
+    """Return the time-out of the session of a client that `open_client` has opened, in seconds.
+
+    It is the smaller of what ZooKeeper grants and what was asked for.
+    """
+    return float(client.handler.granted)
+
+
 def stat_of(stat: Any) -> Stat:
     """Return what kazoo has read of a node."""
     return Stat(stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner, stat.ctime)

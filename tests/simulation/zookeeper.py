@@ -67,6 +67,7 @@ class SimulatedEnsemble:
 
     Attributes:
         transaction: the number of the last change.
+        longest_session: the longest time-out that is granted to a session, in seconds.
         on_commit: called after each transaction with its operations and the session that it came from.
     """
 
@@ -74,6 +75,7 @@ class SimulatedEnsemble:
         self.loop = loop
         self.chance = chance
         self.transaction = 0
+        self.longest_session = float("inf")
         self._entries = {"/": _Entry(Node(b"", Stat(0, 0, 0, NO_OWNER)))}
         self.on_commit: Callable[[Sequence[Operation], int], None] = lambda operations, session_id: None
         self._sessions: dict[int, SimulatedSession] = {}
@@ -205,7 +207,7 @@ class SimulatedSession:
 
     Args:
         ensemble: The ensemble.
-        timeout: The time-out of the session in seconds.
+        timeout: The time-out of the session that is asked for, in seconds.
         loop: The event loop of the process that has the session; the ensemble's own by default.
     """
 
@@ -214,7 +216,8 @@ class SimulatedSession:
     ) -> None:
         self._ensemble = ensemble
         self._loop = loop or ensemble.loop
-        self._timeout = timeout
+        self._asked = timeout
+        self._timeout = min(timeout, ensemble.longest_session)
         self._listeners: list[Listener] = []
         self._watches = _Watches()
         # A dict, because a set of futures has an order of its own in each process.
@@ -233,6 +236,10 @@ class SimulatedSession:
     @property
     def session_id(self) -> int:
         return self._id
+
+    @property
+    def session_timeout(self) -> float:
+        return self._timeout
 
     @property
     def is_connected(self) -> bool:
@@ -285,6 +292,7 @@ class SimulatedSession:
             return
         self.speak()
         self._connected = True
+        self._timeout = min(self._asked, self._ensemble.longest_session)
         if self._expired:
             # A client learns of the expiry when it connects again.
             self._report(SessionState.EXPIRED)

@@ -93,10 +93,11 @@ class MemberCluster:
 
 
 @contextmanager
-def zookeeper_process(directory: Path) -> Iterator[str]:
-    """Run ZooKeeper as `kafkalog zookeeper start` does; give its address."""
+def zookeeper_process(directory: Path, **settings: str) -> Iterator[str]:
+    """Run ZooKeeper as `kafkalog zookeeper start` does, with more settings; give its address."""
     require(java.missing())
-    words = ["--override", f"dataDir={directory}", "--override", "clientPort=0", "--override", "tickTime=500"]
+    settings = {"dataDir": str(directory), "clientPort": "0", "tickTime": "500", **settings}
+    words = [word for key, value in settings.items() for word in ("--override", f"{key}={value}")]
     process = subprocess.Popen(
         [sys.executable, "-m", "kafkalog.cli.main", "zookeeper", "start", *words], stdout=subprocess.PIPE, text=True
     )

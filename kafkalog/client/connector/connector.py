@@ -57,7 +57,6 @@ logger = logging.getLogger(__name__)
 
 QUESTIONS = 10
 """Questions to ZooKeeper in a session's time-out, which keep the lease."""
-LONGEST_SESSION_S = 40.0
 END_S = 30.0
 """How long a shutdown waits for the threads."""
 
@@ -83,15 +82,17 @@ class ConsumerConnector(Closing):
         if not isinstance(config, ConnectorConfig):
             warn_about(self.config.unknown)
         self.consumer_id = _consumer_id(self.config)
-        # Servers grant no longer sessions, unless they are told to (20 ticks of 2 s).
-        self._lease = Lease(min(self.config.session_timeout, LONGEST_SESSION_S))
+        self._lease = Lease(self.config.session_timeout)
         self._events = threading.Condition()
         self._pending: Event | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()
         """Held while offsets are committed, and while the partitions change."""
         self._session = self.config.open_session(
-            on_watch=self._watched, on_state=self._session_changed, on_answer=self._lease.renew
+            on_watch=self._watched,
+            on_state=self._session_changed,
+            on_grant=self._lease.grant,
+            on_answer=self._lease.renew,
         )
         self._member: Member | None = None
         self._stream_of: Callable[[str, ThreadId], MessageStream] | None = None
@@ -299,7 +300,7 @@ class ConsumerConnector(Closing):
         while not self._ended.is_set():
             with self._events:
                 if self._pending is None:
-                    self._events.wait(self.config.session_timeout / QUESTIONS)
+                    self._events.wait(self._lease.timeout / QUESTIONS)
                 event, self._pending = self._pending, None
             if not self._ended.is_set():
                 self._react(event)

@@ -16,24 +16,31 @@ class Lease:
     """The lease of one session. Threads may read it while one of them renews it.
 
     Args:
+        timeout: The time-out of the session in seconds, until `grant` names another.
+
+    Attributes:
         timeout: The time-out of the session in seconds.
     """
 
     def __init__(self, timeout: float) -> None:
-        self._length = timeout * (1 - MARGIN)
-        self._until = float("-inf")
+        self.timeout = timeout
+        self._heard_at = float("-inf")
         self._has_ended = False
+
+    def grant(self, timeout: float) -> None:
+        """Note the time-out of the session in seconds; it holds for what was answered before, too."""
+        self.timeout = timeout
 
     def renew(self, sent_at: float) -> None:
         """Note that a request was answered that was sent at this time, in seconds of a monotonic clock."""
         # An answer in a new session says nothing of the partitions that were claimed in the one before.
         if not self._has_ended:
-            self._until = max(self._until, sent_at + self._length)
+            self._heard_at = max(self._heard_at, sent_at)
 
     def end(self) -> None:
         """End the lease, until `begin`: the session is known to have expired."""
         self._has_ended = True
-        self._until = float("-inf")
+        self._heard_at = float("-inf")
 
     def begin(self) -> None:
         """Let the next answer renew the lease: what was fetched in a session before is not handed out any more."""
@@ -41,4 +48,4 @@ class Lease:
 
     def holds(self, now: float) -> bool:
         """Return whether the session lives."""
-        return now < self._until
+        return now < self._heard_at + self.timeout * (1 - MARGIN)

@@ -54,6 +54,8 @@ class ZooKeeperSession(Closing):
         security: What secures it.
         on_watch: Called with the value of a watch when its node has changed; must return at once.
         on_state: Called with each change of the session's state; must return at once.
+        on_grant: Called with the time-out of the session in seconds, at each connection: what ZooKeeper grants, or
+            `session_timeout` if that is less. It must return at once.
         on_answer: Called after each answer, with the time (`time.monotonic`) at which its request was sent.
 
     Raises:
@@ -70,6 +72,7 @@ class ZooKeeperSession(Closing):
         security: Security = PLAIN,
         on_watch: Callable[[Any], None] | None = None,
         on_state: Callable[[SessionState], None] | None = None,
+        on_grant: Callable[[float], None] | None = None,
         on_answer: Callable[[float], None] | None = None,
     ) -> None:
         self._on_watch = on_watch
@@ -84,6 +87,7 @@ class ZooKeeperSession(Closing):
                 session_timeout=session_timeout,
                 connect_timeout=session_timeout if connect_timeout is None else connect_timeout,
                 security=security,
+                on_grant=on_grant,
             )
         except LoginRefusedError as error:
             raise steps.AccessDeniedError(str(error)) from None

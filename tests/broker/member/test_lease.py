@@ -21,17 +21,19 @@ PATH = "/here"
 class World:
     """A lease that is asked for, and when it ended."""
 
-    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int, asked: float) -> None:
         self.loop = loop
         self.chance = random.Random(seed)
-        self.session = SimulatedSession(SimulatedEnsemble(loop, self.chance), SESSION_S)
+        self.ensemble = SimulatedEnsemble(loop, self.chance)
+        self.ensemble.longest_session = SESSION_S
+        self.session = SimulatedSession(self.ensemble, asked)
         self.ends: list[float] = []
-        self.lease = Lease(self.session, loop, PATH, SESSION_S, lambda: self.ends.append(loop.time()))
+        self.lease = Lease(self.session, loop, PATH, lambda: self.ends.append(loop.time()))
 
 
-def with_lease(work: Callable[[World], Coroutine[None, None, None]], seed: int = 1) -> None:
+def with_lease(work: Callable[[World], Coroutine[None, None, None]], seed: int = 1, asked: float = SESSION_S) -> None:
     async def main(loop: VirtualLoop) -> None:
-        world = World(loop, seed)
+        world = World(loop, seed, asked)
         await ensure(world.session, PATH)
         world.lease.begin()
         await work(world)
@@ -48,8 +50,9 @@ def test_it_lasts_as_long_as_zookeeper_answers() -> None:
     with_lease(work)
 
 
+@pytest.mark.parametrize("asked", [SESSION_S, 3 * SESSION_S])
 @pytest.mark.parametrize("seed", range(5))
-def test_it_ends_before_the_session_does(seed: int) -> None:
+def test_it_ends_before_the_session_does(seed: int, asked: float) -> None:
     async def work(world: World) -> None:
         await asyncio.sleep(world.chance.uniform(0.1, 3 * SESSION_S))
         world.session.disconnect()
@@ -58,8 +61,34 @@ def test_it_ends_before_the_session_does(seed: int) -> None:
         (ended_at,) = world.ends
         assert SESSION_S * (1 - 1 / QUESTIONS) - 0.01 <= ended_at - cut_off_at <= SESSION_S
         assert world.lease.is_over
+        assert world.session.has_expired
 
-    with_lease(work, seed)
+    with_lease(work, seed, asked)
+
+
+def test_it_is_shorter_when_another_server_grants_less() -> None:
+    async def work(world: World) -> None:
+        await asyncio.sleep(SESSION_S)
+        world.session.disconnect()
+        world.ensemble.longest_session = SESSION_S / 3
+        world.session.reconnect()
+        cut_off_at = world.loop.time()
+        world.session.disconnect()
+        await asyncio.sleep(SESSION_S / 3 + 0.01)
+        assert world.session.has_expired
+        assert world.lease.is_over
+        (ended_at,) = world.ends
+        assert ended_at - cut_off_at <= SESSION_S / 3
+        world.session.reconnect()
+        world.ensemble.longest_session = SESSION_S
+        world.session.disconnect()
+        world.session.reconnect()
+        assert world.session.session_timeout == SESSION_S
+        assert world.lease.is_over, "nothing was asked in the session that the larger time-out was granted to"
+        await asyncio.sleep(0)
+        assert len(world.ends) == 1
+
+    with_lease(work)
 
 
 def test_it_is_over_by_the_clock_before_the_timer_runs() -> None:

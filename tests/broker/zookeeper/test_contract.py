@@ -338,6 +338,19 @@ def test_an_expired_session_is_followed_by_a_new_one(run: Run) -> None:
     run(scenario)
 
 
+@pytest.mark.peer
+def test_the_time_out_is_the_smaller_of_what_is_asked_for_and_granted(server: ZooKeeperServer) -> None:
+    """This server grants at most 20 ticks of 3 s."""
+
+    async def main() -> None:
+        for asked, expected in ((1.0, 1.0), (30.0, 30.0), (600.0, 60.0)):
+            session = await KazooSession.connect(server.address, session_timeout=asked, connect_timeout=60)
+            assert session.session_timeout == expected
+            await session.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
 def test_no_server_is_told_in_one_line() -> None:
     async def main() -> None:
         with pytest.raises(ConnectionLossError, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 \(zookeeper\.connect\)"):

@@ -65,6 +65,10 @@ class Lossy:
     def session_id(self) -> int:
         return self._session.session_id
 
+    @property
+    def session_timeout(self) -> float:
+        return self._session.session_timeout
+
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
         self.requests.append(len(operations))
         if self.refusal is not None:

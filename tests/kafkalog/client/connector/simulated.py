@@ -42,6 +42,9 @@ Tell = Callable[[Event], None]
 
 GROUP = "group"
 SESSION_S = 6.0
+"""The time-out that ZooKeeper grants to sessions."""
+ASKED_S = 10.0
+"""The time-out that members ask for."""
 COMMIT_S = 5.0
 BACKOFF_S = 2.0
 _ERRORS: dict[type[Exception], type[steps.ZooKeeperError]] = {
@@ -66,6 +69,7 @@ class World:
         self.loop = loop
         self.chance = random.Random(seed)
         self.ensemble = SimulatedEnsemble(loop, self.chance)
+        self.ensemble.longest_session = SESSION_S
         self.ends: dict[TopicPartition, int] = {}
         self.delivered: dict[TopicPartition, set[int]] = defaultdict(set)
         self.members: dict[str, SimulatedMember] = {}
@@ -123,7 +127,7 @@ class SimulatedMember:
         self.world = world
         self.name = name
         self.failed = 0
-        self.session = SimulatedSession(world.ensemble, SESSION_S)
+        self.session = SimulatedSession(world.ensemble, ASKED_S)
         self.session.listen(self._session_changed)
         self.member = Member(
             GROUP,
@@ -134,7 +138,8 @@ class SimulatedMember:
             session_timeout=SESSION_S,
             now_ms=lambda: EPOCH_MS,
         )
-        self._lease = Lease(SESSION_S)
+        self._lease = Lease(ASKED_S)
+        self._lease.grant(self.session.session_timeout)
         self._is_killed = False
         self._pending: Event | None = None
         self._woken = asyncio.Event()
@@ -182,6 +187,7 @@ class SimulatedMember:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self._lease.end()
+        self._lease.grant(self.session.session_timeout)
         if (event := Event.of_state(state)) is not None:
             self._tell(event)
 
