@@ -124,6 +124,8 @@ def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--delete-config",
+        # The documentation of Kafka 0.8 has this name.
+        "--deleteConfig",
         action="append",
         default=[],
         metavar="KEY",
