@@ -15,6 +15,7 @@ Reading topics:
 - `executor`       tasks: ranges of offsets to Arrow record batches
 - `data_loss`      reports of records that are gone before they were read
 - `brief`          errors without tracebacks for what users can mend
+- `redaction`      options with secrets, and the line that hides them in plans
 - `progress`       how far queries are behind the brokers, from their progress
 
 Built on it:

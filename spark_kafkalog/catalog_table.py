@@ -13,26 +13,20 @@ options `option.…` (`TableCatalog` in Spark's interface). No other query has t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
 
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import names_a_source
+from spark_kafkalog.redaction import is_secret
 
 KEY = "kafkalog.options"
 _OPTION = "option."
 _MARKS = ("owner", "provider")
 _SERVERS = "kafka.bootstrap.servers"
-_SECRET = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint\.url)|jaas|user\.info|keystore\.key$|key\.pem$|oauthbearer\.config$",
-    re.IGNORECASE,
-)
 _OF_SINKS = frozenset({"topic", "ledgertopic", "losttransactions", "batchid"})
 """Options that only sinks have."""
-_SECRET_VALUE = re.compile(r"://[^/\s@]*:[^/\s]*@")
-"""A user and a password in a URL."""
 REMEDY = (
     "Create the table without a list of columns and with OPTIONS, so that its schema keeps them, or use "
     "CREATE TEMPORARY VIEW … USING kafkalog OPTIONS (…)"
@@ -48,7 +42,7 @@ def created_with(options: Mapping[str, str]) -> dict[str, str] | None:
     if not all(mark in options for mark in _MARKS):
         return None
     found = {name.removeprefix(_OPTION): value for name, value in options.items() if name.startswith(_OPTION)}
-    secrets = sorted(name for name, value in found.items() if _SECRET.search(name) or _SECRET_VALUE.search(value))
+    secrets = sorted(name for name, value in found.items() if is_secret(name, value))
     if secrets:
         raise OptionsError(
             f"a table keeps no secret, and {', '.join(secrets)} may be one. Leave it out of the table's OPTIONS and "

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_kafkalog import catalog_table
+from spark_kafkalog import catalog_table, redaction
 from spark_kafkalog.brief import brief
 from spark_kafkalog.columns import has_metadata, source_schema
 from spark_kafkalog.delegation.clusters import PREFIX
@@ -150,6 +150,7 @@ class KafkalogDataSource(DataSource):
             refuse_stream(self.options)
             options = _tasks_only(self._source_options, schema)
             typed = self._typed()
+            redaction.warn_about(self.options)
             if typed is None:
                 return KafkalogStreamReader(options, schema)
             from spark_kafkalog.values.typed_readers import typed_stream_reader

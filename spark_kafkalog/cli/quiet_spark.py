@@ -30,6 +30,8 @@ def quiet_session(name: str, directory: Path, master: str = "local[*]", *, own_p
     """
     from pyspark.sql import SparkSession
 
+    from spark_kafkalog.redaction import hide_secrets
+
     log = directory / "spark.log"
     settings = directory / "log4j2.properties"
     settings.write_text(LOG4J.format(log=log))
@@ -55,7 +57,9 @@ def quiet_session(name: str, directory: Path, master: str = "local[*]", *, own_p
         os.dup2(file.fileno(), 2)
         try:
             with _signals_held():
-                return builder.getOrCreate()
+                spark = builder.getOrCreate()
+            hide_secrets(spark)
+            return spark
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)

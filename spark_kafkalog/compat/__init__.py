@@ -10,6 +10,7 @@ versions that were not tested (`versions`), but for `micro_batch`, which checks 
 - `micro_batch`  the micro-batch that a task belongs to; an error if Spark does not name it
 - `processes`    whether this process is a Python worker
 - `forks`        whether the active SparkContext is of this process, or of one that has forked it
+- `application_files`  the directory of an application's files
 - `starting`     the programs that the JVM runs with Python, for processes that are forked with their imports made
 - `queries`      whether a query has created its sources
 - `jvm`          the driver's JVM and programs on executors, for a command

@@ -16,16 +16,17 @@ _inherited: list[object] = []
 
 def has_own_context() -> bool:
     """Return whether this process may ask the active SparkContext, if there is one."""
-    active = _active()
+    active = active_context()
     return not any(active is each for each in _inherited)
 
 
-def _active() -> object:
+def active_context() -> object:
+    """Return the active SparkContext, also one that is inherited; None if there is none."""
     return getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_active_spark_context", None)
 
 
 def _remember() -> None:
-    _inherited.append(_active())
+    _inherited.append(active_context())
 
 
 os.register_at_fork(after_in_child=_remember)

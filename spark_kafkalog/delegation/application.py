@@ -43,10 +43,17 @@ _settings: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 def application_settings(options: Mapping[str, str]) -> dict[str, str]:
     """Return the application's settings that concern tokens, with those that a query has among its options."""
     given = {name: text for name, text in options.items() if name.startswith(PREFIX)}
+    return {name: text for name, text in _settings_found().items() if _concerns_tokens(name)} | given
+
+
+def setting(name: str) -> str | None:
+    """Return the application's value of a setting; None if it has none."""
+    return _settings_found().get(name)
+
+
+def _settings_found() -> dict[str, str]:
     found = _of_session()
-    if found is None:
-        found = _of_driver()
-    return {name: text for name, text in found.items() if _concerns_tokens(name)} | given
+    return _of_driver() if found is None else found
 
 
 def _of_session() -> dict[str, str] | None:

@@ -16,6 +16,7 @@ from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
 from spark_kafkalog.jobs.arguments import UsageError
 from spark_kafkalog.options.parsing import OptionsError
+from spark_kafkalog.redaction import hide_secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +90,7 @@ def session(name: str, master: str | None) -> SparkSession:
         # Spark's default of 200 would mean that many state stores and tasks in each micro-batch. A checkpoint keeps its
         # first number.
         spark.conf.set("spark.sql.shuffle.partitions", str(context.defaultParallelism))
+    hide_secrets(spark)
     return spark
 
 

@@ -16,11 +16,15 @@ def context(master: str | None) -> Any:
     """Return the application's SparkContext."""
     from pyspark.sql import SparkSession
 
+    from spark_kafkalog.redaction import hide_secrets
+
     builder: Any = SparkSession.builder
     builder = builder.appName("kafkalog load")
     if master is not None:
         builder = builder.master(master)
-    return builder.getOrCreate().sparkContext
+    spark = builder.getOrCreate()
+    hide_secrets(spark)
+    return spark.sparkContext
 
 
 def main(words: Sequence[str] | None = None) -> int:

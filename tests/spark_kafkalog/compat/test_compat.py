@@ -277,7 +277,7 @@ def test_the_jvm_can_be_asked(spark: SparkSession) -> None:
 
 
 def test_the_active_context_is_known_without_the_jvm(spark: SparkSession) -> None:
-    assert forks._active() is spark.sparkContext
+    assert forks.active_context() is spark.sparkContext
     assert forks.has_own_context()
 
 

@@ -2,7 +2,7 @@
 
     python -m tests.spark_kafkalog.secured.secrets_program DIRECTORY < OPTIONS
 
-OPTIONS is JSON: `bootstrap`, `topic`, `other`, `redacted`, `settings` of the session, and `secret`: options with values
+OPTIONS is JSON: `bootstrap`, `topic`, `other`, `settings` of the session, and `secret`: options with values
 that nobody may see. They come by standard input, for the command line and the environment are searched, too.
 """
 
@@ -20,6 +20,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_kafkalog import redaction
 from spark_kafkalog.jobs import load
 
 PAGES = ("jobs", "stages", "executors", "environment", "sql?details=true&planDescription=true", "streaming/statistics")
@@ -50,17 +51,36 @@ def loaded(directory: Path, options: dict[str, str], topic: str) -> dict[str, st
     return shown
 
 
+def before_the_line(spark: SparkSession, given: dict[str, Any]) -> str:
+    """Run a stream, before secrets are hidden, with one that Spark does not know as such; return what is shown."""
+    options = {"kafka.bootstrap.servers": given["bootstrap"]}
+    options |= {"subscribe": given["topic"], "kafka.ssl.keystore.key": "the-private-key"}
+    stream = spark.readStream.format("kafkalog").options(**options).load()
+    query = stream.writeStream.format("noop").trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    assert query.exception() is None
+    return explained(stream)
+
+
 def run(spark: SparkSession, directory: Path, given: dict[str, Any]) -> dict[str, str]:
     """Run each kind of query; return what was shown, by names."""
     options = {"kafka.bootstrap.servers": given["bootstrap"], **given["secret"]}
     source = {**options, "subscribe": given["topic"]}
-    shown = {}
+    shown = {} if given["settings"] else {"not hidden": before_the_line(spark, given)}
+    redaction.hide_secrets(spark)
     batch = spark.read.format("kafkalog").options(**source).load()
     assert batch.count() == 1
     shown["batch"] = explained(batch)
     batch.select("value").write.format("kafkalog").options(**options, topic=given["topic"]).mode("append").save()
     stream = spark.readStream.format("kafkalog").options(**source, startingOffsets="earliest").load()
     shown["stream"] = explained(stream)
+    registry = {
+        "schemaRegistry.url": "http://u:s3cret-of-url@127.0.0.1:1",
+        "schemaRegistry.basic.auth.user.info": "u:s3cret-of-user",
+        "valueFormat": "avro",
+        "valueSchema": '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}',
+    }
+    shown["registry"] = explained(spark.readStream.format("kafkalog").options(**source, **registry).load())
     for name, writer in (
         ("to files", stream.select("value").writeStream.format("parquet").option("path", str(directory / "parquet"))),
         ("to the sink", stream.select("value").writeStream.format("kafkalog").options(**options, topic=given["other"])),
@@ -127,8 +147,6 @@ def main() -> None:
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.eventLog.compress", "false")
-        # As the page about secured clusters says: explain() of a stream shows the options of other names.
-        .config("spark.sql.redaction.options.regex", given["redacted"])
         .getOrCreate()
     )
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import uuid
@@ -22,7 +21,6 @@ from peers.brokers.secured_kafka import ALICE, SecuredKafka, password_of
 from peers.toolchains import java
 from tests.spark_kafkalog.topics import Topics
 from tests.support.secured.ways import by_password
-from tests.support.sources.pages import DOCS
 
 SECRETS = {
     "kafka.sasl.password": "s3cret-of-sasl",
@@ -32,7 +30,12 @@ SECRETS = {
     "kafka.ssl.keystore.password": "s3cret-of-keystore",
     "kafka.ssl.key.password": "s3cret-of-key",
     "kafka.ssl.keystore.key": "-----BEGIN PRIVATE KEY-----\ns3cret-of-pem\n-----END PRIVATE KEY-----",
+    "kafka.ssl.certificate.pem": "-----BEGIN CERTIFICATE-----\nx\n-----BEGIN PRIVATE KEY-----\ns3cret-of-certificate",
     "kafka.sasl.oauthbearer.client.credentials.client.secret": "s3cret-of-client",
+    "kafka.sasl.oauthbearer.token": "s3cret-of-token",
+    "kafka.sasl.oauthbearer.config": "scope=s3cret-of-config",
+    "kafka.sasl.oauthbearer.assertion.private.key.pem": "s3cret-of-assertion",
+    "kafka.sasl.oauthbearer.assertion.private.key.passphrase": "s3cret-of-passphrase",
 }
 MARK = "s3cret-of-"
 
@@ -49,6 +52,10 @@ def test_nothing_shows_secrets(broker_address: str, topics: Topics, tmp_path: Pa
     shown = shown_by(given, tmp_path)
     leaks = {name: text[max(0, text.find(MARK) - 200) :][:260] for name, text in shown.items() if MARK in text}
     assert leaks == {}
+    # A stream before the line that hides them was warned of, and none after it.
+    assert shown["stderr"].count("explain(True) of this stream shows kafka.ssl.keystore.key; to hide it, add: ") == 1
+    assert shown["stderr"].count("explain(True) of this stream") == 1
+    assert "the-private-key" in shown["not hidden"]
 
 
 @pytest.mark.timeout(600)
@@ -86,12 +93,9 @@ def test_nothing_shows_delegation_tokens(secured_kafkas: Callable[[str], Secured
 
 def shown_by(given: dict[str, Any], tmp_path: Path) -> dict[str, str]:
     """Run `secrets_program`; return everything that shows something of its queries, by names."""
-    page = (DOCS / "how-to/secured-clusters.md").read_text()
-    redacted = re.search(r"^spark\.sql\.redaction\.options\.regex=(.+)$", page, re.MULTILINE)
-    assert redacted is not None
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark_kafkalog.secured.secrets_program", str(tmp_path)],
-        input=json.dumps(given | {"redacted": redacted[1]}),
+        input=json.dumps(given),
         capture_output=True,
         text=True,
         check=False,
@@ -100,7 +104,16 @@ def shown_by(given: dict[str, Any], tmp_path: Path) -> dict[str, str]:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     shown: dict[str, str] = json.loads((tmp_path / "shown.json").read_text())
-    assert {"batch", "stream", "stream to the sink", "wrong broker", "load", "page SQL/", "execution 0"} <= set(shown)
+    assert {
+        "batch",
+        "stream",
+        "stream to the sink",
+        "registry",
+        "wrong broker",
+        "load",
+        "page SQL/",
+        "execution 0",
+    } <= set(shown)
     shown |= {"stdout": done.stdout, "stderr": done.stderr}
     for file in tmp_path.rglob("*"):
         if file.is_file() and file.name != "shown.json":
