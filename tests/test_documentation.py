@@ -100,3 +100,24 @@ def test_the_extras_that_messages_and_pages_tell_to_install_exist() -> None:
     named = [(path, name) for path in (*PAGES, *sources) for name in EXTRAS.findall(path.read_text())]
     assert len(named) > 20
     assert [(str(path), names) for path, names in named if not existing.issuperset(names.split(","))] == []
+
+
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"^(?:\$ |FROM |(?:python3|pip|kafkalog|spark-submit|kinit) )", re.MULTILINE)
+RUN = {"on-a-cluster.md": 6}
+"""Blocks of commands by pages, that a test runs: tests/spark_kafkalog/cluster."""
+
+
+@pytest.mark.parametrize("name", ["on-a-cluster.md", "cold-executors.md", "start-faster.md", "secured-clusters.md"])
+def test_blocks_of_commands_are_run_or_say_that_they_are_not(name: str) -> None:
+    text = (ROOT / "docs" / "how-to" / name).read_text()
+    end, is_marked, unmarked = 0, False, []
+    for block in _BLOCK.finditer(text):
+        before = " ".join(text[end : block.start()].split())
+        # A remark holds until other text follows.
+        is_marked = "ot run by our tests" in before or (not before and is_marked)
+        end = block.end()
+        if not is_marked and block[1] in ("", "console", "dockerfile") and _COMMAND.search(block[2]):
+            unmarked.append(block[2])
+    assert len(unmarked) == RUN.get(name, 0), "\n".join(unmarked)
+    assert all("$ " in block for block in unmarked)
