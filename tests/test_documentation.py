@@ -68,6 +68,19 @@ def test_the_performance_page_and_the_chart_show_the_results() -> None:
     assert performance.CHART.read_text() == performance.draw(performance.bars(everything)), "run: make docs"
 
 
+def test_the_cases_below_the_aims_are_explained() -> None:
+    [reads] = [found for found in load_all() if found.benchmark == "spark_read"]
+    rates = {
+        each.name: each.ratio
+        for each in reads.results
+        if each.peer_name == "Spark's connector" and each.unit == "rows/s" and isinstance(each.ratio, float)
+    }
+    below = {name for name, ratio in rates.items() if ratio < (1.5 if name.startswith("AvailableNow") else 3)}
+    assert below
+    page = (DOCS / "explanation" / "pysparks-ceiling.md").read_text()
+    assert {name for name in below if f"| {name} |" not in page} == set()
+
+
 def test_the_references_say_what_the_code_says() -> None:
     made = pages()
     for path, text in made.items():
