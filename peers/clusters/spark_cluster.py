@@ -18,10 +18,8 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _ADDRESS = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
-_OF_SPARK = {
-    "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "SPARK_DAEMON_MEMORY": "192m",
-}
+_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_DAEMON_MEMORY = "192m"
 _OF_PYTHON = (
     "PYTHONPATH",
     "PYSPARK_PYTHON",
@@ -67,6 +65,7 @@ class StandaloneCluster(Server):
         directory: Where logs and the applications' files go; by default a temporary directory.
         environments: For each worker, variables that its executors have in their environment.
         memory: What a worker lends to executors.
+        jvm_options: Options for the JVMs of master and workers, separated by blanks.
     """
 
     def __init__(
@@ -74,10 +73,12 @@ class StandaloneCluster(Server):
         directory: Path | None = None,
         environments: Sequence[Mapping[str, str]] | None = None,
         memory: str = "1g",
+        jvm_options: str = _JVM,
     ) -> None:
         super().__init__(directory, "spark-cluster-")
         self._environments = list(environments if environments is not None else [{}, {}])
         self._memory = memory
+        self._of_daemons = {"SPARK_DAEMON_JAVA_OPTS": jvm_options, "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY}
         self._stack = ExitStack()
         self.master = ""
         self.hosts = _local_addresses(len(self._environments))
@@ -110,7 +111,7 @@ class StandaloneCluster(Server):
         process = Process(
             command,
             log,
-            env={**_OF_SPARK, "SPARK_HOME": str(spark_home()), **environment},
+            env={**self._of_daemons, "SPARK_HOME": str(spark_home()), **environment},
         )
         self._stack.callback(process.kill)
         return process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from peers.cache import require
 from peers.clusters import hdfs
 from peers.toolchains import java
+from tests.spark_kafkalog.class_data import short_lived
 from tests.spark_kafkalog.session import start_session
 from tests.spark_kafkalog.topics import Topics
+
+# Applications that tests start as users do: programs, notebooks and commands that know nothing of tests.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", short_lived())
 
 _numbers = itertools.count(1)
 

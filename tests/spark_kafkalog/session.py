@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tests.spark_kafkalog.class_data import archive_options
+from tests.spark_kafkalog.class_data import short_lived
 
 _LOG4J2 = """status=error
 appender.file.type=File
@@ -19,15 +19,6 @@ appender.file.layout.pattern=%d %p %c: %m%n
 rootLogger.level=warn
 rootLogger.appenderRef.file.ref=file
 """
-
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options for JVMs that end soon, which gain nothing from thorough compilation. Benchmarks do not use them."""
-
-
-def short_lived() -> str:
-    """Return the options for such JVMs, with the archive of their classes."""
-    return f"{SHORT_LIVED} {archive_options()}"
 
 
 def session_options(directory: Path, *, measured: bool = False) -> dict[str, str]:

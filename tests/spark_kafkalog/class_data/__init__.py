@@ -11,20 +11,26 @@ an archive that was made by another Java, or for other jars.
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
-import pyspark
-
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for JVMs that end soon, which gain nothing from thorough compilation. Benchmarks do not use them."""
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """A JVM that ignores the archive would say so on standard output."""
 
 
 def archive() -> Path:
     """Return where this environment has the archive."""
-    return Path(sys.prefix) / "share" / "kafkalog" / f"spark-{pyspark.__version__}.jsa"
+    return Path(sys.prefix) / "share" / "kafkalog" / f"spark-{version('pyspark')}.jsa"
 
 
 def archive_options() -> str:
     """Return the options of a JVM that uses the archive, separated by blanks; none where there is no archive."""
     file = archive()
     return f"-XX:SharedArchiveFile={file} {_QUIET}" if file.exists() else ""
+
+
+def short_lived() -> str:
+    """Return the options for JVMs of Spark that end soon, with the archive of their classes."""
+    return f"{SHORT_LIVED} {archive_options()}"

@@ -10,6 +10,7 @@ import pytest
 from peers.cache import require
 from peers.clusters.spark_cluster import StandaloneCluster
 from peers.toolchains import java
+from tests.spark_kafkalog.class_data import short_lived
 from tests.spark_kafkalog.cluster.environments import MAKERS
 from tests.spark_kafkalog.cluster.submitting import with_path
 from tests.spark_kafkalog.topics import Topics, numbers
@@ -51,7 +52,7 @@ def cluster(programs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> I
     """Run a master and two workers."""
     require(java.missing())
     paths = [{"PATH": with_path(each)} for each in programs[1:]]
-    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), paths) as running:
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), paths, jvm_options=short_lived()) as running:
         yield running
 
 

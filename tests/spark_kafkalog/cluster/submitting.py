@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from peers.clusters.spark_cluster import clean_environment, spark_home
+from tests.spark_kafkalog.class_data import short_lived
 from tests.spark_kafkalog.cluster.environments import ROOT
 
 APPLICATION = Path(__file__).with_name("application.py")
 CHECK = ROOT / "spark_kafkalog" / "jobs" / "check.py"
 DEADLINE_S = 240.0
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": _JVM,
-    "spark.executor.extraJavaOptions": _JVM,
+    "spark.driver.extraJavaOptions": short_lived(),
+    "spark.executor.extraJavaOptions": short_lived(),
     "spark.sql.shuffle.partitions": "2",
 }
 
