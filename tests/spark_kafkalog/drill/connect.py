@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_kafkalog import progress
+from spark_kafkalog import progress, redaction
 from tests.spark_kafkalog.session import session_options
 from tests.support.waiting import wait_until
 
@@ -41,6 +41,8 @@ def main(bootstrap: str, topic: str, directory: str) -> None:
     found["pushed"] = pushed.where("partition = 0 AND offset < 3").count()
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
+    redaction.hide_secrets(spark)
+    found["redacted"] = spark.conf.get(redaction.KEY)
     watched = progress.watch(spark, lambda behind: None)
     stream = spark.readStream.format("kafkalog").options(**options, maxOffsetsPerTrigger="4").load()
     writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")

@@ -12,7 +12,7 @@ import pytest
 
 from peers.cache import require
 from peers.toolchains import java
-from spark_kafkalog import offsets
+from spark_kafkalog import offsets, redaction
 from tests.spark_kafkalog.topics import Topics, numbers
 
 ROOT = Path(__file__).parents[3]
@@ -37,6 +37,7 @@ def test_spark_connect(topics: Topics, tmp_path: Path) -> None:
     assert found["batch"] == found["stream"] == [value.decode() for value in values]
     assert found["chosen"] == [["offset"], 10]
     assert found["pushed"] == 3
+    assert found["redacted"] == f"(?:(?i)url)|{redaction.SETTING}"
     assert found["terminated"]
     # The client gets the text of an offset, where a classic session gets the document.
     assert offsets.from_json(json.loads(found["end"])) == {(topic, 0): 6, (topic, 1): 4}

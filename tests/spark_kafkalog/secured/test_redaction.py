@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.properties.options import declared
@@ -13,6 +16,8 @@ from kafkalog.client.security.kerberos.options import KerberosOptions
 from kafkalog.client.security.oauth.options import OAuthOptions
 from kafkalog.client.security.tls_options import TlsOptions
 from spark_kafkalog import redaction
+from spark_kafkalog.cli.quiet_spark import quiet_session
+from spark_kafkalog.jobs import application, load
 from spark_kafkalog.options.java_patterns import compile_java
 from tests.support.sources.pages import DOCS
 
@@ -123,3 +128,46 @@ def test_a_session_that_hides_them_is_known_by_a_file(files: Path, own: str, mon
         assert Session.conf[redaction.KEY] == f"(?:(?i)url|my.own)|{redaction.SETTING}"
     monkeypatch.setattr(redaction, "directory", lambda: files / own)
     assert redaction.shown(JAAS) == []
+
+
+CHANGED = (redaction.KEY, "spark.sql.shuffle.partitions", "spark.sql.streaming.numRecentProgressUpdates")
+"""Settings that the sessions of our commands and jobs change."""
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """Return the session of the tests, whose settings are put back afterwards."""
+    before = {name: spark.conf.get(name) for name in CHANGED}
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, str(value))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda directory: application.session("test", None),
+        lambda directory: load.context(None),
+        lambda directory: quiet_session("test", directory, "local[2]", own_python=False),
+    ],
+    ids=["job", "load", "command"],
+)
+def test_sessions_of_jobs_loads_and_commands_hide_secrets(
+    session: SparkSession, tmp_path: Path, make: Callable[[Path], Any]
+) -> None:
+    make(tmp_path)
+    assert str(session.conf.get(redaction.KEY)).endswith(f"|{redaction.SETTING}")
+
+
+@pytest.mark.spark
+def test_a_plan_without_secrets(session: SparkSession, broker_address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"kafka.bootstrap.servers": broker_address, "subscribe": "any", "kafka.ssl.keystore.key": "s3cret"}
+    stream = session.readStream.format("kafkalog").options(**options).load()
+    stream.explain(True)
+    assert "kafka.ssl.keystore.key=s3cret" in capsys.readouterr().out
+    redaction.hide_secrets(session)
+    stream.explain(True)
+    plan = capsys.readouterr().out
+    assert "s3cret" not in plan
+    assert "subscribe=any" in plan
