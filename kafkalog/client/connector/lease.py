@@ -24,18 +24,23 @@ class Lease:
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
+        self._granted = timeout
+        """The time-out at the last renewal."""
         self._heard_at = float("-inf")
         self._has_ended = False
 
     def grant(self, timeout: float) -> None:
-        """Note the time-out of the session in seconds; it holds for what was answered before, too."""
+        """Note the time-out of the session in seconds. If it is shorter, it holds for what was answered before, too.
+
+        A longer one may be that of a new session, of which the member has not heard yet.
+        """
         self.timeout = timeout
 
     def renew(self, sent_at: float) -> None:
         """Note that a request was answered that was sent at this time, in seconds of a monotonic clock."""
         # An answer in a new session says nothing of the partitions that were claimed in the one before.
-        if not self._has_ended:
-            self._heard_at = max(self._heard_at, sent_at)
+        if not self._has_ended and sent_at > self._heard_at:
+            self._heard_at, self._granted = sent_at, self.timeout
 
     def end(self) -> None:
         """End the lease, until `begin`: the session is known to have expired."""
@@ -48,4 +53,4 @@ class Lease:
 
     def holds(self, now: float) -> bool:
         """Return whether the session lives."""
-        return now < self._heard_at + self.timeout * (1 - MARGIN)
+        return now < self._heard_at + min(self._granted, self.timeout) * (1 - MARGIN)

@@ -152,12 +152,3 @@ def test_decoders_make_values_but_not_of_null() -> None:
     record = next(stream)
     assert record.key is None
     assert str(record.value) == "12"
-
-
-def test_a_lease_ends_before_the_session() -> None:
-    lease = Lease(10.0)
-    assert not lease.holds(0.0)
-    lease.renew(100.0)
-    lease.renew(90.0)
-    assert lease.holds(108.9)
-    assert not lease.holds(109.1)
