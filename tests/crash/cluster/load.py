@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.crash.cluster.drilled import DEADLINE_S, DrilledCluster
-from tests.crash.cluster.verdict import changed, faults
+from kafkalog.protocol.messages.metadata import MetadataResponsePartition
+from tests.crash.cluster.drilled import DEADLINE_S
+from tests.crash.cluster.verdict import beyond_retries, changed, faults
 from tests.support.waiting import wait_until
 
 PAUSE_S = 0.004
@@ -19,14 +21,28 @@ LEAST = 100
 """The number of records of each partition that must be acknowledged for a drill to say anything."""
 
 
+class LoadedCluster(Protocol):
+    """What a load needs of its cluster; see `DrilledCluster`."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def partitions(self, topic: str, number: int) -> Mapping[int, MetadataResponsePartition]: ...
+
+    def wait_whole(self, topic: str) -> None: ...
+
+    def wait_equal(self, topic: str, index: int, of: Iterable[int]) -> None: ...
+
+
 class Load:
     """Produces to all partitions of a topic in turn, and reads them, until `end`.
 
     Attributes:
         acknowledged: by partition, the values that were acknowledged, with the offsets that the producer was told.
+        errors: how often the consumer saw which errors, by their codes.
     """
 
-    def __init__(self, cluster: DrilledCluster, topic: str, partitions: int) -> None:
+    def __init__(self, cluster: LoadedCluster, topic: str, partitions: int) -> None:
         self._topic = topic
         self._cluster = cluster
         self._partitions = range(partitions)
@@ -34,6 +50,7 @@ class Load:
         self._sent: dict[int, list[bytes]] = {index: [] for index in self._partitions}
         self._read: dict[int, dict[int, bytes]] = {index: {} for index in self._partitions}
         self._failed: list[str] = []
+        self.errors: Counter[int] = Counter()
         self._end = Event()
         self._producer = Producer(
             {
@@ -89,9 +106,12 @@ class Load:
             consumer.assign([TopicPartition(self._topic, index, 0) for index in self._partitions])
             while not self._end.is_set():
                 for message in consumer.consume(500, PAUSE_S):
-                    if message.error() is None:
+                    error = message.error()
+                    if error is None:
                         partition, offset, value = _place(message)
                         self._read[partition][offset] = value
+                    elif error.code() != KafkaError._PARTITION_EOF:
+                        self.errors[error.code()] += 1
         finally:
             consumer.close()
 
@@ -120,6 +140,7 @@ class Load:
     def check(self) -> None:
         """Check that each record that was acknowledged is in the log once, in order, where the producer was told."""
         assert not self._failed, self._failed[:5]
+        assert not beyond_retries(self.errors), beyond_retries(self.errors)
         for index in self._partitions:
             told = self.acknowledged[index]
             assert len(told) >= LEAST, f"only {len(told)} records of {index} were acknowledged"
@@ -129,7 +150,7 @@ class Load:
 
 
 @contextmanager
-def under_load(cluster: DrilledCluster, topic: str, partitions: int) -> Iterator[Load]:
+def under_load(cluster: LoadedCluster, topic: str, partitions: int) -> Iterator[Load]:
     """Run a load for the time of the block, and judge it afterwards: all replicas are in sync again by then."""
     load = Load(cluster, topic, partitions)
     try:
@@ -145,7 +166,7 @@ def under_load(cluster: DrilledCluster, topic: str, partitions: int) -> Iterator
     load.check()
 
 
-def read_all(cluster: DrilledCluster, topic: str, index: int) -> dict[int, bytes]:
+def read_all(cluster: LoadedCluster, topic: str, index: int) -> dict[int, bytes]:
     """Return the values of all records that consumers see, committed ones only, by offset."""
     consumer = _consumer(cluster)
     found: dict[int, bytes] = {}
@@ -178,7 +199,7 @@ def _place(message: Message) -> tuple[int, int, bytes]:
     return partition, offset, value
 
 
-def _consumer(cluster: DrilledCluster) -> Consumer:
+def _consumer(cluster: LoadedCluster) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

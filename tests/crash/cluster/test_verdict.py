@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 
-from tests.crash.cluster.verdict import changed, faults
+from tests.crash.cluster.verdict import beyond_retries, changed, faults
 
 SENT = [b"a", b"b", b"c"]
 WHOLE = {0: b"a", 1: b"b", 2: b"c"}
@@ -40,4 +41,14 @@ def test_a_record_without_an_offset_must_be_there_as_well() -> None:
 def test_a_record_that_was_read_and_is_gone_is_named() -> None:
     assert changed(WHOLE, {0: b"a", 1: b"x"}) == [
         "2 changed after they were read: 1: b'b' is now b'x'; 2: b'c' is now None"
+    ]
+
+
+def test_errors_of_a_consumer_that_no_retry_covers_are_faults() -> None:
+    assert beyond_retries({}) == []
+    assert beyond_retries({KafkaError._TRANSPORT: 3, KafkaError._ALL_BROKERS_DOWN: 1}) == []
+    seen = {KafkaError.OFFSET_OUT_OF_RANGE: 2, KafkaError._TRANSPORT: 1, KafkaError._AUTO_OFFSET_RESET: 1}
+    assert beyond_retries(seen) == [
+        "the consumer saw 1 times _AUTO_OFFSET_RESET",
+        "the consumer saw 2 times OFFSET_OUT_OF_RANGE",
     ]

@@ -1,9 +1,11 @@
-"""Compares what a producer was told with what a log has: lost, doubled and reordered records. Pure."""
+"""Compares what clients were told with what a log has: lost, doubled and reordered records, and errors. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+
+from confluent_kafka import KafkaError
 
 MOST = 5
 """The number of examples of each kind of fault."""
@@ -45,6 +47,19 @@ def faults(acknowledged: Mapping[bytes, int | None], sent: Iterable[bytes], foun
             ("never sent", strange),
         )
         if each
+    ]
+
+
+COVERED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT}
+"""The errors that librdkafka reports while it connects or sends again by itself."""
+
+
+def beyond_retries(errors: Mapping[int, int]) -> list[str]:
+    """Return the errors that a consumer saw and that retries do not cover; `errors` counts them by their codes."""
+    return [
+        f"the consumer saw {count} times {KafkaError(code).name()}"
+        for code, count in sorted(errors.items())
+        if code not in COVERED
     ]
 
 
