@@ -3,6 +3,7 @@
     {"version": 1, "subscription": {"words": 2}, "pattern": "static", "timestamp": "1416400000000"}
 
 For the patterns `white_list` and `black_list` the only key of `subscription` is a regular expression over topics.
+Java's members compile it with `java.util.regex` (`java_regex`).
 Source: `TopicCount` and `TopicFilter` of Kafka 0.8.2.
 """
 
@@ -70,19 +71,23 @@ class Subscription:
         """Make a subscription to the topics of a filter, which share `streams` streams.
 
         Raises:
-            ConfigError: There are no streams.
+            ConfigError: There are no streams, or other members could not read the filter as an expression of Java.
         """
         if streams < 1:
             raise ConfigError(f"{streams} streams: expected at least one")
         pattern = Pattern.BLACK_LIST if isinstance(topics, Blacklist) else Pattern.WHITE_LIST
-        return cls(pattern, {topics.pattern.pattern: streams})
+        expression = topics.pattern.pattern if topics.expression is None else topics.expression
+        subscription = cls(pattern, {expression: streams})
+        subscription.select(())
+        return subscription
 
     @classmethod
     def decode(cls, path: str, data: bytes) -> Subscription:
         """Read the node of a member.
 
         Raises:
-            MalformedNodeError: It holds no subscription. The partitions of this member cannot be known then.
+            MalformedNodeError: It holds no subscription, or an expression that cannot be read here. The partitions of
+                this member cannot be known then.
         """
         found = parse_json(path, data)
         counts, pattern = found.get("subscription"), found.get("pattern")
@@ -96,7 +101,10 @@ class Subscription:
         try:
             subscription.select(())
         except ConfigError as error:
-            raise MalformedNodeError(f"{path}: {error}") from None
+            # Members that come to different topics leave partitions to each other, or want the same ones for ever.
+            raise MalformedNodeError(
+                f"{path}: {error}. No member here owns partitions until that member has left the group"
+            ) from None
         return subscription
 
     def encode(self, timestamp_ms: int) -> bytes:

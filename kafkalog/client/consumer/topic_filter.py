@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from kafkalog.client.consumer.java_regex import UnreadableExpressionError, compile_java
 from kafkalog.client.errors import ConfigError
 
 _QUOTES = "\"'"
 
 
-def _compiled(text: str) -> re.Pattern[str]:
-    """Compile a list as Kafka 0.8 did: commas separate alternatives; spaces and outer quotes are ignored."""
-    cleaned = text.strip().replace(",", "|").replace(" ", "").strip(_QUOTES)
+def _read(text: str) -> tuple[re.Pattern[str], str]:
+    """Read a list as Kafka 0.8 did: commas separate alternatives; spaces and outer quotes are ignored."""
+    expression = text.strip().replace(",", "|").replace(" ", "").strip(_QUOTES)
     try:
-        return re.compile(cleaned)
-    except re.error as error:
-        raise ConfigError(f"{text!r} is no regular expression: {error}") from None
+        return compile_java(expression), expression
+    except UnreadableExpressionError as error:
+        raise ConfigError(f"{text!r} is no regular expression of Java that can be read here: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class TopicFilter:
     """Topics whose whole name matches an expression. The consumer's configuration decides about internal topics."""
 
     pattern: re.Pattern[str]
+    expression: str | None = field(default=None, kw_only=True)
+    """The expression as members of Kafka 0.8 read it, if that is not the text of `pattern`."""
 
     @classmethod
     def of(cls, pattern: str | re.Pattern[str]) -> TopicFilter:
@@ -67,17 +70,27 @@ class SubscriptionPattern:
 
 
 class Whitelist(TopicFilter):
-    """The topics of a white list: `"orders,clicks_.*"`."""
+    """The topics of a white list: `"orders,clicks_.*"`. The list is a regular expression of Java.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
 
     def __init__(self, text: str) -> None:
-        super().__init__(_compiled(text))
+        pattern, expression = _read(text)
+        super().__init__(pattern, expression=expression)
 
 
 class Blacklist(TopicFilter):
-    """All topics but those of a black list."""
+    """All topics but those of a black list, which is a regular expression of Java.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
 
     def __init__(self, text: str) -> None:
-        super().__init__(_compiled(text))
+        pattern, expression = _read(text)
+        super().__init__(pattern, expression=expression)
 
     def allows(self, topic: str) -> bool:
         return not super().allows(topic)

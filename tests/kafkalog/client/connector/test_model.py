@@ -26,6 +26,7 @@ from tests.kafkalog.client.connector.simulated import (
 )
 from tests.simulation import virtual_time
 from tests.simulation.virtual_time import VirtualLoop
+from tests.simulation.zookeeper import SimulatedSession
 from tests.support.amount import mostly_exhaustive
 
 SETTLE_S = 20 * SESSION_S
@@ -242,6 +243,28 @@ def test_roundrobin_refuses_members_that_read_other_topics() -> None:
         await asyncio.sleep(SETTLE_S)
         assert first.failed
         assert not world.owners()
+
+    simulate(work)
+
+
+def test_nobody_owns_partitions_beside_a_member_whose_expression_cannot_be_read() -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        first = await world.join("a", words())
+        await asyncio.sleep(SETTLE_S)
+        assert len(owned(first)) == 2
+        path = f"{nodes.members(GROUP)}/b"
+        foreign = SimulatedSession(world.ensemble, SESSION_S)
+        await foreign.create(
+            path, rb'{"pattern": "white_list", "subscription": {"\\p{InGreek}+": 1}}', is_ephemeral=True
+        )
+        await asyncio.sleep(SETTLE_S)
+        assert first.failed
+        assert not world.owners()
+        await foreign.close()
+        world.append(3)
+        await asyncio.sleep(SETTLE_S)
+        assert_settled(world)
 
     simulate(work)
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kafkalog.client.connector.subscription import Pattern, Subscription
-from kafkalog.client.consumer.topic_filter import Blacklist, Whitelist
+from kafkalog.client.consumer.topic_filter import Blacklist, TopicFilter, Whitelist
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes
@@ -121,3 +121,34 @@ def test_brokers_of_all_versions_are_found() -> None:
 def test_groups_that_are_no_part_of_a_path_are_refused(group: str) -> None:
     with pytest.raises(ConfigError, match=r"group\.id"):
         nodes.check_group(group)
+
+
+def test_expressions_are_those_of_java() -> None:
+    topics = ("abc", "acd", "words2", "2")
+    for pattern, expression, expected in (
+        ("white_list", r"\p{Alpha}+", {"abc", "acd"}),
+        ("white_list", "[a-z&&[^b]]+", {"acd"}),
+        ("black_list", "[a-z&&[^b]]+", {"abc", "words2", "2"}),
+    ):
+        data = json.dumps({"pattern": pattern, "subscription": {expression: 1}}).encode()
+        assert Subscription.decode(PATH, data).select(topics).keys() == expected
+    ours = Subscription.of_filter(Whitelist(r"\p{Alpha}+,words\d"), 1)
+    assert json.loads(ours.encode(0))["subscription"] == {r"\p{Alpha}+|words\d": 1}, "others read what was given"
+    assert ours.select(topics).keys() == {"abc", "acd", "words2"}
+
+
+def test_a_filter_that_members_of_java_cannot_read_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is no regular expression of Java"):
+        Whitelist("(?P<name>words)")
+    with pytest.raises(ConfigError, match="is no regular expression of Java"):
+        Subscription.of_filter(TopicFilter.of("(?P<name>words)"), 1)
+
+
+def test_an_expression_that_cannot_be_read_is_told_with_its_member() -> None:
+    data = json.dumps({"pattern": "white_list", "subscription": {r"\p{InGreek}+": 1}}).encode()
+    with pytest.raises(MalformedNodeError) as told:
+        Subscription.decode(PATH, data)
+    assert PATH in str(told.value)
+    assert r"the property InGreek. No member here owns partitions until that member has left the group" in str(
+        told.value
+    )
