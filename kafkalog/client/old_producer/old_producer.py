@@ -102,7 +102,7 @@ class OldProducer(Closing):
             ProducerClosedError: The producer is closed.
             FailedToSendMessageError: With sync: not all messages were sent. With acks 0 nobody knows.
             QueueFullError: With async: the queue stayed full. The messages before this one were taken.
-            TypeError: With sync: the partitioner does not take the key.
+            TypeError: With sync: the partitioner does not take the key. The messages before this one have ended.
         """
         with self._senders_changed:
             if self._is_closed:
@@ -156,16 +156,20 @@ class OldProducer(Closing):
         failure: Exception | None = None
         try:
             futures += map(self._sent, messages)
-        except (ClientError, KafkaError) as error:
+        except Exception as error:
+            # A user's partitioner or serializer raises what it likes.
             failure = error
         # Those before it are on their way: the call ends when all have ended.
         errors = [each for future in futures if (each := future.exception()) is not None]
+        if failure is None and not errors:
+            return
+        self._counters.has_failed()
+        if failure is not None and not isinstance(failure, ClientError | KafkaError):
+            raise failure
         failure = errors[0] if errors else failure
-        if failure is not None:
-            self._counters.has_failed()
-            raise FailedToSendMessageError(
-                f"Failed to send messages after {self.config.send_max_retries} tries: {failure}"
-            ) from failure
+        raise FailedToSendMessageError(
+            f"Failed to send messages after {self.config.send_max_retries} tries: {failure}"
+        ) from failure
 
     def _sent(self, message: KeyedMessage) -> DeliveryFuture:
         producer = self._producer(message.topic)

@@ -21,7 +21,7 @@ from kafkalog.client.old_producer import (
 )
 from kafkalog.client.old_producer.discovery import Discovery
 from kafkalog.client.old_producer.partitioning import partition_of
-from kafkalog.client.producer import ProducerClosedError
+from kafkalog.client.producer import DeliveryFuture, ProducerClosedError
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.client.zookeeper.steps import ConnectionLossError
 from tests.support.member import MemberCluster
@@ -149,6 +149,45 @@ def test_failures(over_zookeeper: MemberCluster, caplog: pytest.LogCaptureFixtur
     assert "2 messages were not sent; the first one, to topic t: " in caplog.text
     with pytest.raises(ConnectionLossError, match="no ZooKeeper answers"):
         OldProducer({"zk.connect": "127.0.0.1:1", "zk.connectiontimeout.ms": "100"})
+
+
+def test_messages_before_one_that_the_partitioner_refuses_are_sent_when_the_call_ends(
+    over_zookeeper: MemberCluster,
+) -> None:
+    topic = over_zookeeper.new_topic(2)
+    futures: list[DeliveryFuture] = []
+
+    def refuse(key: object, partitions: int) -> int:
+        if key == b"bad":
+            raise TypeError("no such key")
+        return 1
+
+    with OldProducer(over(over_zookeeper, partitioner_class=refuse)) as producer:
+        producer.send(KeyedMessage(topic, b"first", b"good"))
+        sent = producer._sent
+
+        def followed(message: KeyedMessage) -> DeliveryFuture:
+            futures.append(sent(message))
+            return futures[-1]
+
+        producer._sent = followed  # type: ignore[method-assign]
+        with pytest.raises(TypeError, match="no such key"):
+            producer.send(*(KeyedMessage(topic, b"x", b"good") for _ in range(100)), KeyedMessage(topic, b"y", b"bad"))
+        assert [each.done() for each in futures] == [True] * 100
+        assert producer.metrics()["FailedSendsPerSec.Count"] == 1
+        assert len(records(over_zookeeper, topic, 101)) == 101
+
+
+def test_messages_without_a_key_reach_all_partitions_from_a_list_of_brokers(over_zookeeper: MemberCluster) -> None:
+    topic = over_zookeeper.new_topic(4)
+    properties = {"metadata.broker.list": over_zookeeper.bootstrap, "request.required.acks": "1"}
+    with OldProducer(properties) as producer:
+        # Each is a batch, after which another partition is chosen at random.
+        for number in range(100):
+            producer.send(KeyedMessage(topic, b"%d" % number + bytes(1 << 14)))
+    found = records(over_zookeeper, topic, 100)
+    assert sorted(int((each.value or b"").rstrip(b"\0")) for each in found) == list(range(100))
+    assert {each.partition for each in found} == {0, 1, 2, 3}
 
 
 def test_what_an_old_producer_counts(over_zookeeper: MemberCluster) -> None:
