@@ -28,10 +28,12 @@ logger = logging.getLogger(__name__)
 
 KEY = "spark.sql.redaction.options.regex"
 NAMES = (
-    "password|passphrase|secret|token(?![.]endpoint[.]url)|jaas|user[.]info|keystore[.]key$|key[.]pem$|"
+    "passwor[d]|passphrase|secre[t]|toke[n](?![.]endpoint[.]url)|jaas|user[.]info|keystore[.]key$|key[.]pem$|"
     "oauthbearer[.]config$"
 )
-"""What names of options with secrets have. Without backslashes, so that it can stand in files of settings as it is."""
+"""What names of options with secrets have. Without backslashes, so that it can stand in files of settings as it is, and
+without Spark's own words for secrets: Spark takes a setting whose value has one for a secret. Spark Connect then says
+that there is no such setting."""
 VALUES = "://[^/ @]*:[^/ ]*@|PRIVATE KEY-----"
 """What values with secrets have: a user and a password in a URL, or a private key in PEM."""
 _SPARKS_OWN = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
@@ -60,7 +62,7 @@ def hide_secrets(spark: Any) -> None:
     Args:
         spark: The session, a classic one or one of Spark Connect.
     """
-    before = spark.conf.get(KEY)
+    before = spark.conf.get(KEY, _DEFAULT)
     if NAMES not in before:
         spark.conf.set(KEY, f"(?:{before})|{SETTING}")
     files = directory()

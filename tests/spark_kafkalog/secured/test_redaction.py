@@ -66,6 +66,7 @@ def test_values_with_secrets(value: str, secret: bool) -> None:
 
 def test_java_and_the_page_have_the_same_pattern() -> None:
     matches = compile_java(redaction.SETTING)
+    assert matches("kafka.ssl.key.password")
     assert matches("kafka.SASL.jaas.config")
     assert not matches("kafka.client.id")
     page = (DOCS / "how-to/secured-clusters.md").read_text()
