@@ -39,8 +39,8 @@ CALM_S = 60.0
 """A worker that has lasted this long was no failure from its beginning."""
 ANSWER_MS = 5_000
 """How long a new client tries the first request to a cluster."""
-ACLS_S = 5.0
-"""How often topics are looked for whose ACLs were not copied yet."""
+NEW_TOPICS_S = 5.0
+"""How often topics are looked for whose configurations or ACLs were not copied yet by this process."""
 _HOPELESS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -141,11 +141,11 @@ def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> lis
     jobs: list[Job] = []
     if settings.sync_configs:
         follower = TopicFollower(settings, source, target)
-        interval = settings.sync_configs_interval
-        jobs.append(Job("copying configurations", interval, lambda: follower.sync_configs(progress.first_topics())))
+        often = min(NEW_TOPICS_S, settings.sync_configs_interval)
+        jobs.append(Job("copying configurations", often, lambda: follower.follow_configs(progress.first_topics())))
     if settings.sync_acls:
         acls = AclFollower(settings.naming.remote, settings.sync_acls_interval, source, target)
-        often = min(ACLS_S, settings.sync_acls_interval)
+        often = min(NEW_TOPICS_S, settings.sync_acls_interval)
         jobs.append(Job("copying ACLs", often, lambda: acls.follow(progress.first_topics())))
     if not (settings.emit_checkpoints or settings.emit_heartbeats):
         return jobs

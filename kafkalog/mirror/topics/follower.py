@@ -8,7 +8,8 @@ removed. Source: `MirrorSourceConnector.computeAndCreateTopicPartitions`, `syncT
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Collection, Iterable, Mapping
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource
@@ -75,6 +76,9 @@ class TopicFollower:
         self._settings, self._source, self._target = settings, source, target
         self._naming = settings.naming
         self._configs = settings.config_filter
+        self._configs_due_at = float("-inf")
+        self._followed: frozenset[str] = frozenset()
+        """The topics whose configurations were copied before."""
 
     def make_own(self) -> None:
         """Create the missing ones of the mirror's internal topics in the target, compacted, with one partition.
@@ -143,7 +147,22 @@ class TopicFollower:
                 # Another process of the mirror was faster.
                 logger.debug("topic %s has its partitions already", name)
 
-    def sync_configs(self, topics: Iterable[str]) -> None:
+    def follow_configs(self, topics: Collection[str]) -> None:
+        """Copy the configurations of all of these topics if it is time, else of further ones, which may have changed.
+
+        The process gets its topics after its start, and they may have changed while no mirror ran.
+
+        Raises:
+            ClientError: A cluster cannot be asked.
+        """
+        now = time.monotonic()
+        is_due = now >= self._configs_due_at
+        self._sync_configs(name for name in topics if is_due or name not in self._followed)
+        self._followed = frozenset(topics)
+        if is_due:
+            self._configs_due_at = now + self._settings.sync_configs_interval
+
+    def _sync_configs(self, topics: Iterable[str]) -> None:
         """Change the configurations of the target's topics to those of the source; errors are logged."""
         for name in topics:
             ours, theirs = ConfigResource.topic(name), ConfigResource.topic(self._naming.remote(name))

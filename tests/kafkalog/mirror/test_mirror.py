@@ -165,6 +165,26 @@ def test_topics_follow_the_source(clusters: Clusters, start_mirror: StartMirror,
     read_all(clusters.target, f"{alias}.{later}", 5)
 
 
+def test_configurations_that_changed_while_no_mirror_ran_follow_soon_after_the_start(
+    clusters: Clusters, start_mirror: StartMirror, alias: str
+) -> None:
+    topic, remote = f"t-{alias}", ConfigResource.topic(f"{alias}.t-{alias}")
+    make(clusters.source, topic, retention_ms="123456789")
+    rarely = {"sync_topic_configs_interval_seconds": "3600"}
+    mirror = start_mirror(topic, **rarely)
+    with Admin(clusters.client("source")) as source, Admin(clusters.client("target")) as target:
+        wait_until(lambda: remote.name in target.list_topics(), "the topic is there")
+        assert mirror.stop() is None
+        changes = [ConfigChange("retention.ms", "987654321")]
+        source.incremental_alter_configs({ConfigResource.topic(topic): changes})
+        start_mirror(topic, **rarely)
+
+        def retention() -> str | None:
+            return target.describe_configs([remote])[remote]["retention.ms"].value
+
+        wait_until(lambda: retention() == "987654321", "the configuration is copied")
+
+
 def test_latest_begins_at_the_end_and_stays_there(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
     topic = f"late-{alias}"
     make(clusters.source, topic)
