@@ -159,6 +159,14 @@ class ReplacedCluster:
             DEADLINE_S,
         )
 
+    def files(self, topic: str) -> dict[tuple[int, int], int]:
+        """Return the number (inode) of the first segment's file of each replica, by broker and partition."""
+        return {
+            (number, int(segment.parent.name.rpartition("-")[2])): segment.stat().st_ino
+            for number, theirs in self._theirs.items()
+            for segment in theirs.log_dir.glob(f"{topic}-*/00000000000000000000.log")
+        }
+
     def _log(self, number: int, topic: str, index: int) -> bytes:
         files = sorted((self._theirs[number].log_dir / f"{topic}-{index}").glob("*.log"))
         return b"".join(file.read_bytes() for file in files)

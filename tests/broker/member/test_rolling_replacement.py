@@ -34,12 +34,16 @@ def test_brokers_are_replaced_one_by_one_and_back(version: str, protocol: str, t
     with replaced_cluster(tmp_path, version, protocol) as cluster:
         cluster.create(WORDS, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
         cluster.create(MONEY, [[1, 2, 3], [2, 3, 1]])
+        files = cluster.files(WORDS)
         with under_load(cluster, WORDS, 3) as load:
             member, transactor = Member(cluster.bootstrap, WORDS, GROUP), Transactor(cluster.bootstrap, MONEY)
             with member, transactor:
                 for wanted in (set(IDS), set[int]()):
                     replace_all(cluster, load, member, transactor)
                     assert cluster.ours == wanted
+        # Each broker went on with the files that it found.
+        assert len(files) == len(IDS) * 3
+        assert cluster.files(WORDS) == files
         assert not member.failed + transactor.failed, member.failed + transactor.failed
         # Only 2.8.2 lacks versions that librdkafka sends to the others.
         assert version == kafka.KAFKA_2 or not member.retries["_UNSUPPORTED_FEATURE"]
