@@ -26,7 +26,7 @@ BY_FILE := -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
 # Versions that development and CI install; `make install LOCK=` takes the newest ones that pyproject.toml allows.
 LOCK ?= requirements-dev.lock
 
-.PHONY: help quickstart check test test-rest test-all test-soak lint format docs install lock clean check-python check-java class-data
+.PHONY: help quickstart check test test-rest test-all test-soak test-numba lint format docs install lock clean check-python check-java class-data
 
 help:
 	@echo "make quickstart   broker, topic, real input, Spark into Parquet: the main job, on this machine"
@@ -35,6 +35,7 @@ help:
 	@echo "make test-all     every test but the soaks: also foreign programs, all seeds and schedules"
 	@echo "make test-rest    what test-all adds to test"
 	@echo "make test-soak    many more seeds, for hours"
+	@echo "make test-numba   the tests of records with the oldest numba, in an environment of their own"
 	@echo "make lint         ruff, mypy --strict, import contracts"
 	@echo "make docs         write the generated pages of docs/ anew"
 	@echo "make lock         choose the versions of requirements-dev.lock anew"
@@ -61,9 +62,10 @@ $(BIN)/.installed: pyproject.toml $(LOCK)
 	@$(MAKE) --no-print-directory check-python
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet $(if $(LOCK),-c $(LOCK)) -e '.[dev]'
+	@# Python compiles the modules that it imports, which are a small part of all.
+	$(BIN)/python -m pip install --quiet --no-compile $(if $(LOCK),-c $(LOCK)) -e '.[dev]'
 	@# Built only where the headers of Kerberos are, for it has no wheels for Linux.
-	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet $(if $(LOCK),-c $(LOCK)) -e '.[gssapi]' \
+	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet --no-compile $(if $(LOCK),-c $(LOCK)) -e '.[gssapi]' \
 	  || echo "The package gssapi could not be built; tests with Kerberos will say so."
 	@# Tests start hundreds of Spark's Python workers, each of which would compile PySpark anew.
 	@$(BIN)/kafkalog spark precompile > /dev/null
@@ -92,6 +94,10 @@ test-rest: class-data
 
 test-soak: class-data
 	KAFKALOG_TESTS=all $(BIN)/python -m pytest -m soak --timeout 7200 $(ARGS)
+
+test-numba:
+	@$(MAKE) --no-print-directory check-python
+	PYTHON=$(PYTHON) tools/try_numba oldest
 
 lint: $(BIN)/.installed
 	$(BIN)/ruff check .

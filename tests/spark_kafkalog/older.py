@@ -47,9 +47,10 @@ def python(version: str = PYSPARK) -> Path:
     """
 
     def install(directory: Path) -> None:
+        pip = [str(directory / "bin" / "python"), "-m", "pip"]
         for command in (
             [sys.executable, "-m", "venv", str(directory)],
-            [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", f"pyspark=={version}", *_PACKAGES],
+            [*pip, "install", "--quiet", "--no-compile", f"pyspark=={version}", *_PACKAGES],
         ):
             done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False)
             if done.returncode != 0:
