@@ -21,6 +21,7 @@ from tests.kafkalog.mirror.conftest import (
     committed,
     contents,
     read_all,
+    settings_of,
 )
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call
@@ -367,3 +368,32 @@ def test_a_limit_of_bytes_loses_nothing(clusters: Clusters, start_mirror: StartM
     (found,) = read_all(clusters.target, f"{alias}.{topic}", 80).values()
     assert [record.value for record in found] == [b"v%d" % number for number in range(20)] * 4
     assert mirror.stop() is None
+
+
+def test_a_limit_of_bytes_holds_records_back(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
+    topic = f"held-{alias}"
+    make(clusters.source, topic)
+    write(clusters.source, topic, range(20), linger_ms="1000", batch_size="1000000")
+    # The first batch is a debt of many minutes.
+    held, free = start_mirror(topic, max_bytes_per_second="1"), Mirror(settings_of(clusters, f"free-{alias}", topic))
+    try:
+        _wait_for_records(held, 20)
+        for number in range(1, 6):
+            write(clusters.source, topic, range(20))
+            # A mirror without a limit goes on.
+            _wait_for_records(free, 20 * (number + 1))
+        assert _records(held) == 20
+    finally:
+        assert free.stop() is None
+    assert held.stop() is None
+    start_mirror(topic)
+    (found,) = read_all(clusters.target, f"{alias}.{topic}", 120).values()
+    assert [record.value for record in found] == [b"v%d" % number for number in range(20)] * 6
+
+
+def _wait_for_records(mirror: Mirror, count: int) -> None:
+    wait_until(lambda: _records(mirror) == count, f"{count} records are mirrored")
+
+
+def _records(mirror: Mirror) -> int:
+    return sum(each.records for each in mirror.progress.partitions().values())

@@ -30,7 +30,8 @@ def test_records_come_under_the_same_name(clusters: Clusters, alias: str, tmp_pa
         make(address, topic, 2)
     write(clusters.source, topic, range(50), None)
     words = files(tmp_path, clusters.source, clusters.target, alias)
-    words += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "100", "--new.consumer"]
+    words += ["--whitelist", topic, "--num.streams", "2", "--offset.commit.interval.ms", "100"]
+    words += ["--new.consumer", "--new.producer", "--num.producers", "2", "--queue.size", "1000"]
     mirror = start(*words)
     try:
         found = read_all(clusters.target, topic, 50)
@@ -40,7 +41,8 @@ def test_records_come_under_the_same_name(clusters: Clusters, alias: str, tmp_pa
         mirror.terminate()
         _, errors = mirror.communicate()
     assert mirror.returncode == 0, errors.decode()
-    assert b"--new.consumer has no effect" in errors
+    for name in ("new.consumer", "new.producer", "num.producers", "queue.size"):
+        assert f"--{name} has no effect" in errors.decode()
     # Both sides have as many partitions, and so keys are where they were.
     there = read_all(clusters.source, topic, 50)
     assert all_contents(found) == all_contents(there)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kafkalog.client.admin import Admin
 from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, read_all
 from tests.kafkalog.mirror.writing import make, write
 from tests.support.command import call, ended_by_sigterm, start
@@ -40,12 +41,16 @@ def test_the_first_line_names_the_cluster_that_cannot_be_reached(clusters: Clust
 
 def test_a_mirror_ends_while_its_target_is_down(clusters: Clusters, alias: str, tmp_path: Path) -> None:
     """Sooner than a transaction gives up, which takes two minutes."""
-    topic = f"words-{alias}"
-    make(clusters.source, topic)
+    topic, left_out = f"words-{alias}", f"left-out-{alias}"
+    for each in (topic, left_out):
+        make(clusters.source, each)
     write(clusters.source, topic, range(3))
     with KafkalogBroker(tmp_path / "target", AT_ONCE) as target:
         words = ("--source", clusters.source, "--target", target.bootstrap, "--source-alias", alias)
-        with ended_by_sigterm(start("mirror", "start", *words, "--topics", topic)):
+        chosen = ("--topics", f".*-{alias}", "--exclude", f"left-.*,{left_out}x")
+        with ended_by_sigterm(start("mirror", "start", *words, *chosen)):
             read_all(target.bootstrap, f"{alias}.{topic}", 3)
+            with Admin({"bootstrap.servers": target.bootstrap}) as admin:
+                assert f"{alias}.{left_out}" not in admin.list_topics()
             target.kill()
             write(clusters.source, topic, range(3, 6))
