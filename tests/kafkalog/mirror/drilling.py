@@ -15,40 +15,62 @@ from tests.support.waiting import wait_until
 LEAST = 300
 """How many records there are in the source before the group goes over, at the least."""
 
+Key = tuple[object, object]
+"""What tells a record from all others."""
+
 IN_SOURCE, IN_TARGET = (60, 13), (90, 17)
 """How many records the group reads and commits there, and how many more it reads without a commit."""
 
 
-class _Application:
+class Application:
     """A group of one consumer, wherever it runs: what it has processed, and of that what it had not committed."""
 
     def __init__(self, group: str) -> None:
         self.group = group
-        self.processed: Counter[tuple[object, object]] = Counter()
-        self.uncommitted: set[tuple[object, object]] = set()
+        self.processed: Counter[Key] = Counter()
+        self.uncommitted: set[Key] = set()
 
-    def run(self, address: str, topic: str, to_commit: int, more: int) -> None:
-        """Process and commit so many records, then more of them without a commit, and stop."""
-        properties = {
-            "bootstrap.servers": address,
-            "group.id": self.group,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": "false",
-        }
-        with Consumer(properties) as consumer:
+    def run(self, address: str, topic: str, to_commit: int, more: int) -> set[Key]:
+        """Process and commit so many records, then more without a commit, and stop; return the committed ones."""
+        with self._consumer(address) as consumer:
             consumer.subscribe([topic])
-            self._process(consumer, to_commit)
+            committed = self._process(consumer, to_commit)
             consumer.commit()
             self.uncommitted |= self._process(consumer, more)
+        return committed
+
+    def finish(self, address: str, topic: str, count: int) -> None:
+        """Process until no record is missing. Check that it has processed none twice but those that it may."""
+        there = {_key(each) for found in read_all(address, topic, count).values() for each in found}
+
+        def has_all() -> bool:
+            self.processed.update(map(_key, consumer.poll(0.2)))
+            return self.processed.keys() >= there
+
+        with self._consumer(address) as consumer:
+            consumer.subscribe([topic])
+            wait_until(has_all, "the group has processed all records")
+        assert self.processed.keys() == there
+        assert {record for record, times in self.processed.items() if times > 1} <= self.uncommitted
 
     def check(self, address: str, topic: str, count: int) -> None:
         """Check that it has processed all records, and those twice that it had not committed, and no others."""
         there = [each for found in read_all(address, topic, count).values() for each in found]
-        assert self.processed.keys() == {(each.key, each.value) for each in there}
+        assert self.processed.keys() == set(map(_key, there))
         assert {record for record, times in self.processed.items() if times > 1} == self.uncommitted
 
-    def _process(self, consumer: Consumer, count: int) -> set[tuple[object, object]]:
+    def _consumer(self, address: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": self.group,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": "false",
+            }
+        )
+
+    def _process(self, consumer: Consumer, count: int) -> set[Key]:
         found: list[ConsumerRecord] = []
 
         def enough() -> bool:
@@ -56,7 +78,7 @@ class _Application:
             return len(found) >= count
 
         wait_until(enough, f"{count} records for the group")
-        done = [(each.key, each.value) for each in found]
+        done = list(map(_key, found))
         self.processed.update(done)
         return set(done)
 
@@ -78,7 +100,7 @@ class GroupDrill:
         self.topic, self.group = f"words-{alias}", f"readers-{alias}"
         self._clusters = clusters
         self._remote = self.topic if naming == "identity" else f"{alias}.{self.topic}"
-        self._application = _Application(self.group)
+        self._application = Application(self.group)
         self._count = 0
         make(clusters.source, self.topic, PARTITIONS)
 
@@ -93,7 +115,7 @@ class GroupDrill:
         self._application.run(self._clusters.source, self.topic, *IN_SOURCE)
         wait_until(lambda: _has_all(mirror), "the target has all records")
         wait_until(
-            lambda: _is_there(mirror.settings, self._clusters, self.group), "the group's positions are in the target"
+            lambda: is_there(mirror.settings, self._clusters, self.group), "the group's positions are in the target"
         )
 
     def read_in_target(self) -> None:
@@ -102,10 +124,14 @@ class GroupDrill:
 
     def read_the_rest(self, mirror: Mirror) -> None:
         """Wait until the group's positions are back, let it read the rest in the source, and check what it has read."""
-        wait_until(lambda: _is_back(mirror.settings, self._clusters, self.group), "the group's positions are back")
+        wait_until(lambda: is_back(mirror.settings, self._clusters, self.group), "the group's positions are back")
         rest = self._count - IN_SOURCE[0] - IN_TARGET[0]
         self._application.run(self._clusters.source, self.topic, rest, 0)
         self._application.check(self._clusters.source, self.topic, self._count)
+
+
+def _key(record: ConsumerRecord) -> Key:
+    return record.key, record.value
 
 
 def _has_all(mirror: Mirror) -> bool:
@@ -113,7 +139,7 @@ def _has_all(mirror: Mirror) -> bool:
     return len(partitions) == PARTITIONS and all(each.lag == 0 for each in partitions)
 
 
-def _is_there(settings: MirrorSettings, clusters: Clusters, group: str) -> bool:
+def is_there(settings: MirrorSettings, clusters: Clusters, group: str) -> bool:
     """Tell whether the target has the group's positions of the source."""
     checkpoints = read_checkpoints(settings).get(group, {})
     positions = committed(clusters.source, group)
@@ -122,7 +148,7 @@ def _is_there(settings: MirrorSettings, clusters: Clusters, group: str) -> bool:
     ) == {tp: each.downstream for tp, each in checkpoints.items()}
 
 
-def _is_back(settings: MirrorSettings, clusters: Clusters, group: str) -> bool:
+def is_back(settings: MirrorSettings, clusters: Clusters, group: str) -> bool:
     """Tell whether the mirror has nothing to bring back."""
     marks = read_marks(settings)
     return all(marks.get((group, tp), -1) >= offset for tp, offset in committed(clusters.target, group).items())

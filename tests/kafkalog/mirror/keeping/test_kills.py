@@ -1,5 +1,7 @@
 """Test that each committed record comes once, in its place, while mirror, source and target are killed at random.
 
+A group reads in the source between the kills. In the end it goes over to the target when the source dies, and back.
+
 `KAFKALOG_SOAK_KILLS` says how often `make test-soak` kills, and `KAFKALOG_SOAK_SEED` in which order.
 """
 
@@ -12,13 +14,19 @@ from random import Random
 import pytest
 
 from kafkalog.client.types import ConsumerRecord
-from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, all_contents, read_all
+from tests.kafkalog.mirror.conftest import AT_ONCE, Clusters, all_contents, read_all, settings_of
+from tests.kafkalog.mirror.drilling import Application, is_back, is_there
+from tests.kafkalog.mirror.housekeeping.test_checkpoints import ON
 from tests.kafkalog.mirror.keeping.test_keeping import located
 from tests.kafkalog.mirror.process import MirrorProcess
 from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.waiting import wait_until
 
 KILLS = 10
+BETWEEN_KILLS = (40, 7)
+"""How many records the group reads and commits, and how many more it reads without a commit."""
+GROUP = "readers"
 WRITERS = 2
 SOAK_KILLS = int(os.environ.get("KAFKALOG_SOAK_KILLS", "200"))
 SOAK_SEED = int(os.environ.get("KAFKALOG_SOAK_SEED", "2"))
@@ -35,8 +43,10 @@ def drill(tmp_path: Path, kills: int, seed: int, offsets: str) -> None:
     random = Random(seed)
     with KafkalogBroker(tmp_path / "a", AT_ONCE) as source, KafkalogBroker(tmp_path / "b", AT_ONCE) as target:
         clusters = Clusters(source.bootstrap, target.bootstrap)
-        more = {"replication_offsets": offsets, "emit_checkpoints_enabled": "false"}
-        mirror = MirrorProcess(clusters, TOPIC, "A", tmp_path, **more)
+        properties = {"replication_offsets": offsets, "groups": GROUP, **ON}
+        mirror = MirrorProcess(clusters, TOPIC, "A", tmp_path, **properties)
+        settings = settings_of(clusters, "A", TOPIC, reverse=False, **properties)
+        application = Application(GROUP)
         make(clusters.source, TOPIC, PARTITIONS)
         writers = [Writer(clusters.source, TOPIC, number) for number in range(WRITERS)]
         mirror.start()
@@ -49,9 +59,18 @@ def drill(tmp_path: Path, kills: int, seed: int, offsets: str) -> None:
                 victims[victim].start()
                 # Shown where the test fails, and by `-s`.
                 print(f"{number} of {kills}: killed the {victim}", flush=True)
+                application.run(clusters.source, TOPIC, *BETWEEN_KILLS)
             # What was killed last has begun again: a mirror ends with exit code 0 from then on.
             mirror.grows(1)
+            wait_until(lambda: is_there(settings, clusters, GROUP), "the group's positions are in the target")
+            # The source dies before this comes over. So the group may repeat it.
+            application.uncommitted |= application.run(clusters.source, TOPIC, *BETWEEN_KILLS)
+            source.kill()
+            application.run(clusters.target, mirror.remote, *BETWEEN_KILLS)
+            source.start()
             count = sum(writer.stop() for writer in writers)
+            wait_until(lambda: is_back(settings, clusters, GROUP), "the group's positions are back")
+            application.finish(clusters.source, TOPIC, count)
             found = read_all(clusters.target, mirror.remote, count)
         finally:
             for writer in writers:
