@@ -1,19 +1,20 @@
-"""A producer with acks=all and idempotence, and a consumer, that run during a drill."""
+"""An idempotent producer, and a consumer, that run during a drill."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Any, Protocol
+from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from kafkalog.protocol.messages.metadata import MetadataResponsePartition
 from tests.crash.cluster.drilled import DEADLINE_S
 from tests.crash.cluster.verdict import beyond_retries, changed, faults
+from tests.crash.cluster.writers import Delivered, LibrdkafkaWriter, Writer
 from tests.support.waiting import wait_until
 
 PAUSE_S = 0.004
@@ -42,7 +43,9 @@ class Load:
         errors: how often the consumer saw which errors, by their codes.
     """
 
-    def __init__(self, cluster: LoadedCluster, topic: str, partitions: int) -> None:
+    def __init__(
+        self, cluster: LoadedCluster, topic: str, partitions: int, writer: Callable[[str, Delivered], Writer]
+    ) -> None:
         self._topic = topic
         self._cluster = cluster
         self._partitions = range(partitions)
@@ -52,28 +55,7 @@ class Load:
         self._failed: list[str] = []
         self.errors: Counter[int] = Counter()
         self._end = Event()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": cluster.bootstrap,
-                "enable.idempotence": "true",
-                "log_level": 0,
-                "linger.ms": "1",
-                # With more, librdkafka may write records twice: where one request is refused (NOT_ENOUGH_REPLICAS)
-                # and the next one comes when it could be accepted, that gets OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka
-                # takes a new epoch then for all partitions, and sends again under it what waits for a second try
-                # elsewhere, although it may be in the log (rd_kafka_handle_idempotent_Produce_error).
-                "max.in.flight.requests.per.connection": "1",
-                # What waits while a leader is away must fit into the segments of 16 KiB that drills have.
-                "batch.size": "8192",
-                "message.timeout.ms": "600000",
-                "request.timeout.ms": "3000",
-                "socket.timeout.ms": "3000",
-                "retry.backoff.ms": "50",
-                "retry.backoff.max.ms": "200",
-                "reconnect.backoff.max.ms": "500",
-                "topic.metadata.refresh.fast.interval.ms": "50",
-            }
-        )
+        self._writer = writer(cluster.bootstrap, self._delivered)
         self._threads = [Thread(target=self._produce), Thread(target=self._consume)]
         for thread in self._threads:
             thread.start()
@@ -83,22 +65,18 @@ class Load:
         while not self._end.is_set():
             for index in self._partitions:
                 value = b"%d %d" % (index, number)
-                try:
-                    self._producer.produce(self._topic, value, partition=index, on_delivery=self._delivered)
-                except BufferError:
+                if not self._writer.send(self._topic, index, value):
                     break
                 self._sent[index].append(value)
             else:
                 number += 1
-            self._producer.poll(PAUSE_S)
+            self._writer.poll(PAUSE_S)
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, partition: int, value: bytes, offset: int | None, error: object) -> None:
         if error is not None:
-            self._failed.append(f"{message.value()!r}: {error}")
-            return
-        # Where a request has timed out and a later one is acknowledged, its records are there as well, and librdkafka
-        # says so without an offset.
-        self.acknowledged[message.partition()][message.value()] = message.offset()
+            self._failed.append(f"{value!r}: {error}")
+        else:
+            self.acknowledged[partition][value] = offset
 
     def _consume(self) -> None:
         consumer = _consumer(self._cluster)
@@ -125,17 +103,12 @@ class Load:
             DEADLINE_S,
         )
 
-    def stop(self) -> None:
-        """Stop the load, whatever becomes of the records that are not acknowledged."""
+    def end(self, patience_s: float = DEADLINE_S) -> None:
+        """Stop the load; return when everything is acknowledged, or has failed after so long."""
         self._end.set()
         for thread in self._threads:
             thread.join()
-
-    def end(self) -> None:
-        """Stop the load; return when everything is acknowledged."""
-        self.stop()
-        left = self._producer.flush(DEADLINE_S)
-        assert not left, f"{left} records are neither acknowledged nor refused"
+        self._writer.end(patience_s)
 
     def check(self) -> None:
         """Check that each record that was acknowledged is in the log once, in order, where the producer was told."""
@@ -143,6 +116,8 @@ class Load:
         assert not beyond_retries(self.errors), beyond_retries(self.errors)
         for index in self._partitions:
             told = self.acknowledged[index]
+            left = len(self._sent[index]) - len(told)
+            assert not left, f"{left} records of {index} are neither acknowledged nor refused"
             assert len(told) >= LEAST, f"only {len(told)} records of {index} were acknowledged"
             found = read_all(self._cluster, self._topic, index)
             wrong = faults(told, self._sent[index], found) + changed(self._read[index], found)
@@ -150,15 +125,21 @@ class Load:
 
 
 @contextmanager
-def under_load(cluster: LoadedCluster, topic: str, partitions: int) -> Iterator[Load]:
+def under_load(
+    cluster: LoadedCluster,
+    topic: str,
+    partitions: int,
+    writer: Callable[[str, Delivered], Writer] = LibrdkafkaWriter,
+) -> Iterator[Load]:
     """Run a load for the time of the block, and judge it afterwards: all replicas are in sync again by then."""
-    load = Load(cluster, topic, partitions)
+    load = Load(cluster, topic, partitions, writer)
     try:
         load.wait_acknowledged()
         yield load
         load.wait_acknowledged()
-    finally:
-        load.stop()
+    except BaseException:
+        load.end(patience_s=0)
+        raise
     load.end()
     cluster.wait_whole(topic)
     for index, state in cluster.partitions(topic, 1).items():

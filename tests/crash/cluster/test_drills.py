@@ -25,6 +25,7 @@ from peers import require
 from peers.toolchains import java
 from tests.crash.cluster.drilled import IDS, DrilledCluster, drilled_cluster
 from tests.crash.cluster.load import Load, under_load
+from tests.crash.cluster.writers import Delivered, KafkalogWriter, LibrdkafkaWriter, Writer
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
@@ -32,6 +33,7 @@ pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 KILLS = 24
 MISHAPS = 12
+WRITERS = (LibrdkafkaWriter, KafkalogWriter)
 SOAK_KILLS = int(os.environ.get("KAFKALOG_SOAK_KILLS", "504"))
 SOAK_SEED = int(os.environ.get("KAFKALOG_SOAK_SEED", "100"))
 """How often `make test-soak` kills brokers, and in which order."""
@@ -186,9 +188,11 @@ def test_a_log_directory_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2))
-def test_brokers_are_killed_again_and_again(cluster: DrilledCluster, seed: int) -> None:
-    _kill_again_and_again(cluster, seed, KILLS)
+@pytest.mark.parametrize(("seed", "writer"), list(enumerate(WRITERS)))
+def test_brokers_are_killed_again_and_again(
+    cluster: DrilledCluster, seed: int, writer: Callable[[str, Delivered], Writer]
+) -> None:
+    _kill_again_and_again(cluster, seed, KILLS, writer)
 
 
 @pytest.mark.soak
@@ -196,15 +200,17 @@ def test_brokers_are_killed_again_and_again(cluster: DrilledCluster, seed: int) 
 def test_brokers_are_killed_hundreds_of_times(cluster: DrilledCluster) -> None:
     # Each topic is checked before the next one begins.
     for seed in range(SOAK_SEED, SOAK_SEED + SOAK_KILLS // KILLS):
-        _kill_again_and_again(cluster, seed, KILLS)
+        _kill_again_and_again(cluster, seed, KILLS, WRITERS[seed % len(WRITERS)])
         # Shown where the test fails, and by `-s`.
         print(f"seed {seed}: {KILLS} kills", flush=True)
 
 
-def _kill_again_and_again(cluster: DrilledCluster, seed: int, kills: int) -> None:
+def _kill_again_and_again(
+    cluster: DrilledCluster, seed: int, kills: int, writer: Callable[[str, Delivered], Writer]
+) -> None:
     """Kill brokers under load until so many were killed; then check the topic."""
     chance, topic, killed = random.Random(seed), new_topic(cluster), 0
-    with under_load(cluster, topic, 3) as load:
+    with under_load(cluster, topic, 3, writer) as load:
         while killed < kills:
             # Mostly one of them, at times two or all of them at once.
             for number in chance.sample(IDS, chance.choices([1, 2, 3], [8, 3, 1])[0]):
@@ -234,7 +240,7 @@ def _go_on(load: Load, chance: random.Random) -> None:
 def test_everything_happens_at_once(cluster: DrilledCluster, seed: int) -> None:
     """Brokers are paused, cut off, killed and stopped, at times two of them together, and ZooKeeper is killed."""
     chance, topic = random.Random(1000 + seed), new_topic(cluster)
-    with under_load(cluster, topic, 3) as load:
+    with under_load(cluster, topic, 3, WRITERS[seed % len(WRITERS)]) as load:
         for _ in range(MISHAPS):
             with ExitStack() as mishaps:
                 for number in chance.sample(IDS, chance.choices([1, 2], [3, 1])[0]):
