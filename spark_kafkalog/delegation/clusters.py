@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from spark_kafkalog.options.java_patterns import PatternError, compile_java
+from kafkalog.java_regex import UnreadableExpressionError, compile_java
 from spark_kafkalog.options.parsing import OptionsError
 
 if TYPE_CHECKING:
@@ -124,12 +124,12 @@ def _protocol(alias: str, settings: Mapping[str, str]) -> str:
 def _matches(alias: str, settings: Mapping[str, str], servers: list[str]) -> bool:
     name = f"{PREFIX}{alias}.{_REGEX}"
     pattern = settings.get(name, ".*")
-    if "\\p{" in pattern or "\\P{" in pattern:
-        raise OptionsError(f"{name}={pattern}: classes such as \\p{{L}} are not supported; list the characters")
     try:
-        matches = compile_java(f"^(?:{pattern})$")
-    except PatternError as error:
-        raise OptionsError(f"{name}={pattern} {error}") from None
+        matches = compile_java(pattern).fullmatch
+    except UnreadableExpressionError as error:
+        raise OptionsError(
+            f"{name}={pattern} is no regular expression of Java that can be read here: {error}"
+        ) from None
     return any(matches(server) for server in servers)
 
 

@@ -4,5 +4,5 @@
 - `subscription`    which partitions to read: `assign`, `subscribe`, `subscribePattern`
 - `limits`          where to start and end: `startingOffsets`, `endingTimestamp` and the others
 - `parsing`         parsers of single values: numbers, sizes, durations, JSON
-- `java_patterns`   Java's regular expressions, translated to Python's
+- `java_patterns`   Java's regular expressions in options
 """

@@ -3,7 +3,7 @@
     {"version": 1, "subscription": {"words": 2}, "pattern": "static", "timestamp": "1416400000000"}
 
 For the patterns `white_list` and `black_list` the only key of `subscription` is a regular expression over topics.
-Java's members compile it with `java.util.regex` (`java_regex`).
+Java's members compile it with `java.util.regex` (`kafkalog.java_regex`).
 Source: `TopicCount` and `TopicFilter` of Kafka 0.8.2.
 """
 

@@ -1,8 +1,7 @@
 """A consumer: alone, or as a member of a group.
 
 - `consumer`             what users call; `config` Kafka's consumer properties; `errors` what can go wrong; `listener`
-                         the callbacks of a rebalance; `topic_filter` patterns of topics;
-                         `java_regex` expressions of Java over names of topics
+                         the callbacks of a rebalance; `topic_filter` patterns of topics
 - `subscription`         what the consumer is to read, and the state of each assigned partition
 - `poll_loop`            carries out a call of `poll`, step by step; `deserializers` and `interceptors` change
                          records on their way out; `arrow_reading` polls again and again for Arrow batches

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kafkalog.client.consumer.java_regex import UnreadableExpressionError, compile_java
 from kafkalog.client.errors import ConfigError
+from kafkalog.java_regex import UnreadableExpressionError, compile_java
 
 _QUOTES = "\"'"
 

@@ -97,7 +97,7 @@ def test_servers_choose_the_cluster() -> None:
         "spark.kafka.clusters.two.auth.bootstrap.servers": "other:9093",
         "spark.kafka.clusters.two.target.bootstrap.servers.regex": r"other\d:909[0-9]",
     }
-    one = of_one(target_bootstrap_servers_regex=r"kafka[12]:\d+")
+    one = of_one(target_bootstrap_servers_regex=r"\p{L}+[\w&&[12]]:\d+")
     assert cluster(one | two).alias == "one"
     assert cluster(one | two, {"bootstrap.servers": "elsewhere:1, other7:9093"}).alias == "two"
     assert cluster_for({"bootstrap.servers": "other7:90933"}, one | two) is None
@@ -120,7 +120,7 @@ def test_what_is_incomplete_is_named(caplog: pytest.LogCaptureFixture) -> None:
         ({"security_protocol": "SASL-SSL"}, r"one.security.protocol=SASL-SSL is unknown; expected SASL_SSL"),
         ({"sasl_token_mechanism": "PLAIN"}, "sasl.token.mechanism=PLAIN: Delegation token works only with SCRAM"),
         ({"target_bootstrap_servers_regex": "("}, r"regex=\( is no regular expression"),
-        ({"target_bootstrap_servers_regex": r"\p{L}+"}, "not supported; list the characters"),
+        ({"target_bootstrap_servers_regex": r"\p{Greek}+"}, "the property Greek; name the characters"),
     ],
 )
 def test_wrong_settings(settings: dict[str, str], said: str) -> None:

@@ -1,11 +1,11 @@
 """Regular expressions of Java (`java.util.regex.Pattern`) for names of topics, as Python's.
 
-Lists of topics are Java's expressions: members of Kafka 0.8 write theirs into ZooKeeper, and each member has to come to
-the same topics for all of them. Names of topics are ASCII, so each class of characters is worked out over ASCII:
-`\\p{Alpha}`, `[a-z&&[^b]]` and `[a[b-d]]` become plain classes.
+Lists of topics are Java's expressions, and so is the option `subscribePattern` of Spark's source. Members of Kafka 0.8
+write theirs into ZooKeeper, and each member has to come to the same topics for all of them. Names of topics are ASCII,
+so each class of characters is worked out over ASCII: `\\p{Alpha}`, `[a-z&&[^b]]` and `[a[b-d]]` become plain classes.
 
 What Python's engine cannot do, what versions of Java read differently, and what is no expression of Java is refused.
-`tests/kafkalog/client/consumer/test_java_regex.py` compares with Java itself.
+`tests/kafkalog/test_java_regex.py` compares with Java itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ ASCII = frozenset(map(chr, range(128)))
 _SPACE = frozenset(" \t\n\x0b\f\r")
 _ESCAPED_SETS = {
     "d": frozenset(string.digits),
+    "h": frozenset(" \t"),
     "s": _SPACE,
+    "v": frozenset("\n\x0b\f\r"),
     "w": frozenset(string.ascii_letters + string.digits + "_"),
 }
+_SETS = tuple("dDhHsSvVwWpP")
+"""What follows the backslash of an escape that stands for a set of characters."""
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _GRAPH = frozenset(string.ascii_letters + string.digits + string.punctuation)
 _CONTROL = frozenset(each for each in ASCII if unicodedata.category(each) == "Cc")
@@ -47,14 +51,25 @@ _PROPERTIES = {
     "IsPunctuation": frozenset(each for each in ASCII if unicodedata.category(each)[0] == "P"),
     "IsWhite_Space": _SPACE,
     "IsControl": _CONTROL,
+    "IsHex_Digit": frozenset(string.hexdigits),
     "InBasicLatin": ASCII,
+    "InBasic_Latin": ASCII,
+    "script=Latin": frozenset(string.ascii_letters),
+    "LC": frozenset(string.ascii_letters),
+    "javaLowerCase": frozenset(string.ascii_lowercase),
+    "javaUpperCase": frozenset(string.ascii_uppercase),
+    "javaLetter": frozenset(string.ascii_letters),
+    "javaDigit": frozenset(string.digits),
+    "javaLetterOrDigit": frozenset(string.ascii_letters + string.digits),
+    "javaWhitespace": _SPACE | frozenset("\x1c\x1d\x1e\x1f"),
 }
 _CATEGORY = re.compile(
     r"(?:Is|gc=|general_category=)?([LMNZCPS]|L[ulmot]|M[nce]|N[dlo]|Z[slp]|C[cfos]|P[cdseifo]|S[mcko])"
 )
-_OF_CASE = frozenset(("Lower", "Upper", "IsLowercase", "IsUppercase"))
+_OF_CASE = frozenset(("Lower", "Upper", "IsLowercase", "IsUppercase", "javaLowerCase", "javaUpperCase"))
 _CASES = frozenset(("Lu", "Ll", "Lt"))
-_FLAGS = re.compile(r"\(\?([ims]+)\)")
+_FLAGS = re.compile(r"\(\?([a-zA-Z]*)(?:-([a-zA-Z]+))?([:)])")
+_KNOWN_FLAGS = frozenset("imsu")
 _GROUP = re.compile(r"\((?:\?(?::|=|!|<=|<!|>))?(?!\?)")
 _NAMED_GROUP = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>")
 _BACK_REFERENCE = re.compile(r"k<([A-Za-z][A-Za-z0-9]*)>")
@@ -89,13 +104,11 @@ class _Translation:
         self._at = 0
         self._folds = False
         """Whether letters match in either case."""
+        self._outer: list[bool] = []
+        """The same for what surrounds each open group."""
 
     def translate(self) -> str:
         found = []
-        flags = self._take(_FLAGS)
-        if flags is not None:
-            found.append(flags[0])
-            self._folds = "i" in flags[1]
         while self._at < len(self._text):
             found.append(self._item())
         return "".join(found)
@@ -107,7 +120,10 @@ class _Translation:
             case "[":
                 return _class_of(self._class())
             case "(":
+                self._outer.append(self._folds)
                 return self._group()
+            case ")" if self._outer:
+                self._folds = self._outer.pop()
             case "{":
                 return self._taken(_REPETITION, "{ without a number of repetitions")[0]
             case "\\":
@@ -119,11 +135,36 @@ class _Translation:
     def _group(self) -> str:
         if (named := self._take(_NAMED_GROUP)) is not None:
             return f"(?P<{named[1]}>"
+        begin = self._at
+        if (flags := self._take(_FLAGS)) is not None:
+            return self._flags(flags, begin)
         return self._taken(_GROUP, f"the group {self._text[self._at : self._at + 4]}")[0]
+
+    def _flags(self, found: re.Match[str], begin: int) -> str:
+        """Translate flags, which hold for a group, or at the beginning for the whole expression."""
+        on, off, ending = found[1], found[2] or "", found[3]
+        unknown = sorted({*on, *off} - _KNOWN_FLAGS)
+        if unknown:
+            raise UnreadableExpressionError(f"the flag {unknown[0]}")
+        if ending == ")" and (begin > 0 or off):
+            raise UnreadableExpressionError(
+                f"{found[0]} within the expression; write {found[0][:-1]}:…) around what it is meant for"
+            )
+        if ending == ")":
+            self._outer.pop()
+        self._folds = "i" not in off and (self._folds or "i" in on)
+        # Flag u is about case beyond ASCII.
+        on, off = on.replace("u", ""), off.replace("u", "")
+        if not on and not off:
+            return "(?:" if ending == ":" else ""
+        return f"(?{on}{'-' + off if off else ''}{ending}"
 
     def _escape(self) -> str:
         character = self._peek()
-        if character in "dDsSwWpP":
+        if character == "R":
+            self._at += 1
+            return r"(?:\r\n|[\n\x0b\f\r])"
+        if character in _SETS:
             return _class_of(self._escaped_set())
         if (reference := self._take(_BACK_REFERENCE)) is not None:
             return f"(?P={reference[1]})"
@@ -162,7 +203,7 @@ class _Translation:
         if category is not None:
             return frozenset(each for each in ASCII if unicodedata.category(each).startswith(category[1]))
         if name not in _PROPERTIES:
-            raise UnreadableExpressionError(f"the property {name}")
+            raise UnreadableExpressionError(f"the property {name}; name the characters, as in [A-Z]")
         return _PROPERTIES[name]
 
     def _escaped_character(self) -> str:
@@ -223,7 +264,7 @@ class _Translation:
 
     def _member(self) -> frozenset[str]:
         """Read a character of a class, a range, or the set of an escape."""
-        if self._text.startswith("\\", self._at) and self._text[self._at + 1 : self._at + 2] in tuple("dDsSwWpP"):
+        if self._text.startswith("\\", self._at) and self._text[self._at + 1 : self._at + 2] in _SETS:
             self._at += 1
             chosen = self._escaped_set()
             if self._peek() == "-" and not self._text.startswith("-]", self._at):

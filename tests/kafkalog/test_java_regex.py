@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog.client.consumer.java_regex import UnreadableExpressionError, compile_java
+from kafkalog.java_regex import UnreadableExpressionError, compile_java
 from peers import require
 from peers.toolchains import java
 
@@ -33,6 +33,12 @@ READ = {
     r"(ab)\1": "abab",
     r"(?i)words[^\d]*": "words Words words.old",
     r"(?i)[a-b]+": "a b Ab ab aab abab",
+    r"(?iu)WORDS": "words Words",
+    r"(?i:W)or(?-i:ds)": "words Words",
+    r"(?i:a(?-i:b)|C)+": "c Ab ab abc abab",
+    r"(?:(?i:[a-b])B?)+|c": "a b c Ab ab aab abab",
+    r"\p{javaUpperCase}\p{javaLetterOrDigit}*": "Ab Words",
+    r"[\h.\p{javaDigit}]*|\H-\R?": "",
     r"\Aw.*\z": "words words2 words.old",
     r"\x61\u0062": "ab",
     r"a++b": "ab aab",
@@ -41,7 +47,9 @@ READ = {
 }
 """Expressions, and the names of `FEW` that they match."""
 REFUSED = (
-    r"\p{Alnum}+\.\p{javaUpperCase}",
+    r"\p{Alnum}+\.\p{javaMirrored}",
+    r"(?i:\p{Lu})",
+    r"(?-i)a",
     r"(?P<x>a)",
     r"[^a&&b]",
     r"[^a[b]]",
@@ -51,7 +59,6 @@ REFUSED = (
     r"(?x)a b",
     r"a(?i)b",
     r"\p{InGreek}",
-    r"\R",
     r"\N{DIGIT ONE}",
     r"a{,2}",
     r"a{b",
@@ -66,7 +73,8 @@ PARTS = (
     "[^", "&&", "&", "-", "^", "$", "a-z", "A-Z", "0-9", "[a-c]", "[^b]", "{2}", "{1,2}", "{", "}", r"\d", r"\D",
     r"\w", r"\W", r"\s", r"\S", r"\b", r"\.", r"\-", r"\p{Alpha}", r"\P{Lu}", r"\p{Punct}", r"\pL", r"\1", r"\k<n>",
     r"\Qa.\E", r"\x61", r"\u0062", r"\z", r"\Z", r"\A", r"\e", r"\t", ",", "(?i)", "(?s)", "[a-z&&[^b]]", "[a[b-d]]",
-    "\\", "#", "ä", " ",
+    "(?i:", "(?-i:", "(?i-s:", "(?iu)", "(?m)", r"\h", r"\V", r"\R", r"\p{javaLetter}", r"\p{LC}",
+    r"\p{javaWhitespace}", r"\p{script=Latin}", r"\p{IsHex_Digit}", "\\", "#", "ä", " ",
 )  # fmt: skip
 MATCHER = """
 import java.io.*;
