@@ -6,7 +6,7 @@ Each package imports only those below it (the contract stands in pyproject.toml)
 - `main`         runs a broker as a process: logging, signals, exit codes
 - `server`       starts and stops the parts of a broker in order
 - `migration/`   moves a stopped broker's metadata between its registry and ZooKeeper
-- `modes/`       what differs in that between a broker that is a cluster of its own and a member of a cluster
+- `modes/`       how a lone broker and a member of a cluster differ in starting and stopping
 - `assembly`     builds the parts that serve requests
 - `metrics/`     the broker's metrics in Prometheus' format
 - `api/`         one handler module for each family of APIs

@@ -8,6 +8,7 @@ A few threads are started elsewhere. They change no state that a simulated broke
 
 - Compiled kernels belong to the process. Threads of `kafkalog.records.kernels.loader`, `broker.main` and, for its own,
   `log.cleaner.log_cleaner` load them.
+- kazoo has threads for its session with ZooKeeper (`zookeeper.kazoo_client`).
 - Look-ups of hosts have a thread each (`net.sockets.host_lookup`); a simulated network needs none.
 - The endpoint of metrics has threads that read the broker's state (`metrics.endpoint`), where a listener is configured.
 - Commands for a log directory have their own (`log.tools`, `cli`).

@@ -1,4 +1,4 @@
-"""Requests: decode, call the domain, encode.
+"""Requests: handlers call the domain and make the responses.
 
 A module of handlers serves one family of APIs and lists them in `HANDLERS`. The machinery:
 

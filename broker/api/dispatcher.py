@@ -38,7 +38,7 @@ LARGE_REQUEST = 64 * 1024
 BUDGET = 32 * 1024
 """The decoding budget of a request with record batches, some 1,024 partitions. A worker decodes larger requests."""
 MOST_TAGS = 1000
-"""The most tagged fields in the header of such a request; with more of them a worker decodes it."""
+"""The most tagged fields in the header of a request with record batches; with more, a worker decodes it."""
 FREED_BY_WORKER = 1 << 20
 """A request's entries are freed by a worker from this many bytes on."""
 _HEADER_START = Struct(">hhi")

@@ -2,5 +2,5 @@
 
 Their state lives in internal topics (docs/architecture.md, decision 7): `state_topic` finds the partition of a key,
 among as many as `partition_count` says, and `state_log` writes and reads it. The state machines in `group/` and
-`transaction/` use none of them.
+`transaction/` are pure: they neither read nor write, and the services beside them do it for them.
 """

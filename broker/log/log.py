@@ -71,7 +71,7 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 
 
 class Log:
-    """Append to, read and shorten the log of one partition; made by :meth:`open`.
+    """Append to, read and shorten the log of one partition; made by `open`.
 
     The module's docstring says which thread may call what.
 

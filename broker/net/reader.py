@@ -53,7 +53,7 @@ class Reader:
         self._on_received = on_received
         self._on_end = on_end
         self._is_copied = False
-        """The share counts for a copy of the current frame, which outlives its bytes in the buffer."""
+        """Whether the memory taken is that of a copy, which is still needed when the frame has left the buffer."""
         self._is_closed = False
         self.frames = FrameBuffer(max_request)
         self.is_receiving = False

@@ -1,7 +1,7 @@
-"""Check the bytes of one produced batch: lengths, checksum, codec, every record.
+"""Check the bytes of one produced batch: lengths, checksum, header, codec, every record.
 
-The order is that of Kafka's `LogValidator`: the header's lengths and magic, the checksum, the codec, the header's
-counts and producer fields, then every record. Of a record the lengths and varints must be within their bounds, the
+The order is that of Kafka's `LogValidator`: the header's lengths and magic, the checksum, the header's counts and
+producer fields, the codec, then every record. Of a record the lengths and varints must be within their bounds, the
 offset deltas be 0..n-1, header keys be present and, for compacted topics, the key. A compressed batch is decompressed
 for the check, within a bound. The batch is not changed, and nothing is kept.
 

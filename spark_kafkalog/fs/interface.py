@@ -1,6 +1,6 @@
 """The interface to file systems: operations to read log directories, and those that loads write with.
 
-Loads depend on :meth:`Files.rename`: it is atomic, and fails if the target exists, even if that is an empty directory.
+Loads depend on `Files.rename`: it is atomic, and fails if the target exists, even if that is an empty directory.
 """
 
 from __future__ import annotations

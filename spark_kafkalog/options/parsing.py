@@ -167,7 +167,7 @@ _SIZES = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 
 def size_or_none(name: str, text: str) -> int:
-    """Parse a size as :func:`size` does, but allow 0."""
+    """Parse a size as `size` does, but allow 0."""
     match = re.fullmatch(rf"\s*(\d{{1,{_MOST_DIGITS}}})\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _SIZES:
         raise OptionsError(f"{name}: expected a size such as 1048576, 512k, 64m or 2g, got '{text}'")

@@ -49,7 +49,9 @@ _BATCH_IGNORED = (
     "maxTriggerDelay",
     "maxBytesPerTrigger",
     "commitGroup",
+    "smallBatchBytes",
 )
+_STREAM_IGNORED = ("filterPushdown",)
 _STREAM_REFUSED = {
     "endingOffsets": "ending offset not valid in streaming queries",
     "endingOffsetsByTimestamp": "ending timestamp not valid in streaming queries",
@@ -60,7 +62,8 @@ _OPTIONS = (
     *("startingOffsets", "startingOffsetsByTimestamp", "startingTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "minPartitions", "maxRecordsPerPartition"),
     *_BATCH_IGNORED,
-    *("maxBytesPerPartition", "filterPushdown", "smallBatchBytes", "keepFreedMemory"),
+    *_STREAM_IGNORED,
+    *("maxBytesPerPartition", "keepFreedMemory"),
     *("kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
     *_VALUE_OPTIONS,
 )
@@ -84,7 +87,7 @@ class SourceOptions:
     """Options of one source, with the checks that batch and streaming queries share.
 
     `starting` and `ending` are None if they are not set: the default depends on the kind of query. So take the
-    limits from :meth:`batch_limits` or :meth:`stream_start`, which also check the rules of that kind of query.
+    limits from `batch_limits` or `stream_start`, which also check the rules of that kind of query.
     """
 
     strategy: Strategy
@@ -238,6 +241,9 @@ class SourceOptions:
         for name, message in _STREAM_REFUSED.items():
             if name.lower() in self.given:
                 raise OptionsError(message)
+        for name in _STREAM_IGNORED:
+            if name.lower() in self.given:
+                logger.warning("%s option ignored in streaming queries", name)
         return self.starting or AtEnd(LATEST)
 
 

@@ -205,7 +205,7 @@ class Disk:
 class RecordingOps(FileOps):
     """Real file operations, written down; the real fsyncs are left out, for the record says what they are worth.
 
-    Knows the files that were made through it and those found by :meth:`adopt`. May be used by several threads: what
+    Knows the files that were made through it and those found by `adopt`. May be used by several threads: what
     they do is done one at a time.
 
     Args:

@@ -1,4 +1,4 @@
-"""The APIs that brokers of a cluster call on each other. Only the inter-broker listener serves them.
+"""The APIs that brokers of a cluster call on each other. Only the inter-broker listener serves the first two.
 
 - `control`        LeaderAndIsr, StopReplica and UpdateMetadata, which the controller sends
 - `controller`     AlterPartition, ControlledShutdown and AllocateProducerIds, which it is asked

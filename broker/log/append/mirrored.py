@@ -2,11 +2,11 @@
 
 A leader gives each produced record the next offset. A topic with `kafkalog.mirror.source` takes batches as they are in
 the source instead, with gaps where the source has no records to mirror: compacted ones, those of aborted transactions,
-and transaction markers. So it holds what a follower of the source would hold, but for transactions: a mirror sends
+and transaction markers. So it holds what a follower of the source would hold, except for transactions: a mirror sends
 committed records only, without their producers. A producer id of the source means nothing here, and an open transaction
 would keep consumers waiting for an end that nobody writes.
 
-Clients are not trusted as a leader is: each batch passes the checks of a produced one, but that its offsets may have
+Clients are not trusted as a leader is: each batch passes the checks of a produced one, except that its offsets may have
 gaps, its key may be missing, and its timestamps may be those of the source's broker.
 """
 

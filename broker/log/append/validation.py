@@ -1,9 +1,10 @@
 """Checks of a produced batch before a leader assigns offsets, and the changes that the leader makes to the batch.
 
 This is for batches of message format v2 that are stored as v2; `legacy` handles the other formats. The order of the
-checks is Apache Kafka's: that there is exactly one batch; its size; its CRC and records (by the compiled kernel); that
-a client writes no control batch, and no transactional batch whose transaction is not known here; timestamps. Then the
-topic's codec and timestamp type are applied. Everything is decided before the log changes.
+checks is Apache Kafka's: the magic; exactly one batch; its size; the base offset, which is 0; the CRC; the header,
+where a client's control batch is refused; every record (by the compiled kernel); that a transactional batch belongs to
+a transaction that is open here; timestamps. Then the topic's codec and timestamp type are applied. Everything is
+decided before the log changes.
 """
 
 from __future__ import annotations

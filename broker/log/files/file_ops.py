@@ -6,7 +6,7 @@ and run the real log with it. Reads call `os.pread` directly.
 
 The callers keep these rules of durability:
 
-* The bytes of a file are safe after :meth:`fsync` of the file; its name is safe after :meth:`fsync_dir` of its
+* The bytes of a file are safe after `fsync` of the file; its name is safe after `fsync_dir` of its
   directory.
 * A checkpoint that vouches for bytes is written only after those bytes were synced.
 * A failed fsync is never retried: the kernel may have dropped the dirty pages, and the second call would succeed
@@ -79,7 +79,7 @@ class FileOps:
             return
 
     def mkdir(self, path: str) -> None:
-        """Make a directory whose parent exists. Its name is safe after :meth:`fsync_dir` of the parent."""
+        """Make a directory whose parent exists. Its name is safe after `fsync_dir` of the parent."""
         os.mkdir(path)
 
     def rmtree(self, path: str) -> None:

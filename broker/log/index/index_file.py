@@ -9,7 +9,7 @@ are written with `pwrite` and never through a memory map: on a full disk, a stor
 the process with SIGBUS, while a `pwrite` raises ENOSPC. Look-ups map the written part read-only on first use, and the
 map may be dropped at any time (`open_files`).
 
-Everything runs on the event loop's thread, except that a worker may call :meth:`IndexFile.sync` at the same time: it
+Everything runs on the event loop's thread, except that a worker may call `IndexFile.sync` at the same time: it
 writes the entries that are in memory to their place in the file and changes no attribute that describes them. A lock
 prevents that the file is cut between that read of the entries and the write, which would bring back removed entries.
 """
@@ -47,7 +47,7 @@ class IndexFile:
     """Hold entries of `ENTRY_SIZE` bytes: the written ones in the file, the newest ones in memory.
 
     Args:
-        path: the file, which :meth:`create` makes or :meth:`load` reads.
+        path: the file, which `create` makes or `load` reads.
         base_offset: the base offset of the segment.
         max_bytes: the size to which the file is preallocated, `segment.index.bytes`.
         resources: of the broker: file operations, a clock, and the budget to which maps of the file count.
@@ -136,7 +136,7 @@ class IndexFile:
     def trim(self) -> None:
         """Write the entries that are in memory and cut the file to its entries.
 
-        If the disk is full, the entries stay in memory: look-ups find them there, and :meth:`sync` tries again.
+        If the disk is full, the entries stay in memory: look-ups find them there, and `sync` tries again.
 
         Raises:
             OSError: writing or cutting failed for another reason.

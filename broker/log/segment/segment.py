@@ -40,7 +40,7 @@ UNKNOWN_TIMESTAMP = -2
 class Segment:
     """Append to, search, read and shorten one segment.
 
-    Only :meth:`flush` may be called on another thread than the rest.
+    Only `flush` may be called on another thread than the rest.
 
     Attributes:
         base_offset: the offset of the first batch, which names the files.
@@ -238,7 +238,7 @@ class Segment:
         return index, time_index
 
     def reset_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Empty both indexes; the caller then notes each batch of the log and calls :meth:`finish`."""
+        """Empty both indexes; the caller then notes each batch of the log and calls `finish`."""
         indexes = self.indexes.create(self.config.segment_index_bytes)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self.bytes_since_index = 0
@@ -304,7 +304,7 @@ class Segment:
         self.note_batch(position, len(data), base_offset, last_offset, max_timestamp)
 
     def write(self, data: memoryview) -> None:
-        """Write whole batches at the end; the caller notes each. Raises as :meth:`append` does."""
+        """Write whole batches at the end; the caller notes each. Raises as `append` does."""
         if not self.writable:
             self.activate()
         file = self._files.log

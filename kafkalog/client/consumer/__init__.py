@@ -1,15 +1,19 @@
 """A consumer: alone, or as a member of a group.
 
-- `consumer`             what users call; `config` Kafka's consumer properties; `errors` what can go wrong; `listener`
-                         the callbacks of a rebalance; `topic_filter` patterns of topics
+- `consumer`             what users call
+- `config`               Kafka's consumer properties
+- `errors`               what can go wrong
+- `listener`             the callbacks of a rebalance
+- `topic_filter`         patterns of topics
 - `subscription`         what the consumer is to read, and the state of each assigned partition
-- `poll_loop`            carries out a call of `poll`, step by step; `deserializers` and `interceptors` change
-                         records on their way out; `arrow_reading` polls again and again for Arrow batches
+- `poll_loop`            carries out a call of `poll`, step by step
+- `deserializers`        turn keys and values into objects; `interceptors` change records on their way out
+- `arrow_reading`        polls again and again for Arrow batches
 - `offsets`              where reading begins in a new partition, and questions about offsets, whatever is assigned
 - `fetcher`              the thread that fetches, and what it fetched
 - `group`                membership in a group: what both protocols have in common
-- `classic`              the classic protocol (JoinGroup, SyncGroup); `kip848` the consumer protocol (KIP-848); the two
-                         folders are laid out alike
+- `classic`              the classic protocol (JoinGroup, SyncGroup)
+- `kip848`               the consumer protocol (KIP-848); the two folders are laid out alike
 - `assignors`            which member gets which partitions, under the classic protocol
 - `threads`              the lock that the threads share, what keeps a second application thread out, worker threads
 

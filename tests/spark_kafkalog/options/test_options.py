@@ -283,9 +283,16 @@ def test_options_that_are_known_are_not_told_of(caplog: pytest.LogCaptureFixture
 
 
 def test_batch_says_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
-    parse(maxOffsetsPerTrigger="5", maxTriggerDelay="1s").batch_limits()
+    parse(maxOffsetsPerTrigger="5", maxTriggerDelay="1s", smallBatchBytes="1m", filterPushdown="true").batch_limits()
     assert "maxOffsetsPerTrigger option ignored in batch queries" in caplog.text
     assert "maxTriggerDelay option ignored in batch queries" in caplog.text
+    assert "smallBatchBytes option ignored in batch queries" in caplog.text
+    assert "filterPushdown" not in caplog.text
+
+
+def test_a_stream_says_what_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
+    parse(maxOffsetsPerTrigger="5", smallBatchBytes="1m", filterPushdown="true").stream_start()
+    assert [each.message for each in caplog.records] == ["filterPushdown option ignored in streaming queries"]
 
 
 @pytest.mark.parametrize(
