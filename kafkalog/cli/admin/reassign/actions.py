@@ -252,7 +252,7 @@ def _throttled(
 def _remove_or_tell(admin: Admin, arguments: argparse.Namespace, wanted: Wanted) -> None:
     """Remove the throttles if nothing moves; else, or if brokers do not answer, say which command removes them."""
     with suppress(KafkaError, ClientError, KeyboardInterrupt):
-        if not admin.replicas.list_partition_reassignments():
+        if not _anything_moves(admin):
             _clear(admin, wanted)
             return
     complain(
@@ -299,10 +299,18 @@ def _clear_if_idle(admin: Admin, wanted: Wanted, *, besides: Collection[TopicPar
 
     `besides` are partitions whose moves were cancelled; they may take a moment to end.
     """
-    if admin.replicas.list_partition_reassignments().keys() - set(besides):
-        print("Other reassignments are in progress, and the throttles stay. Run verify to remove them at the end.")
+    if _anything_moves(admin, besides):
+        print("Other reassignments are in progress, and the throttles stay. Run verify at their end to remove them.")
     else:
         _clear(admin, wanted)
+
+
+def _anything_moves(admin: Admin, besides: Collection[TopicPartition] = ()) -> bool:
+    """Return whether partitions move between brokers, or replicas between log directories."""
+    if admin.replicas.list_partition_reassignments().keys() - set(besides):
+        return True
+    directories = [info for paths in admin.replicas.describe_log_dirs().values() for info in paths.values()]
+    return any(replica.is_future for info in directories for replica in info.replicas.values())
 
 
 def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:

@@ -12,6 +12,13 @@ from kafkalog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from kafkalog.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from kafkalog.protocol.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -49,7 +56,12 @@ def test_a_move_that_may_not_be_seen_is_not_followed(tmp_path: Path) -> None:
     assert ended.err == "kafkalog: The client may not describe the cluster.\n"
 
 
-def executed(tmp_path: Path, listed: ListPartitionReassignmentsResponse, *words: str) -> tuple[set[str], Ended]:
+def executed(
+    tmp_path: Path,
+    listed: ListPartitionReassignmentsResponse,
+    *words: str,
+    directories: DescribeLogDirsResponse | None = None,
+) -> tuple[set[str], Ended]:
     """Run `execute` with a throttle against a broker that moves nothing; return the throttles that are left."""
     rates: set[str] = set()
 
@@ -73,6 +85,7 @@ def executed(tmp_path: Path, listed: ListPartitionReassignmentsResponse, *words:
         ListPartitionReassignmentsRequest: lambda request: listed,
         IncrementalAlterConfigsRequest: configure,
         AlterPartitionReassignmentsRequest: lambda request: refused,
+        DescribeLogDirsRequest: lambda request: directories or DescribeLogDirsResponse(),
     }
     with ScriptedBroker(handlers) as broker:
         broker.handlers[MetadataRequest] = lambda request: metadata({1: broker}, {("words", 0): 1}, controller=1)
@@ -87,6 +100,15 @@ def test_a_refused_move_leaves_no_throttle(tmp_path: Path) -> None:
     rates, ended = executed(tmp_path, ListPartitionReassignmentsResponse())
     assert not rates
     assert ended.err == "kafkalog: The client may not move partitions.\n"
+
+
+def test_a_refused_move_leaves_its_throttle_where_a_replica_moves_between_directories(tmp_path: Path) -> None:
+    future = DescribeLogDirsPartition(partition_index=0, partition_size=1, offset_lag=1, is_future_key=True)
+    topic = DescribeLogDirsTopic(name="letters", partitions=[future])
+    directories = DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/b", topics=[topic])])
+    rates, ended = executed(tmp_path, ListPartitionReassignmentsResponse(), directories=directories)
+    assert {LEADER_RATE, FOLLOWER_RATE} <= rates
+    assert ended.err.startswith("kafkalog: The throttles stay, ")
 
 
 def test_a_refused_move_tells_of_its_throttle_where_others_move(tmp_path: Path) -> None:
