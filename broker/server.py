@@ -88,6 +88,12 @@ class Server:
         self.failed = asyncio.Event()
         for name in self.config.unknown:
             logger.warning("%s is not a known configuration", name)
+        if self.config.hidden:
+            logger.warning(
+                "%d more configurations are not known, whose names may be parts of a value and are not shown; a value "
+                "that goes on in the next line needs a backslash at the end of its line",
+                self.config.hidden,
+            )
         if self.config.ineffective:
             logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
         self.acceptor: Acceptor | None = None

@@ -27,7 +27,7 @@ class PropertiesError(ValueError):
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
-_WORD = r"[a-z]+(?:[A-Z][a-z]+)*[0-9]{0,3}"
+_WORD = r"(?:[a-z]+(?:[0-9][a-z])?(?:[A-Z][a-z]+)*[0-9]{0,3}|[0-9]{1,3})"
 _NAME = re.compile(rf"(?=.{{,100}}$){_WORD}(?:[._-]{_WORD})+")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 from broker.config.cluster import CLUSTER_KEYS
@@ -172,8 +173,20 @@ _UNIT_MS = {
 }
 
 
+def _may_be_shown(name: str) -> bool:
+    """Return whether an unknown name is that of a configuration, or close to one.
+
+    Where a value goes on in the next line, text of it stands where names do.
+    """
+    return not may_be_value(name) or bool(get_close_matches(name, [key.name for key in SERVER_CONFIG], 1, 0.75))
+
+
 class BrokerConfig:
     """The effective configuration of a broker: declared defaults, then the file, then `--override`.
+
+    Attributes:
+        unknown: Names that are no configurations.
+        hidden: How many more there are, which are not shown because they may be parts of a value.
 
     Raises:
         ConfigError: a value does not fit its key, or keys contradict each other.
@@ -183,10 +196,8 @@ class BrokerConfig:
         texts = texts or {}
         self.explicit: dict[str, Value] = SERVER_CONFIG.parse(texts)
         unknown = [name for name in texts if name not in SERVER_CONFIG and name not in NO_EFFECT]
-        # Where a value goes on in the next line, text of it stands where names do.
-        self.unknown = sorted(
-            {"(a name that may be part of a value)" if may_be_value(name) else name for name in unknown}
-        )
+        self.unknown = sorted(name for name in unknown if _may_be_shown(name))
+        self.hidden = len(unknown) - len(self.unknown)
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)

@@ -47,8 +47,14 @@ def test_a_bad_value_names_its_key(key: str, value: str) -> None:
 
 
 def test_lines_of_a_value_are_not_shown() -> None:
-    texts = {"listener.name.sasl.jaas": "x", "MIIEvQIBADANBgkq": "", "eyJhbGci.eyJzdWIi": ""}
-    assert BrokerConfig(texts).unknown == ["(a name that may be part of a value)", "listener.name.sasl.jaas"]
+    config = BrokerConfig({"listener.name.sasl.jaas": "x", "MIIEvQIBADANBgkq": "", "eyJhbGci.eyJzdWIi": ""})
+    assert config.unknown == ["listener.name.sasl.jaas"]
+    assert config.hidden == 2
+
+
+@pytest.mark.parametrize("name", ["listners", "log4j.rootLogger", "listener.name.a_b.scram-sha-256.sasl.jaas.config"])
+def test_names_that_nobody_knows_are_shown(name: str) -> None:
+    assert BrokerConfig({name: "x"}).unknown == [name]
 
 
 def test_every_topic_synonym_is_a_broker_key() -> None:
