@@ -157,13 +157,18 @@ class TopicFollower:
         """
         now = time.monotonic()
         is_due = now >= self._configs_due_at
-        self._sync_configs(name for name in topics if is_due or name not in self._followed)
-        self._followed = frozenset(topics)
+        copied = self._sync_configs(name for name in topics if is_due or name not in self._followed)
+        self._followed = (self._followed & frozenset(topics)) | copied
         if is_due:
             self._configs_due_at = now + self._settings.sync_configs_interval
 
-    def _sync_configs(self, topics: Iterable[str]) -> None:
-        """Change the configurations of the target's topics to those of the source; errors are logged."""
+    def _sync_configs(self, topics: Iterable[str]) -> set[str]:
+        """Change the configurations of the target's topics to those of the source; errors are logged.
+
+        Returns:
+            The topics whose configurations are the same now.
+        """
+        copied = set()
         for name in topics:
             ours, theirs = ConfigResource.topic(name), ConfigResource.topic(self._naming.remote(name))
             try:
@@ -172,10 +177,12 @@ class TopicFollower:
                 if changes := config_changes(source, target, self._configs):
                     self._target.incremental_alter_configs({theirs: changes})
                     logger.info("topic %s: changed %s", theirs.name, ", ".join(change.name for change in changes))
+                copied.add(name)
             except UnknownTopicOrPartitionError:
                 logger.debug("topic %s is gone", name)
             except KafkaError as error:
                 logger.warning("the configuration of topic %s is not copied: %s", name, error.message)
+        return copied
 
     @staticmethod
     def _describe(admin: Admin, topics: Iterable[str]) -> dict[str, TopicMetadata]:
