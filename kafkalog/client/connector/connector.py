@@ -258,7 +258,7 @@ class ConsumerConnector(Closing):
             auto_commit=config.auto_commit_enable,
             tries=config.rebalance_max_retries,
             backoff=config.backoff,
-            session_timeout=config.session_timeout,
+            session_timeout=lambda: self._lease.timeout,
             now_ms=lambda: int(time.time() * 1000),
         )
         self._run(member.register())

@@ -25,7 +25,7 @@ class Lease:
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
         self._granted = timeout
-        """The time-out at the last renewal."""
+        """The least time-out since the last renewal."""
         self._heard_at = float("-inf")
         self._has_ended = False
 
@@ -35,6 +35,7 @@ class Lease:
         A longer one may be that of a new session, of which the member has not heard yet.
         """
         self.timeout = timeout
+        self._granted = min(self._granted, timeout)
 
     def renew(self, sent_at: float) -> None:
         """Note that a request was answered that was sent at this time, in seconds of a monotonic clock."""
@@ -53,4 +54,4 @@ class Lease:
 
     def holds(self, now: float) -> bool:
         """Return whether the session lives."""
-        return now < self._heard_at + min(self._granted, self.timeout) * (1 - MARGIN)
+        return now < self._heard_at + self._granted * (1 - MARGIN)

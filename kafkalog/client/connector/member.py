@@ -115,7 +115,7 @@ class Member:
         auto_commit: Whether to commit before partitions are released.
         tries: `rebalance.max.retries`.
         backoff: Seconds between tries.
-        session_timeout: In seconds; so long a node of an earlier session may remain.
+        session_timeout: Returns that of the session, in seconds; so long a node of an earlier session may remain.
         now_ms: Tells the time.
 
     Attributes:
@@ -135,7 +135,7 @@ class Member:
         auto_commit: bool = True,
         tries: int = 4,
         backoff: float = 2.0,
-        session_timeout: float = 6.0,
+        session_timeout: Callable[[], float] = lambda: 6.0,
         now_ms: Callable[[], int],
     ) -> None:
         self.group = group
@@ -178,7 +178,7 @@ class Member:
             if node is not None and node.stat.owner == (yield CurrentSession()):
                 return
             logger.info("%s is still registered by an earlier session; waiting for its end", self.consumer)
-            yield Pause(self._session_timeout)
+            yield Pause(self._session_timeout())
 
     def rebalance(self) -> Steps[None]:
         """Claim the partitions that are this member's; try again as often as configured.

@@ -135,7 +135,7 @@ class SimulatedMember:
             subscription,
             assign=STRATEGIES[strategy],
             backoff=BACKOFF_S,
-            session_timeout=SESSION_S,
+            session_timeout=lambda: self._lease.timeout,
             now_ms=lambda: EPOCH_MS,
         )
         self._lease = Lease(ASKED_S)

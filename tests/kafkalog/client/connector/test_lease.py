@@ -20,6 +20,8 @@ def test_a_shorter_time_out_holds_at_once() -> None:
     lease.grant(5.0)
     assert lease.holds(104.4)
     assert not lease.holds(104.6)
+    lease.grant(20.0)
+    assert not lease.holds(104.6)
 
 
 def test_a_longer_time_out_holds_from_the_next_answer_on() -> None:
