@@ -10,7 +10,8 @@ that it starts:
     redaction.hide_secrets(spark)
 
 A process that plans queries is not told a session's settings. `hide_secrets` leaves an empty file for it among the
-application's files (`SparkFiles`), so that `shown` is right there.
+application's files (`SparkFiles`): once any session has called it, no stream of the application is warned about. A
+client of Spark Connect has no such files, so its streams are warned about all the same.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def warn_about(options: Mapping[str, str]) -> None:
     names = shown(options)
     if names and _is_first():
         logger.warning(
-            "explain(True) of this stream shows %s; to hide it, add: "
+            "explain(True) of this stream shows %s, unless its session hides it; to hide it, add: "
             "from spark_kafkalog import redaction; redaction.hide_secrets(spark)",
             ", ".join(names),
         )

@@ -43,7 +43,6 @@ def test_options_are_secret_where_the_client_keeps_them_secret() -> None:
         for group in (ClientConfig, TlsOptions, OAuthOptions, KerberosOptions)
         for name, field in declared(group).items()
         if not field.metadata["is_object"]
-        if not field.metadata["is_object"]
     }
     found = {name for name in options if redaction.is_secret(f"kafka.{name}", "x")}
     assert found == {name for name, secret in options.items() if secret} - PUBLIC
@@ -80,7 +79,8 @@ def test_one_warning_names_options_and_the_line(files: Path, caplog: pytest.LogC
     for _ in range(2):
         redaction.warn_about(options)
     assert [record.message for record in caplog.records] == [
-        "explain(True) of this stream shows kafka.sasl.jaas.config, kafka.ssl.keystore.key; to hide it, add: " + LINE
+        "explain(True) of this stream shows kafka.sasl.jaas.config, kafka.ssl.keystore.key, unless its session hides "
+        "it; to hide it, add: " + LINE
     ]
 
 
