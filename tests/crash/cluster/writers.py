@@ -29,6 +29,10 @@ _COMMON = {
 }
 
 
+MOST_WAITING = 100_000
+"""As many records as librdkafka lets wait."""
+
+
 class Writer(Protocol):
     """What a load needs of a producer. One thread calls it."""
 
@@ -90,8 +94,13 @@ class KafkalogWriter:
     def __init__(self, bootstrap: str, delivered: Delivered) -> None:
         self._delivered = delivered
         self._producer = Producer({**_COMMON, "bootstrap.servers": bootstrap})
+        self._sent = self._done = 0
+        """Each is counted by one thread."""
 
     def send(self, topic: str, partition: int, value: bytes) -> bool:
+        if self._sent - self._done >= MOST_WAITING:
+            return False
+        self._sent += 1
         self._producer.send(topic, value, partition=partition, on_delivery=partial(self._told, partition, value))
         return True
 
@@ -102,4 +111,5 @@ class KafkalogWriter:
         self._producer.close(seconds)
 
     def _told(self, partition: int, value: bytes, metadata: RecordMetadata | None, error: Exception | None) -> None:
+        self._done += 1
         self._delivered(partition, value, None if metadata is None else metadata.offset, error)
