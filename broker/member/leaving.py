@@ -26,7 +26,7 @@ async def leave(
 ) -> None:
     """Ask until no leadership is left here, but only as often as configured, and while this broker is registered.
 
-    `unregistered` is set when the broker has given up its roles, because it is registered no more: then there is
+    `unregistered` is set when the broker has given up its roles, because it is no longer registered: then there is
     nothing left to move. A controller that cannot reach ZooKeeper either would leave the question unanswered.
     """
     asking = asyncio.ensure_future(_ask_repeatedly(config, broker, controller, connect))

@@ -243,7 +243,7 @@ class Registration:
     def _gone(self, why: str) -> None:
         if self.epoch < 0:
             return
-        logger.warning("broker %d is registered no more: %s", self._broker.broker_id, why)
+        logger.warning("broker %d is no longer registered: %s", self._broker.broker_id, why)
         self.epoch = -1
         self._on_gone()
         self._changed.set()

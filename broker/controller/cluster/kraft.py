@@ -6,8 +6,8 @@ from broker.metadata.znodes import controller, migration, paths
 from broker.zookeeper.interface import ZooKeeper
 
 _ADVICE = (
-    "and this broker cannot take part in that. If the migration was taken back, delete the nodes /controller and "
-    "/migration in ZooKeeper, as Apache Kafka's documentation says for that case"
+    "and this broker cannot take part in that. If the migration was taken back, delete the node /migration in "
+    "ZooKeeper, and /controller if it is that of the KRaft controller, as Apache Kafka's documentation says"
 )
 
 

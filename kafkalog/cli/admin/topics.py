@@ -124,7 +124,7 @@ def _add_alter(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--delete-config",
-        # The documentation of Kafka 0.8 has this name.
+        # Kafka 0.8's documentation spells it so.
         "--deleteConfig",
         action="append",
         default=[],

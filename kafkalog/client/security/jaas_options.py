@@ -29,7 +29,7 @@ _REASONS = {
     "isInitiator": "a client always initiates",
     "credsType": "a client always initiates",
     "refreshKrb5Config": "the Kerberos library decides when it reads krb5.conf",
-    "debug": "the Kerberos library writes a trace where KRB5_TRACE names a file",
+    "debug": "only the Kerberos library can write a trace, where KRB5_TRACE names a file",
     "awsMaxRetries": _BOTOCORE,
     "awsMaxBackOffTimeMs": _BOTOCORE,
     "awsDebugCreds": "whose credentials these are is not asked for",

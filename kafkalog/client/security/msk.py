@@ -122,7 +122,7 @@ class _Credentials:
             aws_access_key_id=own.access_key,
             aws_secret_access_key=own.secret_key,
             aws_session_token=own.session_token,
-            config=Config(use_fips_endpoint=options.get("awsShouldUseFips") == "true" or None),
+            config=Config(use_fips_endpoint=options.get("awsShouldUseFips", "").lower() == "true" or None),
         )
         more = {"ExternalId": options["awsRoleExternalId"]} if "awsRoleExternalId" in options else {}
         role = options["awsRoleArn"]
