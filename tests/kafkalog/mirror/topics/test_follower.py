@@ -1,0 +1,24 @@
+"""Test when the configurations of topics follow."""
+
+from __future__ import annotations
+
+from kafkalog.client.admin import Admin, NewTopic
+from kafkalog.client.admin.configs import ConfigResource
+from kafkalog.mirror.settings import MirrorSettings
+from kafkalog.mirror.topics.follower import TopicFollower
+from tests.kafkalog.mirror.conftest import Clusters
+
+
+def test_a_topic_that_could_not_be_copied_is_copied_with_the_next_look(clusters: Clusters, alias: str) -> None:
+    clients = clusters.client("source"), clusters.client("target")
+    settings, _ = MirrorSettings.of({}, alias, "target", clients)
+    name, remote = f"words-{alias}", f"{alias}.words-{alias}"
+    with Admin(clients[0]) as source, Admin(clients[1]) as target:
+        source.create_topics([NewTopic(name, configs={"retention.ms": "1234"})])
+        follower = TopicFollower(settings, source, target)
+        # It is not in the target yet.
+        follower.follow_configs([name])
+        target.create_topics([NewTopic(remote)])
+        follower.follow_configs([name])
+        described = target.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
+        assert described["retention.ms"].value == "1234"
