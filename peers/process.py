@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 STOP_DEADLINE_S = 30.0
+PORTS = range(10_000, 32_768)
+"""Ports for servers. The kernel gives ports above them to connections. A connection may get such a port between its
+choice and the start of the server, or while a server is down that starts again at its port."""
+TRIES = 1000
 
 
 class PeerFailedError(RuntimeError):
@@ -20,11 +26,15 @@ class PeerFailedError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port of 127.0.0.1 that is free now and that the kernel gives to no connection.
+
+    Raises:
+        OSError: Too few ports are free.
+    """
+    for port in random.SystemRandom().sample(PORTS, TRIES):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise OSError(f"none of {TRIES} ports from {PORTS.start} to {PORTS.stop - 1} is free")
 
 
 def tail(path: Path, size: int = 4000) -> str:

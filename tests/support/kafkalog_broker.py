@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from peers.process import PeerFailedError, Process, tail
+from peers.process import PeerFailedError, Process, free_port, tail
 
 READY = re.compile(r"accepting connections on PLAINTEXT://([^\s,]+)")
 START_DEADLINE_S = 120.0
@@ -57,7 +57,7 @@ class KafkalogBroker:
 
     def command(self) -> list[str]:
         settings = {
-            "listeners": f"PLAINTEXT://{self.address or '127.0.0.1:0'}",
+            "listeners": f"PLAINTEXT://{self.address or f'127.0.0.1:{free_port()}'}",
             "log.dirs": str(self.log_dir),
             **RETENTION_LATER,
             **self.overrides,
