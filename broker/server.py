@@ -41,6 +41,7 @@ from broker.replica.hosting.applier import ReplicaApplier
 from broker.replica.hosting.log_dirs import resume_moves
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
+from kafkalog.java_properties import told_of_hidden
 
 if TYPE_CHECKING:
     from broker.metrics.endpoint import MetricsEndpoint
@@ -89,11 +90,7 @@ class Server:
         for name in self.config.unknown:
             logger.warning("%s is not a known configuration", name)
         if self.config.hidden:
-            logger.warning(
-                "%d more configurations are not known, whose names may be parts of a value and are not shown; a value "
-                "that goes on in the next line needs a backslash at the end of its line",
-                self.config.hidden,
-            )
+            logger.warning("configurations: %s", told_of_hidden(self.config.hidden))
         if self.config.ineffective:
             logger.info("configurations without effect here: %s", ", ".join(self.config.ineffective))
         self.acceptor: Acceptor | None = None

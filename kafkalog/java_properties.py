@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 
@@ -29,6 +30,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SPACE = " \t\f"
 _WORD = r"(?:[a-z]+(?:[0-9][a-z])?(?:[A-Z][a-z]+)*[0-9]{0,3}|[0-9]{1,3})"
 _NAME = re.compile(rf"(?=.{{,100}}$){_WORD}(?:[._-]{_WORD})+")
+_CLOSE = 0.75
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -60,13 +62,21 @@ def load_properties(path: Path) -> dict[str, str]:
         raise PropertiesError(f"Cannot read the configuration file {path}: {error}") from error
 
 
-def may_be_value(name: str) -> bool:
-    """Return whether a name that nobody knows may be part of a value, so that it must not be shown.
+def may_be_shown(name: str, known: Collection[str]) -> bool:
+    """Return whether an unknown name is a property's, or close to a known one, and so no part of a value.
 
     A value of several lines, such as a PEM text or a token, whose lines do not end with a backslash leaves parts of it
     where names stand. Names of properties are words of letters with `.`, `_` or `-` between them.
     """
-    return _NAME.fullmatch(name) is None
+    return _NAME.fullmatch(name) is not None or bool(get_close_matches(name, known, 1, _CLOSE))
+
+
+def told_of_hidden(count: int) -> str:
+    """Return what to say of unknown names that may not be shown."""
+    return (
+        f"{count} more without effect, whose names may be parts of a value and are not shown; a value that goes on in "
+        "the next line needs a backslash at the end of its line"
+    )
 
 
 def _decode(data: bytes) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 
 from broker.config.cluster import CLUSTER_KEYS
@@ -42,7 +41,7 @@ from broker.config.topic import (
 )
 from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.log_config import LogConfig
-from kafkalog.java_properties import may_be_value
+from kafkalog.java_properties import may_be_shown
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -173,14 +172,6 @@ _UNIT_MS = {
 }
 
 
-def _may_be_shown(name: str) -> bool:
-    """Return whether an unknown name is that of a configuration, or close to one.
-
-    Where a value goes on in the next line, text of it stands where names do.
-    """
-    return not may_be_value(name) or bool(get_close_matches(name, [key.name for key in SERVER_CONFIG], 1, 0.75))
-
-
 class BrokerConfig:
     """The effective configuration of a broker: declared defaults, then the file, then `--override`.
 
@@ -196,7 +187,8 @@ class BrokerConfig:
         texts = texts or {}
         self.explicit: dict[str, Value] = SERVER_CONFIG.parse(texts)
         unknown = [name for name in texts if name not in SERVER_CONFIG and name not in NO_EFFECT]
-        self.unknown = sorted(name for name in unknown if _may_be_shown(name))
+        known = [key.name for key in SERVER_CONFIG]
+        self.unknown = sorted(name for name in unknown if may_be_shown(name, known))
         self.hidden = len(unknown) - len(self.unknown)
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])

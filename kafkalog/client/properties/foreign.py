@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 
 from kafkalog.client.security import jaas_options
-from kafkalog.java_properties import may_be_value
+from kafkalog.java_properties import may_be_shown, told_of_hidden
 
 logger = logging.getLogger(__name__)
 
@@ -91,10 +90,7 @@ def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: s
     shown = [name for name in others if _may_be_shown(name)]
     found = [f"{kind} {prefix}{name} is not known and has no effect" for name in shown]
     if len(shown) < len(others):
-        found.append(
-            f"{len(others) - len(shown)} more without effect, whose names may be parts of a value and are not shown; a "
-            "value that goes on in the next line needs a backslash at the end of its line"
-        )
+        found.append(told_of_hidden(len(others) - len(shown)))
     groups: dict[str, list[str]] = {}
     for name in names:
         if name in IGNORED:
@@ -106,9 +102,7 @@ def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: s
 
 
 def _may_be_shown(name: str) -> bool:
-    if name.startswith(jaas_options.PREFIX) or not may_be_value(name):
-        return True
-    return bool(get_close_matches(name, _words(), n=1, cutoff=0.75))
+    return name.startswith(jaas_options.PREFIX) or may_be_shown(name, _words())
 
 
 @cache
