@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from peers.brokers.kafka import KAFKA_3, ApacheKafka
-from tests.crash.cluster.drilled import IDS, drilled_cluster
+from tests.crash.cluster.drilled import drilled_cluster
 from tests.history.plan import BROKER, Act
+from tests.support.broker_cluster import IDS
 from tests.support.kafkalog_broker import KafkalogBroker
 
 SETTINGS = {

@@ -38,7 +38,8 @@ from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from kafkalog.protocol.schema import Request
 from peers import require
 from peers.brokers import kafka
-from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, mixed_cluster
+from tests.broker.member.mixed_cluster import OURS, MixedCluster, mixed_cluster
+from tests.support.broker_cluster import IDS
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange
 
@@ -70,7 +71,7 @@ def names(kind: str) -> str:
 
 
 def servers(cluster: MixedCluster) -> str:
-    return ",".join(map(cluster.address, ALL))
+    return ",".join(map(cluster.address, IDS))
 
 
 def coordinated_everywhere(topic: str) -> list[str]:
@@ -197,10 +198,10 @@ def test_a_transaction_goes_on_when_its_coordinator_is_killed(cluster: MixedClus
         producer.commit_transaction(90)
     assert committed(cluster, topic, len(expected)) == sorted(expected)
     cluster.ours.start()
-    cluster.wait_alive(ALL)
+    cluster.wait_alive(IDS)
     for name in ("__transaction_state", "__consumer_offsets", topic):
         for index in cluster.partitions(name):
-            cluster.wait_isr(name, ALL, index)
+            cluster.wait_isr(name, IDS, index)
     with Admin({"bootstrap.servers": cluster.bootstrap}) as admin:
         admin.replicas.elect_leaders()
     cluster.wait_leader("__transaction_state", OURS, 2)
@@ -255,7 +256,7 @@ def test_a_topic_is_created_by_whichever_broker_is_asked_for_it(cluster: MixedCl
     if asked == OURS:
         # The controller may have told of the leaders before the answer.
         assert first.topics[0].error_code in (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NONE)
-    for broker in ALL:
+    for broker in IDS:
         wait_until(lambda broker=broker: bool(cluster.partitions(topic, broker)), f"{broker} knows the topic")  # type: ignore[misc]
     writer = cluster.writer()
     writer.send(topic, [b"one"])
@@ -283,7 +284,7 @@ def test_quotas_of_one_broker_are_those_of_the_others(cluster: MixedCluster) -> 
         response = ask(cluster, broker, AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
         assert [each.error_code for each in response.entries] == [ErrorCode.NONE]
         expected[key] = value
-        for other in ALL:
+        for other in IDS:
             wait_until(lambda other=other: values(other) == expected, f"{other} knows the quotas {expected}")  # type: ignore[misc]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,18 +11,17 @@ from typing import Any
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
+from kafkalog.protocol.messages.metadata import MetadataResponsePartition
 from peers.brokers import kafka
 from peers.brokers.kafka import ZooKeeperKafka
 from peers.brokers.zookeeper import ZooKeeper
 from peers.process import free_port
+from tests.support.broker_cluster import IDS, BrokerCluster
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
-from tests.support.wire import exchange
 
 OURS = 3
 THEIRS = (1, 2)
-ALL = (1, 2, 3)
 HEAP = ("-Xmx300M", "-Xms100M")
 SHARED = {
     "offsets.topic.replication.factor": "1",
@@ -38,7 +35,7 @@ SHARED = {
 }
 
 
-class MixedCluster:
+class MixedCluster(BrokerCluster):
     """See the module. The first broker to start, 1, is the controller.
 
     Attributes:
@@ -73,7 +70,7 @@ class MixedCluster:
         self.theirs[1].start()
         self.theirs[2].start(wait=False)
         self.ours.start()
-        self.wait_alive(ALL)
+        self.wait_alive()
 
     @property
     def bootstrap(self) -> str:
@@ -84,6 +81,9 @@ class MixedCluster:
 
     def log_dir(self, broker: int) -> Path:
         return self.ours.log_dir if broker == OURS else self.theirs[broker].log_dir
+
+    def replicas(self, broker: int, topic: str, index: int) -> Iterable[Path]:
+        return [self.log_dir(broker) / f"{topic}-{index}"]
 
     def admin(self, broker: int = 1) -> AdminClient:
         """Return a client that asks this broker first. It may believe in a controller of before."""
@@ -101,28 +101,6 @@ class MixedCluster:
         self.admin(1).delete_topics([topic])[topic].result(60)
 
     # -- what there is
-
-    def metadata(self, broker: int = 1) -> MetadataResponse:
-        """Return the cluster as this broker describes it; nothing if it does not answer."""
-        host, _, port = self.address(broker).rpartition(":")
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=20) as connection:
-            response: MetadataResponse = exchange(connection, MetadataRequest(topics=None), 9)
-            return response
-        return MetadataResponse()
-
-    def wait_alive(self, brokers: Iterable[int], of: Iterable[int] = ALL) -> None:
-        """Wait until each broker of `of` knows exactly these brokers."""
-        wanted = set(brokers)
-        for broker in of:
-            wait_until(partial(self._knows, broker, wanted), f"{broker} knows {wanted}")
-
-    def _knows(self, broker: int, wanted: set[int]) -> bool:
-        return {each.node_id for each in self.metadata(broker).brokers} == wanted
-
-    def partitions(self, topic: str, broker: int = 1) -> dict[int, MetadataResponsePartition]:
-        """Return a topic's partitions as this broker describes them; none if it does not know the topic."""
-        found = [each for each in self.metadata(broker).topics if each.name == topic]
-        return {each.partition_index: each for topic in found for each in topic.partitions}
 
     def partition(self, topic: str, index: int = 0, broker: int = 1) -> MetadataResponsePartition:
         return self.partitions(topic, broker).get(index, MetadataResponsePartition())
@@ -147,7 +125,7 @@ class MixedCluster:
         self._admins.clear()
         new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
         self.admin(broker).create_topics([new], operation_timeout=30)[topic].result(60)
-        for number in ALL:
+        for number in IDS:
             wait_until(partial(self._is_led, topic, len(assignment), number), f"{number} knows {topic}")
 
     def _is_led(self, topic: str, partitions: int, broker: int) -> bool:
@@ -155,12 +133,12 @@ class MixedCluster:
         return len(found) == partitions and all(each.leader_id > 0 for each in found.values())
 
     def writer(self, **settings: str) -> Writer:
-        servers = ",".join(map(self.address, ALL))
+        servers = ",".join(map(self.address, IDS))
         return Writer(servers, settings)
 
     def read(self, topic: str, index: int = 0) -> list[bytes]:
         """Return the values of all records that consumers see."""
-        servers = ",".join(map(self.address, ALL))
+        servers = ",".join(map(self.address, IDS))
         consumer = Consumer({"bootstrap.servers": servers, "group.id": "reader", "log_level": 0})
         try:
             place = TopicPartition(topic, index, 0)
@@ -175,21 +153,6 @@ class MixedCluster:
             return values
         finally:
             consumer.close()
-
-    # -- the logs
-
-    def log(self, broker: int, topic: str, index: int = 0) -> bytes:
-        """Return the bytes of a replica's segments, one after the other."""
-        files = sorted((self.log_dir(broker) / f"{topic}-{index}").glob("*.log"))
-        return b"".join(file.read_bytes() for file in files)
-
-    def wait_equal(self, topic: str, index: int = 0, of: Iterable[int] = ALL) -> bytes:
-        """Wait until all replicas have the same bytes; return them."""
-        brokers = list(of)
-        wait_until(
-            lambda: len({self.log(broker, topic, index) for broker in brokers}) == 1, f"the logs of {topic} are equal"
-        )
-        return self.log(brokers[0], topic, index)
 
 
 class Writer:

@@ -14,9 +14,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from peers import require
 from peers.brokers import kafka
-from tests.broker.member.replaced_cluster import IDS, INTERNAL, ReplacedCluster, replaced_cluster
+from tests.broker.member.replaced_cluster import INTERNAL, ReplacedCluster, replaced_cluster
 from tests.broker.member.working_clients import DEADLINE_S, Member, Transactor
 from tests.crash.cluster.load import Load, read_all, under_load
+from tests.support.broker_cluster import IDS
 
 pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(600)]
 

@@ -22,7 +22,8 @@ from kafkalog.protocol.messages.stop_replica import (
 from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import KafkaTools
-from tests.broker.member.mixed_cluster import ALL, OURS, MixedCluster, Writer, mixed_cluster
+from tests.broker.member.mixed_cluster import OURS, MixedCluster, Writer, mixed_cluster
+from tests.support.broker_cluster import IDS
 from tests.support.command import call
 from tests.support.waiting import wait_until
 from tests.support.wire import exchange
@@ -76,7 +77,7 @@ def writing(cluster: MixedCluster, topic: str, partitions: int) -> Iterator[Writ
 def check(cluster: MixedCluster, topic: str, partitions: int, writer: Writer) -> None:
     """Check that all replicas have the same bytes, and that every acknowledged record is there once and in order."""
     for index in range(partitions):
-        cluster.wait_isr(topic, ALL, index)
+        cluster.wait_isr(topic, IDS, index)
         cluster.wait_equal(topic, index)
         acknowledged = [value for value in writer.acknowledged if value.startswith(b"%d " % index)]
         assert len(acknowledged) > 100, "there was no load"
@@ -97,7 +98,7 @@ def acknowledged_more(writer: Writer, index: int) -> None:
 def test_what_kafkas_tools_produce_is_on_all_replicas(cluster: MixedCluster, tools: KafkaTools, codec: str) -> None:
     topic = f"perf-{codec}"
     cluster.create(topic, [OURS_FIRST, THEIRS_FIRST, [2, 3, 1]], {"segment.bytes": "300000"})
-    servers = ",".join(map(cluster.address, ALL))
+    servers = ",".join(map(cluster.address, IDS))
     tools.run(
         PERF, "--topic", topic, "--num-records", "30000", "--record-size", "100", "--throughput", "-1",
         "--producer-props", f"bootstrap.servers={servers}", "acks=all", f"compression.type={codec}",
@@ -130,7 +131,7 @@ def test_a_role_that_was_lost_is_asked_for_at_kafkas_controller(cluster: MixedCl
     cluster.ours.wait_logged("The controller is asked for the roles of this broker. lost-0: it is assigned here")
     writer.send("lost", [b"after"])
     writer.flush()
-    cluster.wait_isr("lost", ALL)
+    cluster.wait_isr("lost", IDS)
     cluster.wait_equal("lost")
     assert cluster.read("lost") == [b"before", b"after"]
 
@@ -158,7 +159,7 @@ def test_ours_stops_in_order_and_comes_back(cluster: MixedCluster) -> None:
         assert cluster.partition("stopped", 0).leader_id in (1, 2), "the controller had moved the leadership"
         acknowledged_more(writer, 0)
         cluster.ours.start()
-        cluster.wait_isr("stopped", ALL, 0)
+        cluster.wait_isr("stopped", IDS, 0)
         cluster.elect_preferred()
         cluster.wait_leader("stopped", OURS, 0)
         acknowledged_more(writer, 0)
@@ -173,7 +174,7 @@ def test_ours_is_killed_and_comes_back(cluster: MixedCluster) -> None:
             cluster.ours.kill()
             # As follower and as leader: its session expires, or a new registration takes its place.
             cluster.ours.start()
-            cluster.wait_isr("killed", ALL, 0)
+            cluster.wait_isr("killed", IDS, 0)
             cluster.elect_preferred()
             cluster.wait_leader("killed", OURS, 0)
         acknowledged_more(writer, 0)
@@ -191,7 +192,7 @@ def test_the_controller_is_killed_and_comes_back(cluster: MixedCluster) -> None:
         acknowledged_more(writer, 0)
         acknowledged_more(writer, 1)
         cluster.theirs[victim].restart()
-        cluster.wait_alive(ALL)
+        cluster.wait_alive(IDS)
     check(cluster, "survives", 2, writer)
 
 

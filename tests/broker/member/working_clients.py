@@ -6,6 +6,7 @@ They send again what failed for a reason that may go by, as applications do, and
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from threading import Event, Thread
@@ -34,7 +35,7 @@ RETRIED = {
 """Errors after which a call is made again: the coordinator has moved, or its broker was stopped."""
 
 
-class Worker:
+class Worker(ABC):
     """A thread that works from the beginning of the block to its end.
 
     Attributes:
@@ -77,11 +78,11 @@ class Worker:
         finally:
             self.close()
 
+    @abstractmethod
     def step(self) -> int:
         """Work a little; return how many commits that were."""
-        raise NotImplementedError
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - not every client has an end
         """End the client; called on its thread."""
 
     def retried(self, call: Callable[[], T]) -> T:

@@ -8,27 +8,19 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from confluent_kafka import ElectionType
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.cli.cluster.proxies import Proxies, Side
 from broker.cli.zookeeper.jars import find_jars, find_java
 from broker.cli.zookeeper.server import ZooKeeperServer
-from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
 from peers.process import free_port
+from tests.support.broker_cluster import DEADLINE_S, IDS, BrokerCluster
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
-from tests.support.wire import exchange
 
-IDS = (1, 2, 3)
 SESSION_MS = 4000
-DEADLINE_S = 180.0
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "replica.lag.time.max.ms": "4000",
@@ -50,7 +42,7 @@ SETTINGS = {
 }
 
 
-class DrilledCluster:
+class DrilledCluster(BrokerCluster):
     """See the module. Topics have three replicas unless they are created with others.
 
     Attributes:
@@ -153,58 +145,17 @@ class DrilledCluster:
 
     # -- what there is
 
-    @property
-    def bootstrap(self) -> str:
-        return ",".join(broker.address for broker in self.brokers.values())
+    def address(self, broker: int) -> str:
+        return self.brokers[broker].address
 
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-
-    def metadata(self, number: int) -> MetadataResponse:
-        """Return the cluster as a broker describes it; nothing if it does not answer."""
-        host, _, port = self.brokers[number].address.rpartition(":")
-        with suppress(OSError, EOFError), socket.create_connection((host, int(port)), timeout=5) as connection:
-            response: MetadataResponse = exchange(connection, MetadataRequest(topics=None), 9)
-            return response
-        return MetadataResponse(controller_id=-1)
-
-    def controller(self, of: Collection[int] = IDS) -> int:
-        """Return the controller that these brokers agree on, or -1."""
-        known = {self.metadata(number).controller_id for number in of}
-        return known.pop() if len(known) == 1 else -1
-
-    def partitions(self, topic: str, number: int) -> dict[int, MetadataResponsePartition]:
-        """Return a topic's partitions as a broker describes them; none if it does not know the topic."""
-        found = [each for each in self.metadata(number).topics if each.name == topic]
-        return {each.partition_index: each for topic in found for each in topic.partitions}
+    def replicas(self, broker: int, topic: str, index: int) -> Iterable[Path]:
+        # In whichever of its log directories it is.
+        return self.brokers[broker].directory.glob(f"*/{topic}-{index}")
 
     def leader(self, topic: str, index: int, of: int) -> int:
         """Return the leader of a partition as a broker describes it, or -1."""
         found = self.partitions(topic, of).get(index)
         return -1 if found is None else found.leader_id
-
-    def create(self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None) -> None:
-        """Create a topic; return when every broker knows its leaders."""
-        new = NewTopic(topic, len(assignment), replica_assignment=assignment, config=dict(config or {}))
-        admin = self.admin()
-        admin.create_topics([new], operation_timeout=30)[topic].result(60)
-        self.wait_whole(topic)
-
-    def elect_preferred(self) -> None:
-        """Have the first replicas of all partitions lead them."""
-        admin = self.admin()
-        admin.elect_leaders(ElectionType.PREFERRED).result(60)
-
-    def wait_whole(self, topic: str, among: Iterable[int] = IDS) -> None:
-        """Wait until these brokers know that all partitions have leaders and all replicas are in sync."""
-        for number in among:
-            wait_until(partial(self._is_whole, topic, number), f"{number} knows that {topic} is whole", DEADLINE_S)
-
-    def _is_whole(self, topic: str, number: int) -> bool:
-        found = self.partitions(topic, number).values()
-        return bool(found) and all(
-            each.leader_id > 0 and set(each.isr_nodes) == set(each.replica_nodes) for each in found
-        )
 
     def wait_led_by_others(self, topic: str, victim: int) -> None:
         """Wait until the other brokers agree that they lead all partitions of a topic."""
@@ -217,34 +168,6 @@ class DrilledCluster:
             )
 
         wait_until(holds, f"others than {victim} lead {topic}", DEADLINE_S)
-
-    def wait_alive(self) -> None:
-        """Wait until each broker knows all of them, and they agree on the controller."""
-        wait_until(
-            lambda: (
-                all({each.node_id for each in self.metadata(number).brokers} == set(IDS) for number in IDS)
-                and self.controller() in IDS
-            ),
-            "all brokers know each other",
-            DEADLINE_S,
-        )
-
-    # -- the logs
-
-    def log(self, number: int, topic: str, index: int) -> bytes:
-        """Return the bytes of a replica's segments, one after the other."""
-        # In whichever of its log directories it is.
-        files = sorted(self.brokers[number].directory.glob(f"*/{topic}-{index}/*.log"))
-        return b"".join(file.read_bytes() for file in files)
-
-    def wait_equal(self, topic: str, index: int, of: Iterable[int]) -> None:
-        """Wait until replicas have the same bytes."""
-        brokers = list(of)
-        wait_until(
-            lambda: len({self.log(number, topic, index) for number in brokers}) == 1,
-            f"the logs of {topic}-{index} on {brokers} are equal",
-            DEADLINE_S,
-        )
 
 
 @contextmanager

@@ -4,35 +4,20 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
-from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from kafkalog.protocol.messages.metadata import MetadataResponsePartition
-from tests.crash.cluster.drilled import DEADLINE_S
 from tests.crash.cluster.verdict import beyond_retries, changed, faults
 from tests.crash.cluster.writers import Delivered, LibrdkafkaWriter, Writer
+from tests.support.broker_cluster import DEADLINE_S, BrokerCluster
 from tests.support.waiting import wait_until
 
 PAUSE_S = 0.004
 LEAST = 100
 """The number of records of each partition that must be acknowledged for a drill to say anything."""
-
-
-class LoadedCluster(Protocol):
-    """What a load needs of its cluster; see `DrilledCluster`."""
-
-    @property
-    def bootstrap(self) -> str: ...
-
-    def partitions(self, topic: str, number: int) -> Mapping[int, MetadataResponsePartition]: ...
-
-    def wait_whole(self, topic: str) -> None: ...
-
-    def wait_equal(self, topic: str, index: int, of: Iterable[int]) -> None: ...
 
 
 class Load:
@@ -44,7 +29,7 @@ class Load:
     """
 
     def __init__(
-        self, cluster: LoadedCluster, topic: str, partitions: int, writer: Callable[[str, Delivered], Writer]
+        self, cluster: BrokerCluster, topic: str, partitions: int, writer: Callable[[str, Delivered], Writer]
     ) -> None:
         self._topic = topic
         self._cluster = cluster
@@ -126,7 +111,7 @@ class Load:
 
 @contextmanager
 def under_load(
-    cluster: LoadedCluster,
+    cluster: BrokerCluster,
     topic: str,
     partitions: int,
     writer: Callable[[str, Delivered], Writer] = LibrdkafkaWriter,
@@ -147,7 +132,7 @@ def under_load(
     load.check()
 
 
-def read_all(cluster: LoadedCluster, topic: str, index: int) -> dict[int, bytes]:
+def read_all(cluster: BrokerCluster, topic: str, index: int) -> dict[int, bytes]:
     """Return the values of all records that consumers see, committed ones only, by offset."""
     consumer = _consumer(cluster)
     found: dict[int, bytes] = {}
@@ -180,7 +165,7 @@ def _place(message: Message) -> tuple[int, int, bytes]:
     return partition, offset, value
 
 
-def _consumer(cluster: LoadedCluster) -> Consumer:
+def _consumer(cluster: BrokerCluster) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

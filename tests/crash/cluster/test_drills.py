@@ -23,9 +23,10 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.types import TopicPartition
 from peers import require
 from peers.toolchains import java
-from tests.crash.cluster.drilled import IDS, DrilledCluster, drilled_cluster
+from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
 from tests.crash.cluster.load import Load, under_load
 from tests.crash.cluster.writers import Delivered, KafkalogWriter, LibrdkafkaWriter, Writer
+from tests.support.broker_cluster import IDS
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("processes"), pytest.mark.timeout(900)]

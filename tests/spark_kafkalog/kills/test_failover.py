@@ -20,9 +20,10 @@ from peers import require
 from peers.toolchains import java
 from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.load.job import topic_path
-from tests.crash.cluster.drilled import DEADLINE_S, IDS, DrilledCluster, drilled_cluster
+from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
 from tests.crash.cluster.load import Load, read_all, under_load
 from tests.spark_kafkalog.load.loading import rows_of
+from tests.support.broker_cluster import DEADLINE_S, IDS
 from tests.support.command import run
 from tests.support.waiting import wait_until
 

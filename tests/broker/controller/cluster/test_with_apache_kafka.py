@@ -17,7 +17,8 @@ from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import KafkaTools
 from peers.brokers.zookeeper import ZooKeeper
-from tests.broker.member.mixed_cluster import ALL, OURS, THEIRS, MixedCluster
+from tests.broker.member.mixed_cluster import OURS, THEIRS, MixedCluster
+from tests.support.broker_cluster import IDS
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("processes")]
@@ -84,7 +85,7 @@ def judge(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Judge]:
         tools = stack.enter_context(KafkaTools(kafka.KAFKA_3))
         judge = Judge(cluster, tools, client)
         wait_until(lambda: judge.controller() == OURS, "our broker is the controller")
-        cluster.wait_alive(ALL)
+        cluster.wait_alive(IDS)
         yield judge
 
 
@@ -93,7 +94,7 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
     first, second = THEIRS
     judge.run(TOPICS, "--create", "--topic", "words", "--replica-assignment", "1:2:3,2:3:1,3:1:2")
     judge.run(TOPICS, "--create", "--topic", "pair", "--replica-assignment", "1:2")
-    wait_in_sync(cluster, ALL)
+    wait_in_sync(cluster, IDS)
     assert judge.leaders("words") == {0: 1, 1: 2, 2: 3}
     described = judge.run(TOPICS, "--describe", "--topic", "words")
     assert sum("Isr: " in line for line in described) == 3
@@ -113,7 +114,7 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
         writer.send("words", [b"more"] * 50, index)
     writer.flush()
     cluster.theirs[second].restart()
-    wait_in_sync(cluster, ALL)
+    wait_in_sync(cluster, IDS)
     cluster.wait_isr("pair", THEIRS)
 
     # Preferred leaders lead again when they are asked to.
@@ -136,19 +137,19 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
     cluster.theirs[first].stop()
     assert first not in {each.leader_id for each in cluster.partitions("words", OURS).values()}
     cluster.theirs[first].restart()
-    wait_in_sync(cluster, ALL)
+    wait_in_sync(cluster, IDS)
 
     # The office goes to Kafka and comes back.
     cluster.ours.stop()
     wait_until(lambda: judge.controller() in THEIRS, "a broker of Kafka is the controller")
     cluster.wait_isr("words", THEIRS, 0)
     cluster.ours.start()
-    cluster.wait_isr("words", ALL, 0)
+    cluster.wait_isr("words", IDS, 0)
     judge.run(TOPICS, "--create", "--topic", "theirs", "--replica-assignment", "3:1:2")
-    cluster.wait_isr("theirs", ALL)
+    cluster.wait_isr("theirs", IDS)
     judge.make_controller(OURS)
     judge.run(TOPICS, "--create", "--topic", "ours", "--replica-assignment", "2:3:1")
-    cluster.wait_isr("ours", ALL)
+    cluster.wait_isr("ours", IDS)
     writer.send("words", [b"last"] * 20, 0)
     writer.flush()
     for index in range(3):
@@ -158,7 +159,7 @@ def test_our_controller_leads_brokers_of_apache_kafka(judge: Judge, tmp_path: Pa
 
     judge.run(TOPICS, "--delete", "--topic", "words")
     wait_until(lambda: not cluster.partitions("words", OURS), "the topic is gone")
-    for broker in ALL:
+    for broker in IDS:
         wait_until(partial(has_none, cluster.log_dir(broker)), f"its logs are gone on {broker}")
     assert not writer.failed
 
