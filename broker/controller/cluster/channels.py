@@ -130,7 +130,8 @@ class Channel:
                 self._answered(self.broker, request, response)
             except Exception:
                 # The requests that follow must reach the broker all the same.
-                logger.exception("the answer of broker %d to %s", self.broker.broker_id, _name(request))
+                number = self.broker.broker_id
+                logger.exception("the answer of broker %d to %s could not be processed", number, _name(request))
 
     async def _idle(self) -> None:
         """Wait for something to send. Now and then, and when the connection ends, look whether the process lives."""

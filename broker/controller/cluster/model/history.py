@@ -70,7 +70,7 @@ class Noted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a controller knows of the changes of one partition."""
+    """The changes of one partition that the controller knows, and since when it knows all of them."""
 
     controller_epoch: int
     controller_since_ms: int
