@@ -1,4 +1,7 @@
-"""Test `kafkalog reassign` and `kafkalog elect` against three Apache Kafka brokers, beside Kafka's own tools."""
+"""Test `kafkalog reassign` and `kafkalog elect` on clusters of three brokers, beside Kafka's own tools.
+
+The brokers are ours, then Apache Kafka's.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import json
 import signal
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from confluent_kafka import Producer
@@ -18,24 +23,70 @@ from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import KafkaTools
 from peers.brokers.zookeeper import ZooKeeper
+from tests.crash.cluster.drilled import drilled_cluster
+from tests.support.broker_cluster import IDS
 from tests.support.command import Ended, call, run, start
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(600)]
 
-IDS = (1, 2, 3)
+OURS = "kafkalog"
 HEAP = ("-Xmx300M", "-Xms100M")
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
 SETTINGS = {"auto.leader.rebalance.enable": "false", "controlled.shutdown.retry.backoff.ms": "200"}
 
 
-class Brokers:
-    """Three brokers; `address` has all of them."""
+class Cluster(Protocol):
+    """Processes of brokers, which are named by their ids."""
+
+    def address(self, broker: int) -> str:
+        """Return host:port."""
+
+    def stop(self, number: int) -> None:
+        """Stop a broker in good order."""
+
+    def kill(self, number: int) -> None:
+        """Kill a broker by SIGKILL."""
+
+    def start(self, number: int) -> None:
+        """Start a broker again, at the address of before."""
+
+
+class ApacheCluster:
+    """Brokers of Apache Kafka."""
 
     def __init__(self, brokers: dict[int, kafka.ZooKeeperKafka]) -> None:
-        self.by_id = brokers
-        self.address = ",".join(broker.bootstrap for broker in brokers.values())
+        self._brokers = brokers
+
+    def address(self, broker: int) -> str:
+        return self._brokers[broker].bootstrap
+
+    def stop(self, number: int) -> None:
+        self._brokers[number].stop()
+
+    def kill(self, number: int) -> None:
+        self._brokers[number].kill()
+
+    def start(self, number: int) -> None:
+        self._brokers[number].restart()
+
+
+def _has_partitions(admin: Admin, topic: str, count: int) -> bool:
+    return topic in admin.list_topics() and len(admin.describe_topics([topic])[topic].partitions) == count
+
+
+class Brokers:
+    """What an administrator does with three brokers.
+
+    Attributes:
+        processes: the brokers.
+        address: the addresses of all of them.
+    """
+
+    def __init__(self, processes: Cluster) -> None:
+        self.processes = processes
+        self.address = ",".join(map(processes.address, IDS))
 
     def admin(self) -> Admin:
         return Admin({"bootstrap.servers": self.address})
@@ -44,11 +95,17 @@ class Brokers:
         name = f"moved-{uuid.uuid4().hex[:8]}"
         with self.admin() as admin:
             admin.create_topics([NewTopic(name, assignments=dict(enumerate(replicas)))])
-        for broker in self.by_id.values():
-            # Each broker learns of the topic by itself, and a tool asks any of them.
-            with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-                wait_until(lambda: name in admin.list_topics(), f"broker {broker.bootstrap} knows {name}")
+        self.wait_partitions(name, len(replicas))
         return name
+
+    def wait_partitions(self, topic: str, count: int) -> None:
+        """Wait until every broker knows a topic's partitions.
+
+        Each learns of them by itself, and a tool asks any of them.
+        """
+        for broker in IDS:
+            with Admin({"bootstrap.servers": self.processes.address(broker)}) as admin:
+                wait_until(lambda: _has_partitions(admin, topic, count), f"broker {broker} knows {topic}")
 
     def replicas(self, topic: str) -> list[list[int]]:
         with self.admin() as admin:
@@ -88,10 +145,9 @@ class Brokers:
         }
 
 
-@pytest.fixture(scope="module")
-def brokers(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    require(kafka.missing(kafka.KAFKA_3))
-    directory = tmp_path_factory.mktemp("three")
+@contextmanager
+def apache_cluster(directory: Path) -> Iterator[ApacheCluster]:
+    """Run three brokers of Apache Kafka over ZooKeeper; all processes end with the block."""
     with ExitStack() as stack:
         zookeeper = stack.enter_context(ZooKeeper(kafka.KAFKA_3, directory / "zookeeper"))
         zookeeper.wait()
@@ -104,7 +160,22 @@ def brokers(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) ->
             stack.callback(broker.stop)
             broker.start(wait=number == IDS[0])
             started[number] = broker
-        found = Brokers(started)
+        yield ApacheCluster(started)
+
+
+@pytest.fixture(scope="module", params=[OURS, "Apache Kafka"])
+def brokers(
+    request: pytest.FixtureRequest, foreign_programs: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Brokers]:
+    require(kafka.missing(kafka.KAFKA_3))
+    directory = tmp_path_factory.mktemp("three")
+    with ExitStack() as stack:
+        processes: Cluster
+        if request.param == OURS:
+            processes = stack.enter_context(drilled_cluster(directory, {"min.insync.replicas": "1"}))
+        else:
+            processes = stack.enter_context(apache_cluster(directory))
+        found = Brokers(processes)
         with found.admin() as admin:
             wait_until(lambda: len(admin.describe_cluster().brokers) == len(IDS), "all brokers are registered")
         yield found
@@ -270,7 +341,7 @@ def elect(brokers: Brokers, *words: str, check: int = 0) -> Ended:
     return call("elect", "--bootstrap-server", brokers.address, *words, check=check)
 
 
-def test_preferred_leaders_are_elected(brokers: Brokers, tmp_path: Path) -> None:
+def test_preferred_leaders_are_elected(brokers: Brokers, tools: KafkaTools, tmp_path: Path) -> None:
     topic = brokers.topic([1, 2], [1, 2], [2, 1])
     with brokers.admin() as admin:
         admin.replicas.alter_partition_reassignments({TopicPartition(topic, index): [2, 1] for index in range(3)})
@@ -287,9 +358,8 @@ def test_preferred_leaders_are_elected(brokers: Brokers, tmp_path: Path) -> None
         f"Valid replica already elected for partitions {topic}-0, {topic}-2",
     ]
     wait_until(lambda: brokers.leaders(topic) == [2, 2, 2], "all know the leaders")
-    # The tool ends its process.
-    theirs = kafka.run_java_tool(ELECT, ["--bootstrap-server", brokers.address, *both], kafka.KAFKA_3)
-    said, _, named = theirs.strip().partition(" for partitions ")
+    (theirs,) = tools.run(ELECT, "--bootstrap-server", brokers.address, *both)
+    said, _, named = theirs.partition(" for partitions ")
     assert said == "Valid replica already elected"
     assert set(named.split(", ")) == {f"{topic}-{index}" for index in range(3)}
     elect(brokers, "--election-type", "preferred", "--all-topic-partitions")
@@ -298,17 +368,40 @@ def test_preferred_leaders_are_elected(brokers: Brokers, tmp_path: Path) -> None
     assert elect(brokers, "--election-type", "preferred", "--topic", topic, check=2).err.endswith("go together\n")
 
 
+def test_topics_are_placed_as_told(brokers: Brokers) -> None:
+    topic, server = f"placed-{uuid.uuid4().hex[:8]}", ("--bootstrap-server", brokers.address)
+    named = ("--topic", topic)
+    call("topics", "create", *server, *named, "--replica-assignment", "1:2:3,2:3", check=2)
+    placed = ("--replica-assignment", "2:3:1,3:1:2", "--config", "min.insync.replicas=3")
+    assert call("topics", "create", *server, *named, *placed).out == [f"Created topic {topic}."]
+    brokers.wait_partitions(topic, 2)
+    assert brokers.replicas(topic) == [[2, 3, 1], [3, 1, 2]]
+    assert brokers.leaders(topic) == [2, 3]
+    call("topics", "alter", *server, *named, "--partitions", "3", "--replica-assignment", "2:3:1,3:1:2,1:3:2")
+    brokers.wait_partitions(topic, 3)
+    assert brokers.replicas(topic) == [[2, 3, 1], [3, 1, 2], [1, 3, 2]]
+    (line,) = call("topics", "describe", *server, *named, "--topics-with-overrides").out
+    assert line.startswith(f"Topic: {topic}\t")
+    assert "min.insync.replicas=3" in line
+
+
 def test_an_unclean_election_and_what_topics_describe_shows(brokers: Brokers) -> None:
-    topic = brokers.topic([2, 3])
-    replica = brokers.by_id[3]
-    replica.stop()
+    topic, processes = brokers.topic([2, 3]), brokers.processes
+    server = ("--bootstrap-server", brokers.address, "--topic", topic)
+
+    def shown(what: str) -> list[str]:
+        return call("topics", "describe", *server, what).out
+
+    processes.stop(3)
     brokers.fill(topic, 1, 10)
-    describe = ("topics", "describe", "--bootstrap-server", brokers.address, "--topic", topic)
-    wait_until(lambda: len(call(*describe, "--under-replicated-partitions").out) == 1, "the replica is out of sync")
-    assert call(*describe, "--unavailable-partitions").out == []
-    brokers.by_id[2].kill()
-    replica.restart()
-    wait_until(lambda: len(call(*describe, "--unavailable-partitions").out) == 1, "nobody leads", 60)
+    wait_until(lambda: len(shown("--under-replicated-partitions")) == 1, "the replica is out of sync")
+    assert shown("--under-replicated-partitions")[0].startswith(f"\tTopic: {topic}\tPartition: 0\tLeader: 2\t")
+    assert shown("--unavailable-partitions") == shown("--under-min-isr-partitions") == []
+    call("topics", "alter", *server, "--config", "min.insync.replicas=2")
+    wait_until(lambda: len(shown("--under-min-isr-partitions")) == 1, "the ISR is too small")
+    processes.kill(2)
+    processes.start(3)
+    wait_until(lambda: len(shown("--unavailable-partitions")) == 1, "nobody leads", 60)
     words = ("--topic", topic, "--partition", "0")
     refused = elect(brokers, "--election-type", "preferred", *words, check=1)
     assert f"{topic}-0" in refused.err
@@ -316,8 +409,9 @@ def test_an_unclean_election_and_what_topics_describe_shows(brokers: Brokers) ->
         f"Successfully completed leader election (UNCLEAN) for partitions {topic}-0"
     ]
     wait_until(lambda: brokers.leaders(topic) == [3], "all know the leaders")
-    brokers.by_id[2].restart()
-    wait_until(lambda: call(*describe, "--under-replicated-partitions").out == [], "both are in sync")
+    processes.start(2)
+    for what in ("--under-replicated-partitions", "--under-min-isr-partitions", "--unavailable-partitions"):
+        wait_until(partial(lambda what: shown(what) == [], what), f"both are in sync: {what}")
 
 
 def test_the_command_as_a_process(brokers: Brokers) -> None:
