@@ -71,7 +71,8 @@ class Heartbeat(HeartbeatThread):
                 return
             todo = member.refused(beat, code, answer.error_message, time.monotonic())
         error = error_for(code, answer.error_message)
-        logger.log(logging.ERROR if todo is Next.FAIL else logging.INFO, "group %s: heartbeat: %s", group, error)
+        # `poll` raises an error that is final: to warn of it as well would show it twice.
+        logger.info("group %s: heartbeat: %s", group, error)
         if todo is Next.FIND:
             self._requests.note_failure(error)
 
@@ -93,7 +94,7 @@ class Heartbeat(HeartbeatThread):
             failure = UnsupportedVersionError(f"group {group}: {remedy} ({failure.message})")
         elif not isinstance(failure, KafkaError):
             failure.add_note(f"in a heartbeat of group {group}")
-        logger.error("group %s: heartbeat: %s", group, failure)
+        logger.info("group %s: heartbeat: %s", group, failure)
         self._member.fail(failure)
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest) -> None:
