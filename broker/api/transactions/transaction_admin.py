@@ -7,7 +7,7 @@ from broker.api.errors import Answering, error_code
 from broker.controller.decisions.planning import check_topic_name
 from broker.coordinator.transaction.machine import STATES_BY_TITLE, TransactionMachine, TransactionState
 from broker.log.producer_state.producer_entry import NO_SEQUENCE, ProducerEntry
-from kafkalog.protocol.errors import KafkaError, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import KafkaError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages import describe_transactions, list_transactions
 from kafkalog.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -40,9 +40,8 @@ async def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
         with Answering(response):
             if failed is not None:
                 raise failed
+            # Followers answer, too: tools ask a certain broker about all of its replicas.
             partition = request.broker.replicas.require(topic.name, index)
-            if not partition.is_leader:
-                raise NotLeaderOrFollowerError
             if index in seen:
                 # A partition may have 100,000s of producers, and is described once.
                 continue
