@@ -4,8 +4,9 @@ A transaction holds, together: the mirrored batches, an offset sync and the sour
 So the target has each record once, whatever happens to the process: either the transaction is committed and the next
 process goes on behind it, or it is aborted and the next process mirrors its records again.
 
-An offset sync also has the runs of the transaction (`internal_topics.runs`), a few bytes. The runs before that are in
-it once in a *turn*, which is `offset.flush.interval.ms`: a hundred transactions a second would otherwise write some
+An offset sync also has the runs of the transaction (`internal_topics.runs`), a few bytes. A transaction with more runs
+than fit writes several syncs of the partition, each with the next ones. The runs before the transaction are in its last
+sync once in a *turn*, which is `offset.flush.interval.ms`: a hundred transactions a second would otherwise write some
 100 KB each second, for each partition. If the last sync of a turn lacks these runs, the next turn writes another sync,
 even if no record has come. So when compaction has left only the newest sync of a partition, that sync has the runs,
 unless the process was killed within the turn and the log was compacted in the same time.
@@ -165,21 +166,29 @@ class MirrorTask:
 
     def _send_sync(self, partition: TopicPartition, runs: Sequence[Run]) -> None:
         known = self._maps.setdefault(partition, OffsetMap(MOST_RUNS_STORED))
-        own = _map_of(runs).runs
         whole = self._settings.emit_checkpoints and partition not in self._stored
-        before = tuple(known.runs) if whole and (not own or known.precedes(own[0])) else ()
-        for run in own:
+        *first, last = _parts(runs)
+        for part in first:
+            for run in part:
+                known.add(run)
+            self._send_pair(partition, known, part)
+        before = tuple(known.runs) if whole and (not last or known.precedes(last[0])) else ()
+        for run in last:
             known.add(run)
-        last = known.last
-        assert last is not None
-        sync = OffsetSync(partition, *last)
-        headers = [*run_headers(sync, own, before), *self._id_headers(partition)]
-        self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), headers, partition=0)
+        self._send_pair(partition, known, last, before)
         if whole:
             self._stored.add(partition)
             self._due.discard(partition)
         elif self._settings.emit_checkpoints:
             self._owed.add(partition)
+
+    def _send_pair(
+        self, partition: TopicPartition, known: OffsetMap, own: Sequence[Run], before: Sequence[Run] = ()
+    ) -> None:
+        assert known.last is not None
+        sync = OffsetSync(partition, *known.last)
+        headers = [*run_headers(sync, own, before), *self._id_headers(partition)]
+        self._producer.send(self._naming.offset_syncs, sync.value(), sync.key(), headers, partition=0)
 
     def _runs(self, partition: TopicPartition) -> tuple[Run, ...]:
         """Wait for the batches of a partition; return where their records are on both sides."""
@@ -194,6 +203,14 @@ class MirrorTask:
             # There are no records before the first one: a position there is that of the first one.
             runs.insert(0, Run(start, runs[0].downstream, 0))
         return tuple(runs)
+
+
+def _parts(runs: Sequence[Run]) -> list[Sequence[Run]]:
+    """Return the runs of a transaction, joined where they touch, in parts that an offset sync can have each."""
+    made = OffsetMap(max(len(runs), 1))
+    for run in runs:
+        made.add(run)
+    return [made.runs[at : at + MOST_RUNS_STORED] for at in range(0, len(made), MOST_RUNS_STORED)] or [()]
 
 
 def _map_of(runs: Iterable[Run]) -> OffsetMap:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from kafkalog.client.consumer import Consumer
-from kafkalog.client.types import ConsumerRecord
+from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.mirror.internal_topics.stored import read_checkpoints, read_marks
 from kafkalog.mirror.settings import MirrorSettings
 from tests.kafkalog.mirror.conftest import Clusters, Mirror, committed, read_all
@@ -38,6 +38,35 @@ class Application:
             consumer.commit()
             self.uncommitted |= self._process(consumer, more)
         return committed
+
+    def catch_up(self, address: str, topic: str, more: int) -> None:
+        """Process and commit all records up to the present end, then more without a commit, and stop."""
+        with self._consumer(address) as consumer:
+            consumer.subscribe([topic])
+            ends = consumer.end_offsets(consumer.partitions_for(topic))
+
+            def at_the_end() -> bool:
+                self.processed.update(map(_key, consumer.poll(0.2)))
+                return consumer.assignment() == ends.keys() and all(
+                    consumer.position(tp) >= end for tp, end in ends.items()
+                )
+
+            wait_until(at_the_end, "the group is at the end")
+            consumer.commit()
+            self.uncommitted |= self._process(consumer, more)
+
+    def is_at(self, address: str, topic: str) -> bool:
+        """Tell whether the group's positions there are after all records that it has committed anywhere."""
+        before: set[Key] = set()
+        positions = committed(address, self.group)
+        with self._consumer(address) as consumer:
+            consumer.assign(positions)
+            consumer.seek_to_beginning()
+            while any(consumer.position(tp) < end for tp, end in positions.items()):
+                for each in consumer.poll(0.2):
+                    if each.offset < positions[TopicPartition(each.topic, each.partition)]:
+                        before.add(_key(each))
+        return before >= self.processed.keys() - self.uncommitted
 
     def finish(self, address: str, topic: str, count: int) -> None:
         """Process until no record is missing. Check that it has processed none twice but those that it may."""

@@ -7,8 +7,9 @@ import pytest
 from kafkalog.client.transactions.errors import TransactionError
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.recalled import recalled
 from kafkalog.mirror.copying.task import MirrorTask
-from kafkalog.mirror.internal_topics.runs import Run, own_runs, runs_before
+from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, own_runs, runs_before
 from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.records.batch import Record, encode_batch
@@ -65,6 +66,23 @@ def test_all_runs_are_stored_once_in_a_turn(clusters: Clusters, alias: str) -> N
         assert (runs_before(*last) or ())[0] == earlier
     finally:
         task.close()
+
+
+def test_all_runs_of_a_large_transaction_are_stored(clusters: Clusters, alias: str) -> None:
+    tp, remote = TopicPartition(f"words-{alias}", 0), f"{alias}.words-{alias}"
+    settings = settings_with_topics(clusters, alias, remote)
+    count = 2 * MOST_RUNS_STORED + 10
+    task = MirrorTask(settings, 0)
+    try:
+        task.start()
+        for number in range(count):
+            task.send(tp, batch(3 * number, b"x"))
+        task.advance(tp, 3 * count)
+        done = task.commit()
+    finally:
+        task.close()
+    assert done[tp].runs == tuple(Run(3 * number, number, 1) for number in range(count))
+    assert tuple(recalled(read_syncs(settings))[tp].runs) == done[tp].runs
 
 
 def test_who_takes_a_task_over_ends_what_its_owner_has_begun(clusters: Clusters, alias: str) -> None:

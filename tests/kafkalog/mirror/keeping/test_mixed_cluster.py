@@ -76,7 +76,7 @@ def test_a_partition_that_apache_kafka_leads_waits_until_kafkalog_does(
         assert list_offsets(admin.cluster, {place: LATEST})[place].offset == 0
         admin.replicas.alter_partition_reassignments({place: (OURS, 1)})
     target.wait_isr(remote, (OURS, 1), 1)
-    target.elect_preferred()
+    target.elect_preferred(remote)
     target.wait_leader(remote, OURS, 1)
     same(clusters, topic, remote, count + 10)
     assert mirror.stop() is None
