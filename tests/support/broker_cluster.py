@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from confluent_kafka import ElectionType
+from confluent_kafka import ElectionType, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
@@ -19,6 +19,11 @@ from tests.support.wire import exchange
 IDS = (1, 2, 3)
 ANSWER_S = 10.0
 DEADLINE_S = 180.0
+
+
+def admin_client(servers: str) -> AdminClient:
+    """Return an administrator, whose requests end before those who wait for their results give up."""
+    return AdminClient({"bootstrap.servers": servers, "socket.timeout.ms": "45000", "log_level": 0})
 
 
 class BrokerCluster(ABC):
@@ -82,7 +87,7 @@ class BrokerCluster(ABC):
     # -- what an administrator does
 
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return admin_client(self.bootstrap)
 
     def create(self, topic: str, assignment: list[list[int]], config: Mapping[str, str] | None = None) -> None:
         """Create a topic; return when every broker knows that it is whole."""
@@ -91,10 +96,15 @@ class BrokerCluster(ABC):
         admin.create_topics([new], operation_timeout=30)[topic].result(60)
         self.wait_whole(topic)
 
-    def elect_preferred(self) -> None:
-        """Have the first replicas of all partitions lead them."""
+    def elect_preferred(self, topic: str | None = None) -> None:
+        """Have the first replicas of all partitions lead them; with a topic, only those of its partitions."""
+        wanted = None if topic is None else [TopicPartition(topic, index) for index in self.partitions(topic)]
         admin = self.admin()
-        admin.elect_leaders(ElectionType.PREFERRED).result(60)
+        future = admin.elect_leaders(ElectionType.PREFERRED, wanted)
+        needless = KafkaError.ELECTION_NOT_NEEDED
+        errors = {place: error for place, error in future.result(60).items() if error is not None}
+        refused = {place: error for place, error in errors.items() if error.code() != needless}
+        assert topic is None or not refused, refused
 
     # -- the logs
 

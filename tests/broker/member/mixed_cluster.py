@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkalog.protocol.messages.metadata import MetadataResponsePartition
@@ -16,7 +16,7 @@ from peers.brokers import kafka
 from peers.brokers.kafka import ZooKeeperKafka
 from peers.brokers.zookeeper import ZooKeeper
 from peers.process import free_port
-from tests.support.broker_cluster import IDS, BrokerCluster
+from tests.support.broker_cluster import IDS, BrokerCluster, admin_client
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 
@@ -88,13 +88,12 @@ class MixedCluster(BrokerCluster):
     def admin(self, broker: int = 1) -> AdminClient:
         """Return a client that asks this broker first. It may believe in a controller of before."""
         if broker not in self._admins:
-            self._admins[broker] = AdminClient({"bootstrap.servers": self.address(broker), "log_level": 0})
+            self._admins[broker] = admin_client(self.address(broker))
         return self._admins[broker]
 
-    def elect_preferred(self) -> None:
-        """Have the controller elect the first replicas of all partitions as their leaders."""
+    def elect_preferred(self, topic: str | None = None) -> None:
         self._admins.clear()
-        self.admin(1).elect_leaders(ElectionType.PREFERRED).result(60)
+        super().elect_preferred(topic)
 
     def delete(self, topic: str) -> None:
         self._admins.clear()

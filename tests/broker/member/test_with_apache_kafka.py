@@ -160,7 +160,7 @@ def test_ours_stops_in_order_and_comes_back(cluster: MixedCluster) -> None:
         acknowledged_more(writer, 0)
         cluster.ours.start()
         cluster.wait_isr("stopped", IDS, 0)
-        cluster.elect_preferred()
+        cluster.elect_preferred("stopped")
         cluster.wait_leader("stopped", OURS, 0)
         acknowledged_more(writer, 0)
     check(cluster, "stopped", 2, writer)
@@ -175,7 +175,7 @@ def test_ours_is_killed_and_comes_back(cluster: MixedCluster) -> None:
             # As follower and as leader: its session expires, or a new registration takes its place.
             cluster.ours.start()
             cluster.wait_isr("killed", IDS, 0)
-            cluster.elect_preferred()
+            cluster.elect_preferred("killed")
             cluster.wait_leader("killed", OURS, 0)
         acknowledged_more(writer, 0)
     check(cluster, "killed", 2, writer)

@@ -167,7 +167,7 @@ def test_a_log_directory_fails(tmp_path: Path) -> None:
         cluster.start(victim)
         cluster.wait_alive()
         topic = new_topic(cluster, ASSIGNMENT * 2)
-        cluster.elect_preferred()
+        cluster.elect_preferred(topic)
         lost = {index for index in range(6) if (second / f"{topic}-{index}").exists()}
         assert 0 < len(lost) < 6, "both directories have partitions"
         with under_load(cluster, topic, 6) as load:
