@@ -1,6 +1,7 @@
 """Mirror topics of one cluster in another one: the place of Apache Kafka's MirrorMaker.
 
 - `settings`         the mirror's properties, under the names of MirrorMaker 2
+- `clients`          makes the clients of both clusters
 - `supervisor`       runs workers, one after another, until it is told to stop
 - `copying`          copies records: workers, their tasks, and how far they are
 - `keeping`          copies records so that they keep their offsets

@@ -14,11 +14,10 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from kafkalog.client.admin import Admin
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError
-from kafkalog.client.producer import Producer
+from kafkalog.mirror import clients
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.worker import Worker
 from kafkalog.mirror.housekeeping.checkpoints import Checkpoints
@@ -137,7 +136,8 @@ def _wait_for(name: str, client: Mapping[str, str], stop: threading.Event, chanc
 
 def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> list[Job]:
     """List the regular jobs; each is done for the partitions that this process has."""
-    source, target = (stack.enter_context(Admin(each)) for each in (settings.source_client, settings.target_client))
+    source = stack.enter_context(clients.admin(settings.source_client))
+    target = stack.enter_context(clients.admin(settings.target_client))
     jobs: list[Job] = []
     if settings.sync_configs:
         follower = TopicFollower(settings, source, target)
@@ -149,12 +149,12 @@ def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> lis
         jobs.append(Job("copying ACLs", often, lambda: acls.follow(progress.first_topics())))
     if not (settings.emit_checkpoints or settings.emit_heartbeats):
         return jobs
-    producer = stack.enter_context(Producer(_plain(settings.target_client)))
+    producer = stack.enter_context(clients.plain_producer(settings.target_client))
     if settings.emit_heartbeats:
         beat = Heartbeats(settings.source, settings.target, settings.replication_factor, target, producer).beat
         jobs.append(Job("heartbeats in the target", settings.heartbeats_interval, beat))
     if settings.emit_heartbeats and settings.emit_heartbeats_in_source:
-        other = stack.enter_context(Producer(_plain(settings.source_client)))
+        other = stack.enter_context(clients.plain_producer(settings.source_client))
         beat = Heartbeats(settings.target, settings.source, settings.replication_factor, source, other).beat
         jobs.append(Job("heartbeats in the source", settings.heartbeats_interval, beat))
     if settings.emit_checkpoints:
@@ -168,11 +168,6 @@ def _jobs(settings: MirrorSettings, progress: Progress, stack: ExitStack) -> lis
             if marks is not None:
                 jobs.append(Job("bringing groups back into the source", interval, groups.bring_back))
     return jobs
-
-
-def _plain(client: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a producer without transactions."""
-    return {key: text for key, text in client.items() if key != "transactional.id"}
 
 
 def _run_workers(settings: MirrorSettings, progress: Progress, stop: threading.Event, chance: random.Random) -> None:

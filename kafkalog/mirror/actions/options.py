@@ -37,6 +37,8 @@ def settings_of(arguments: argparse.Namespace, more: dict[str, str | None]) -> M
         UsageError: A file cannot be read.
         ConfigError: A property cannot have its value.
     """
+    from kafkalog.client.properties.foreign import warn_about
+    from kafkalog.mirror.clients import unknown_to_all
     from kafkalog.mirror.settings import MirrorSettings, aliases_of
 
     properties = file_properties(arguments.config)
@@ -56,4 +58,5 @@ def settings_of(arguments: argparse.Namespace, more: dict[str, str | None]) -> M
     settings, unknown = MirrorSettings.of(properties, source, target, clients)
     if unknown:
         complain(f"without effect in {arguments.config}: {', '.join(unknown)}")
+    warn_about(unknown_to_all((settings.source_client, settings.target_client)))
     return settings

@@ -33,11 +33,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run(arguments: argparse.Namespace) -> int:
     """Delete the claims, and print each topic."""
-    from kafkalog.client.admin import Admin
+    from kafkalog.mirror import clients
     from kafkalog.mirror.claims.releasing import MirrorRunsError, release
 
     settings = settings_of(arguments, {"topics": arguments.topics, "topics.exclude": ""})
-    with Admin(settings.source_client) as source, Admin(settings.target_client) as target:
+    with clients.admin(settings.source_client) as source, clients.admin(settings.target_client) as target:
         try:
             released = release(settings, source, target)
         except MirrorRunsError as error:

@@ -35,11 +35,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 @reporting
 def run(arguments: argparse.Namespace) -> int:
     """Print the state of each partition, and then of each group."""
-    from kafkalog.client.admin import Admin
+    from kafkalog.mirror import clients
     from kafkalog.mirror.status import group_status, partition_status
 
     settings = settings_of(arguments, {"topics": arguments.topics})
-    with Admin(settings.source_client) as source, Admin(settings.target_client) as target:
+    with clients.admin(settings.source_client) as source, clients.admin(settings.target_client) as target:
         partitions = partition_status(settings, source, target)
         groups = group_status(settings, source, target)
     partition_rows = [(*each.partition, each.next_offset, each.end, each.lag) for each in partitions]

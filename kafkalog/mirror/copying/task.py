@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalog.client.producer import Producer
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror import clients
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
@@ -62,7 +62,7 @@ class MirrorTask:
         self._topic_ids = topic_ids or {}
         properties = {**_DEFAULTS, **settings.target_client, **_FIXED}
         properties["transactional.id"] = settings.transactional_id(number)
-        self._producer = Producer(properties)
+        self._producer = clients.producer(properties)
         self._sent: dict[TopicPartition, list[tuple[MirroredBatch, EncodedFuture]]] = {}
         self._starts: dict[TopicPartition, int | None] = {}
         """Where a partition begins in the source; None once that is committed."""

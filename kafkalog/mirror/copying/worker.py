@@ -16,13 +16,13 @@ from itertools import chain
 from typing import NoReturn
 from uuid import UUID
 
-from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
 from kafkalog.client.closing import Closing
-from kafkalog.client.consumer import Consumer, RebalanceListener
+from kafkalog.client.consumer import RebalanceListener
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror import clients
 from kafkalog.mirror.claims.returning import BothWaysError, check_clusters, find_returning
 from kafkalog.mirror.copying.assignor import task_assignor, task_of
 from kafkalog.mirror.copying.batches import batches
@@ -71,9 +71,9 @@ class Worker(Closing, RebalanceListener):
     def __init__(self, settings: MirrorSettings, progress: Progress) -> None:
         self._settings = settings
         self._progress = progress
-        self._source, self._target = Admin(settings.source_client), Admin(settings.target_client)
+        self._source, self._target = clients.admin(settings.source_client), clients.admin(settings.target_client)
         self._follower = TopicFollower(settings, self._source, self._target)
-        self._consumer = Consumer(
+        self._consumer = clients.consumer(
             {
                 "metadata.max.age.ms": str(settings.refresh_topics * 1000),
                 # As Kafka Connect: others go on soon with what a process had that died.

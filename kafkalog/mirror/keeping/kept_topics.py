@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror import clients
 from kafkalog.mirror.internal_topics.formats import KeptTopic
 from kafkalog.mirror.internal_topics.stored import read_kept
 from kafkalog.mirror.internal_topics.topic_ids import are_other_topics
@@ -51,7 +51,6 @@ def remember(settings: MirrorSettings, partitions: Collection[TopicPartition], i
     ]
     if not new:
         return
-    client = {key: text for key, text in settings.target_client.items() if key != "transactional.id"}
-    with Producer({**client, "acks": "all"}) as producer:
+    with clients.plain_producer({**settings.target_client, "acks": "all"}) as producer:
         for future in [producer.send(settings.naming.offsets, each.value(), each.key()) for each in new]:
             future.result()

@@ -10,9 +10,9 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping
 
-from kafkalog.client.admin import Admin
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
+from kafkalog.mirror import clients
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.internal_topics.runs import Run
@@ -38,7 +38,7 @@ class KeptTask:
 
     def __init__(self, settings: MirrorSettings, places: Mapping[TopicPartition, Place], producer_id: int) -> None:
         self._places = dict(places)
-        self._admin = Admin(settings.target_client)
+        self._admin = clients.admin(settings.target_client)
         self._sender = KeptSender(self._admin.cluster, producer_id)
         self._next: dict[TopicPartition, int] = {}
         self._ends = {tp: place.end for tp, place in self._places.items()}

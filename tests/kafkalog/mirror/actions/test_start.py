@@ -39,6 +39,20 @@ def test_the_first_line_names_the_cluster_that_cannot_be_reached(clusters: Clust
     assert f"the source {alias} (127.0.0.1:1) cannot be reached" in first
 
 
+def test_what_no_client_heeds_is_named_once(processes: None, alias: str, tmp_path: Path) -> None:
+    """The properties are those of consumers, producers and administrators."""
+    source, target = tmp_path / "source.properties", tmp_path / "target.properties"
+    source.write_text("group.instance.id=one\nmax.poll.records=7\nfetch.min.bites=1\n")
+    target.write_text("linger.ms=3\nfetch.min.bites=1\n")
+    words = ("--source", "127.0.0.1:1", "--target", "127.0.0.1:1", "--source-alias", alias, "--topics", alias)
+    files = ("--source-config", str(source), "--target-config", str(target))
+    with ended_by_sigterm(start("mirror", "start", *words, *files)) as mirror:
+        assert mirror.stderr is not None
+        first, second = (mirror.stderr.readline().decode() for _ in range(2))
+    assert first == "kafkalog: the property fetch.min.bites is not known and has no effect\n"
+    assert f"the source {alias} (127.0.0.1:1) cannot be reached" in second
+
+
 def test_a_mirror_ends_while_its_target_is_down(clusters: Clusters, alias: str, tmp_path: Path) -> None:
     """Sooner than a transaction gives up, which takes two minutes."""
     topic, left_out = f"words-{alias}", f"left-out-{alias}"

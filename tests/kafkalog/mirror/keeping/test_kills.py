@@ -84,6 +84,7 @@ def drill(tmp_path: Path, kills: int, seed: int, offsets: str) -> None:
                 writer.stop()
             code = mirror.stop()
         assert code == 0, mirror.errors.read_text()
+        assert "has no effect" not in mirror.errors.read_text(), "the consumer heeds group.instance.id"
         assert compared(found, offsets) == compared(read_all(clusters.source, TOPIC, count), offsets)
 
 
