@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafkalog.client.admin import AclOperation, AclResourceType, Admin, NewTopic
 from kafkalog.client.errors import AuthenticationError
+from kafkalog.client.producer import Producer
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
 from peers import require
-from peers.brokers.kafka import KAFKA_4
+from peers.brokers.kafka import KAFKA_3, KAFKA_4
 from peers.brokers.secured_kafka import BOB, CAROL, SecuredKafka
 from peers.security.certificates import PASSWORD
 from peers.security.kerberos import Kdc
@@ -25,16 +27,21 @@ from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
 from tests.spark_kafkalog.queries.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
+from tests.support.command import Ended, call
 from tests.support.secured.acls import allow
 from tests.support.secured.ways import WAYS, by_password, listening, properties
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
+DIFFERENT = ("MTLS", "SCRAM-SHA-512", "OAUTHBEARER signed", "GSSAPI")
+"""One way of each kind. Soaks have the others, and all that is refused, at the older Apache Kafka."""
 
-@pytest.fixture(scope="module")
-def broker(secured_kafkas: Callable[[str], SecuredKafka]) -> SecuredKafka:
-    return secured_kafkas(KAFKA_4)
+
+@pytest.fixture(scope="module", params=[KAFKA_4, pytest.param(KAFKA_3, marks=pytest.mark.soak)])
+def broker(secured_kafkas: Callable[[str], SecuredKafka], request: pytest.FixtureRequest) -> SecuredKafka:
+    """Return a broker of each version in turn."""
+    return secured_kafkas(request.param)
 
 
 @pytest.fixture
@@ -83,7 +90,16 @@ def load(config: dict[str, str], topic: str, target: Path) -> job.Loaded:
     return job.load_topic(options, topic, lambda: ThreadRunner(2))
 
 
-@pytest.mark.parametrize("way", WAYS)
+def at_the_older(way: str) -> object:
+    """Return the parameters of a way to authenticate at the older Apache Kafka."""
+    return pytest.param(KAFKA_3, way, marks=pytest.mark.exhaustive if way in DIFFERENT else pytest.mark.soak)
+
+
+@pytest.mark.parametrize(
+    ("broker", "way"),
+    [*((KAFKA_4, way) for way in WAYS), *map(at_the_older, WAYS)],
+    indirect=["broker"],
+)
 def test_every_way(
     broker: SecuredKafka, tickets: Kdc | None, spark: SparkSession, topic: str, tmp_path: Path, way: str
 ) -> None:
@@ -96,6 +112,37 @@ def test_every_way(
     document = load(config, topic, tmp_path / "load").document
     assert document is not None
     assert sum(part.rows for part in document.partitions.values()) == 10
+
+
+BY_COMMAND = [(version, way) for version in (KAFKA_4, KAFKA_3) for way in ("SCRAM-SHA-512", "MTLS")]
+
+
+@pytest.mark.parametrize(("broker", "way"), BY_COMMAND, indirect=["broker"])
+def test_the_command_for_loads(broker: SecuredKafka, topic: str, tmp_path: Path, way: str) -> None:
+    config = properties(broker, None, way)
+    with Producer(config) as producer:
+        for value in numbers(10):
+            producer.send(topic, value)
+        producer.flush()
+    file, target = tmp_path / "client.properties", tmp_path / "load"
+
+    def call_load(*words: str, check: int = 0, **changed: str) -> Ended:
+        file.write_text("".join(f"{name}={value}\n" for name, value in {**config, **changed}.items()))
+        connect = ("--bootstrap-server", config["bootstrap.servers"], "--command-config", str(file))
+        return call("load", *words, *connect, "--topic", topic, "--to", str(target), check=check)
+
+    refused = call_load("--without-spark", check=1, **{"ssl.ca.location": str(broker.certificates.stranger)})
+    assert refused.out == []
+    (line,) = refused.err.splitlines()
+    assert line.startswith("kafkalog: ")
+    assert "ssl.ca.location does not have the certificate of its authority" in line
+    assert not target.exists()
+    done = call_load("--without-spark")
+    assert done.out[0].startswith(f"{topic}: 10 rows in ")
+    assert done.err == ""
+    status = json.loads("".join(call_load("status", "--json").out))
+    partitions = status["topics"][0]["partitions"]
+    assert [sum(each[name] for each in partitions) for name in ("loaded", "lag")] == [10, 0]
 
 
 Use = Callable[[SparkSession, dict[str, str], str, Path], object]
