@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from peers import require
 from peers.brokers import kafka as apache
 from peers.clients.base import ForeignClient
+from tests.support.command import call
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, produce
@@ -121,3 +122,17 @@ def test_javas_reassignment_tool_moves(two_dirs: KafkalogBroker, topic: str, tmp
     wait_until(lambda: (target / f"{topic}-0").exists(), "it was moved")
     done = tool(REASSIGN, *words, "--verify")
     assert f"Reassignment of replica {topic}-0-0 completed successfully." in done
+    assert call("reassign", "verify", *words).out[1:3] == done[1:3]
+
+
+def test_our_command_moves(two_dirs: KafkalogBroker, topic: str, tmp_path: Path) -> None:
+    target = move_away(two_dirs, topic, tmp_path)
+    plan = tmp_path / "plan.json"
+    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": [str(target)]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+    words = ("--bootstrap-server", two_dirs.bootstrap, "--reassignment-json-file", str(plan))
+    away = f"Partition {topic}-0 on broker 0 is not being moved from log dir {tmp_path}"
+    assert away in "\n".join(call("reassign", "verify", *words, check=1).out)
+    call("reassign", "execute", *words, "--replica-alter-log-dirs-throttle", "1000000", "--follow")
+    assert (target / f"{topic}-0").exists(), "the command follows the move to its end"
+    assert f"Reassignment of replica {topic}-0-0 completed successfully." in call("reassign", "verify", *words).out

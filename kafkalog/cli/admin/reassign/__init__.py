@@ -1,10 +1,11 @@
 """`kafkalog reassign`: move partitions between brokers, as kafka-reassign-partitions.sh does.
 
-- `actions`    the actions: generate, execute, verify, cancel, list
-- `proposal`   where partitions could be, over a list of brokers; pure
-- `throttles`  which replicas are throttled while they move, and the settings for that
-- `progress`   how many bytes are left, and how long that takes
-- `waits`      what a reassignment waits for; pure
+- `actions`      the actions: generate, execute, verify, cancel, list
+- `proposal`     where partitions could be, over a list of brokers; pure
+- `throttles`    which replicas are throttled while they move, and the settings for that
+- `directories`  how far replicas are that move between log directories; pure
+- `progress`     how many bytes are left, and how long that takes
+- `waits`        what a reassignment waits for; pure
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     execute.set_defaults(run=_later("execute"))
 
     verify = _add(
-        commands, "verify", "say how far a file's reassignment is; remove the throttle once all is done", True
+        commands,
+        "verify",
+        "say how far a file's moves are, between brokers and log directories; remove the throttle once all is done",
+        True,
     )
     verify.add_argument("--follow", action="store_true", help="show the bytes left until all is done")
     cancel = _add(commands, "cancel", "cancel the reassignments of a file's partitions", True)

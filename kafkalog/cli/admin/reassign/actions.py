@@ -16,6 +16,7 @@ from kafkalog.cli.admin.partition_files import (
     reassignment_json,
 )
 from kafkalog.cli.admin.reassign import progress, throttles
+from kafkalog.cli.admin.reassign.directories import DirectoryMove, directory_moves
 from kafkalog.cli.admin.reassign.proposal import proposed
 from kafkalog.cli.admin.reassign.waits import waits
 from kafkalog.cli.shared.client_options import UsageError, admin_config, complain, reporting
@@ -102,7 +103,9 @@ def run_execute(arguments: argparse.Namespace) -> int:
                 print(f"Successfully started partition reassignment{_s(begun)} for {names}", flush=True)
             _place_in_directories(admin, directories, alive)
             if arguments.follow:
-                _follow(admin, begun)
+                _follow(
+                    admin, begun, {replica: path for replica, path in directories.items() if replica.broker in alive}
+                )
         if (arguments.follow and _is_throttled(arguments)) or (arguments.throttle and not begun):
             _clear_if_idle(admin, wanted)
     return 1 if failed else 0
@@ -110,11 +113,11 @@ def run_execute(arguments: argparse.Namespace) -> int:
 
 @reporting
 def run_verify(arguments: argparse.Namespace) -> int:
-    """Say of each partition of the file how far it is; remove the throttles once all are done."""
+    """Say of each partition and directory of the file how far it is; remove the throttles once all are done."""
     wanted = _wanted(arguments)
     with Admin(admin_config(arguments)) as admin:
         if arguments.follow:
-            _follow(admin, wanted)
+            _follow(admin, wanted, _directories(wanted))
         going = admin.replicas.list_partition_reassignments(wanted)
         current = _placements(admin, {tp.topic for tp in wanted}, may_be_gone=True)
         print("Status of partition reassignment:")
@@ -123,6 +126,9 @@ def run_verify(arguments: argparse.Namespace) -> int:
             print(_status(tp, placed.replicas, going.get(tp), current.get(tp)))
             for line in told.get(tp, ()):
                 print(f"  {line}")
+        moves = _directory_moves(admin, _directories(wanted))
+        for move in moves:
+            print(move.told)
         if going:
             now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
             print(f"\n{progress.told(now, now)}")
@@ -130,7 +136,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
             _clear_if_idle(admin, wanted)
     # As Kafka's tool: what is still going on is no failure.
     done = all(tp in current and current[tp] == placed.replicas for tp, placed in wanted.items())
-    return 0 if done or going else 1
+    done = done and all(move.is_done for move in moves)
+    return 0 if done or going or any(move.is_active for move in moves) else 1
 
 
 @reporting
@@ -313,8 +320,12 @@ def _anything_moves(admin: Admin, besides: Collection[TopicPartition] = ()) -> b
     return any(replica.is_future for info in directories for replica in info.replicas.values())
 
 
-def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
-    """Print how far the partitions are, until none of them moves any more.
+def _directory_moves(admin: Admin, directories: Mapping[ReplicaOnBroker, str]) -> list[DirectoryMove]:
+    return directory_moves(directories, admin.replicas.describe_log_dirs()) if directories else []
+
+
+def _follow(admin: Admin, partitions: Iterable[TopicPartition], directories: Mapping[ReplicaOnBroker, str]) -> None:
+    """Print how far the partitions are, until none of them moves between brokers, and no replica between directories.
 
     Raises:
         KafkaError, ClientError: A broker refuses to tell, and will go on to refuse it.
@@ -325,7 +336,8 @@ def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
     while True:
         try:
             going = admin.replicas.list_partition_reassignments(wanted)
-            if not going:
+            moving = [move for move in _directory_moves(admin, directories) if move.is_active]
+            if not going and not moving:
                 return
             now = progress.progress_of(going, admin.replicas.describe_log_dirs(), time.monotonic())
         except (KafkaError, ClientError) as error:
@@ -336,7 +348,8 @@ def _follow(admin: Admin, partitions: Iterable[TopicPartition]) -> None:
         else:
             # More bytes than before: the moves began just now, or producers are faster.
             first = now if first is None or now.bytes_left > first.bytes_left else first
-            before, line = line, progress.told(first, now)
+            told = [progress.told(first, now)] if going else []
+            before, line = line, "\n".join([*told, *(move.told for move in moving)])
             if line != before:
                 print(line, flush=True)
         time.sleep(FOLLOW_S)

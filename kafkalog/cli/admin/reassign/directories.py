@@ -1,0 +1,53 @@
+"""How far replicas are that a file puts into certain log directories, in the words of Kafka's tool. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkalog.client.admin.replicas import LogDirInfo, ReplicaOnBroker
+
+LogDirs = Mapping[int, Mapping[str, "LogDirInfo"]]
+"""The log directories of brokers, by their paths."""
+
+
+class DirectoryMove(NamedTuple):
+    """The state of a replica whose log directory the file names."""
+
+    told: str
+    """A line about it."""
+    is_active: bool = False
+    """Whether it moves between directories now."""
+    is_done: bool = False
+    """Whether it is in the directory that the file names."""
+
+
+def directory_moves(wanted: Mapping[ReplicaOnBroker, str], found: LogDirs) -> list[DirectoryMove]:
+    """Return the state of each replica, by broker and partition.
+
+    Args:
+        wanted: The directories that the file names.
+        found: What the brokers have.
+    """
+    ordered = sorted(wanted.items(), key=lambda item: (item[0].broker, item[0].partition))
+    return [_state(replica, path, found.get(replica.broker, {})) for replica, path in ordered]
+
+
+def _state(replica: ReplicaOnBroker, wanted: str, found: Mapping[str, LogDirInfo]) -> DirectoryMove:
+    tp, broker = replica
+    current, future = None, None
+    for path, info in found.items():
+        if (there := info.replicas.get(tp)) is not None:
+            current, future = (current, path) if there.is_future else (path, future)
+    named = f"{tp}-{broker}"
+    if current is None:
+        return DirectoryMove(f"Partition {tp} cannot be found in any live log directory on broker {broker}.")
+    if future == wanted:
+        return DirectoryMove(f"Reassignment of replica {named} is still in progress.", is_active=True)
+    if future is not None:
+        text = f"Partition {tp} on broker {broker} is being moved to log dir {future} instead of {wanted}."
+        return DirectoryMove(text, is_active=True)
+    if current == wanted:
+        return DirectoryMove(f"Reassignment of replica {named} completed successfully.", is_done=True)
+    return DirectoryMove(f"Partition {tp} on broker {broker} is not being moved from log dir {current} to {wanted}.")
