@@ -145,6 +145,11 @@ class DrilledCluster(BrokerCluster):
 
     # -- what there is
 
+    @property
+    def zookeeper(self) -> str:
+        """Return ZooKeeper's own address, behind the proxies."""
+        return f"127.0.0.1:{self._zookeeper_port}"
+
     def address(self, broker: int) -> str:
         return self.brokers[broker].address
 

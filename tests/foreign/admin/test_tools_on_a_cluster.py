@@ -1,4 +1,7 @@
-"""Apache Kafka's own tools on a cluster of three of our brokers: what they print, and what they change."""
+"""Apache Kafka's own tools on a cluster of three of our brokers: what they print, and what they change.
+
+Most are those of Kafka 3.9. Those of 2.8 can write to ZooKeeper, too.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest
 from peers import require
 from peers.brokers import kafka
 from peers.brokers.kafka_tools import CONFIGS, GROUPS, KafkaTools
-from tests.crash.cluster.drilled import DrilledCluster, drilled_cluster
+from tests.crash.cluster.drilled import drilled_cluster
+from tests.foreign.admin.judge import TOPICS, Judge, file, moves, part
 from tests.support.broker_cluster import IDS
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, exchange, produce_request
@@ -27,13 +31,18 @@ from tests.support.wire import batch, exchange, produce_request
 pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(600)]
 
 _PACKAGE = "org.apache.kafka.tools"
-TOPICS = f"{_PACKAGE}.TopicCommand"
 TRANSACTIONS = f"{_PACKAGE}.TransactionsCommand"
 LOG_DIRS = f"{_PACKAGE}.LogDirsCommand"
-OFFSETS = f"{_PACKAGE}.GetOffsetShell"
 DELETE_RECORDS = f"{_PACKAGE}.DeleteRecordsCommand"
 REASSIGN = f"{_PACKAGE}.reassign.ReassignPartitionsCommand"
 ELECT = f"{_PACKAGE}.LeaderElectionCommand"
+BY_ZOOKEEPER = {
+    "topics": "kafka.admin.TopicCommand",
+    "reassign": "kafka.admin.ReassignPartitionsCommand",
+    "elect": "kafka.admin.PreferredReplicaLeaderElectionCommand",
+    "configs": CONFIGS,
+}
+"""Tools of Kafka 2.8."""
 VERSIONS = "kafka.admin.BrokerApiVersionsCommand"
 
 ALL_REPLICAS = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
@@ -41,100 +50,11 @@ ALL_REPLICAS = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 NO_OFFSET = -1001
 
 
-class Judge:
-    """The cluster, and Kafka's tools."""
-
-    def __init__(self, cluster: DrilledCluster, tools: KafkaTools) -> None:
-        self.cluster = cluster
-        self._tools = tools
-
-    def run(self, tool: str, *words: str) -> list[str]:
-        """Run a tool, which must succeed."""
-        found = self._tools.run(tool, "--bootstrap-server", self.cluster.bootstrap, *words)
-        assert not [line for line in found if line.startswith(("Error", "Exit"))], found
-        return found
-
-    def fail(self, tool: str, *words: str) -> str:
-        """Run a tool, which must fail; return what it prints."""
-        found = self._tools.run(tool, "--bootstrap-server", self.cluster.bootstrap, *words)
-        assert [line for line in found if line.startswith(("Error", "Exit"))], found
-        return "\n".join(found)
-
-    def topic(self, assignment: list[list[int]]) -> str:
-        """Create a topic by Kafka's tool; return when every broker knows that it is whole."""
-        name = f"judged-{uuid.uuid4().hex[:8]}"
-        placed = ",".join(":".join(map(str, replicas)) for replicas in assignment)
-        assert self.run(TOPICS, "--create", "--topic", name, "--replica-assignment", placed) == [
-            f"Created topic {name}."
-        ]
-        self.cluster.wait_whole(name)
-        return name
-
-    def replicas(self, topic: str) -> list[list[int]]:
-        found = self.cluster.partitions(topic)
-        return [found[index].replica_nodes for index in sorted(found)]
-
-    def leaders(self, topic: str) -> list[int]:
-        found = self.cluster.partitions(topic)
-        return [found[index].leader_id for index in sorted(found)]
-
-    def write(self, topic: str, index: int, values: list[bytes]) -> list[int | None]:
-        """Produce values one after the other; return the code of each one's error, or None."""
-        outcomes: list[int | None] = []
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0, "message.max.bytes": 10**6})
-
-        def delivered(error: KafkaError | None, message: object) -> None:
-            outcomes.append(None if error is None else error.code())
-
-        for value in values:
-            producer.produce(topic, value, partition=index, on_delivery=delivered)
-            assert producer.flush(60) == 0
-        return outcomes
-
-    def offsets(self, topic: str, at: str) -> list[str]:
-        return self.run(OFFSETS, "--topic", topic, "--time", at)
-
-    def configs(self, *entity: str) -> dict[str, str]:
-        """Return the dynamic configurations that Kafka's tool describes."""
-        lines = self.run(CONFIGS, "--describe", *entity)
-        found = (re.match(r"  (\S+?)=(\S*) sensitive=false", line) for line in lines)
-        return {match[1]: match[2] for match in found if match is not None}
-
-    def throttles(self, topic: str) -> dict[str, str]:
-        """Return the configurations of a topic and of all brokers that throttle replication."""
-        brokers = [("--broker", str(broker)) for broker in IDS]
-        return {
-            f"{' '.join(entity)} {key}": value
-            for entity in [("--topic", topic), *brokers]
-            for key, value in self.configs(*entity).items()
-            if "throttled" in key
-        }
-
-
 @pytest.fixture(scope="module")
 def judge(foreign_programs: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
     require(kafka.missing(kafka.KAFKA_3))
     with drilled_cluster(tmp_path_factory.mktemp("judged")) as cluster, KafkaTools(kafka.KAFKA_3) as tools:
         yield Judge(cluster, tools)
-
-
-def file(tmp_path: Path, content: object) -> str:
-    """Write JSON into a new file; return its path."""
-    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.json"
-    path.write_text(json.dumps(content))
-    return str(path)
-
-
-def part(pattern: str, text: str) -> str:
-    """Return the first group of a pattern that is in the text."""
-    match = re.search(pattern, text)
-    assert match is not None, text
-    return match[1]
-
-
-def moves(tmp_path: Path, topic: str, *replicas: list[int]) -> tuple[str, str]:
-    partitions = [{"topic": topic, "partition": index, "replicas": each} for index, each in enumerate(replicas)]
-    return "--reassignment-json-file", file(tmp_path, {"version": 1, "partitions": partitions})
 
 
 def test_all_brokers_are_asked_for_their_versions(judge: Judge) -> None:
@@ -378,7 +298,7 @@ def test_records_are_deleted_on_all_replicas(judge: Judge, tmp_path: Path) -> No
 def test_reassignments(judge: Judge, tmp_path: Path) -> None:
     topic = judge.topic([[1, 2], [2, 1]])
     for index in range(2):
-        judge.write(topic, index, [bytes(100_000)] * 5)
+        judge.write(topic, index, [bytes(100_000)] * 25)
     asked = file(tmp_path, {"version": 1, "topics": [{"topic": topic}]})
     generated = judge.run(REASSIGN, "--generate", "--topics-to-move-json-file", asked, "--broker-list", "2,3")
     proposed = [each["replicas"] for each in json.loads(generated[-1])["partitions"]]
@@ -459,3 +379,45 @@ def test_elections_and_what_is_described_meanwhile(judge: Judge) -> None:
     cluster.wait_equal(topic, 0, (2, 3))
     for what in ("--under-replicated-partitions", "--under-min-isr-partitions", "--unavailable-partitions"):
         wait_until(partial(lambda what: shown(what) == [], what), f"all is well: {what}")
+
+
+def test_former_tools_write_to_zookeeper(judge: Judge, tmp_path: Path) -> None:
+    require(kafka.missing(kafka.KAFKA_2))
+    topic, user = f"former-{uuid.uuid4().hex[:8]}", f"user-{uuid.uuid4().hex[:8]}"
+    with KafkaTools(kafka.KAFKA_2) as tools:
+
+        def run(tool: str, *words: str) -> None:
+            found = tools.run(BY_ZOOKEEPER[tool], "--zookeeper", judge.cluster.zookeeper, *words)
+            assert not [line for line in found if line.startswith(("Error", "Exit"))], found
+
+        run("topics", "--create", "--topic", topic, "--replica-assignment", "1:2:3,2:3:1")
+        wait_until(lambda: judge.replicas(topic) == ALL_REPLICAS[:2], "the topic is created")
+        run("topics", "--alter", "--topic", topic, "--partitions", "3", "--replica-assignment", "1:2:3,2:3:1,3:1:2")
+        wait_until(lambda: judge.replicas(topic) == ALL_REPLICAS, "there is another partition")
+        judge.cluster.wait_whole(topic)
+        assert judge.write(topic, 2, [b"x"]) == [None]
+        run("reassign", *moves(tmp_path, topic, [2, 1, 3], [3, 2], [3, 2, 1]), "--execute")
+        wait_until(lambda: judge.replicas(topic) == [[2, 1, 3], [3, 2], [3, 2, 1]], "the partitions are moved")
+        wait_until(partial(has_no_replica, judge, 1, topic, [1]), "the former replica is deleted")
+        assert judge.leaders(topic) == [1, 2, 3]
+        which = [{"topic": topic, "partition": index} for index in range(2)]
+        run("elect", "--path-to-json-file", file(tmp_path, {"partitions": which}))
+        wait_until(lambda: judge.leaders(topic) == [2, 3, 3], "the preferred replicas lead")
+        alter = ("--alter", "--add-config", "retention.ms=77", "--entity-type", "topics", "--entity-name", topic)
+        run("configs", *alter)
+        wait_until(lambda: judge.configs("--topic", topic).get("retention.ms") == "77", "the topic is configured")
+        run(
+            "configs",
+            "--alter",
+            "--entity-type",
+            "users",
+            "--entity-name",
+            user,
+            "--add-config",
+            "producer_byte_rate=7",
+        )
+        quota = f"Quota configs for user-principal '{user}' are producer_byte_rate=7.0"
+        wait_until(lambda: quota in judge.run(CONFIGS, "--describe", "--user", user), "the user has a quota")
+        run("topics", "--delete", "--topic", topic)
+        for broker in IDS:
+            wait_until(partial(has_no_replica, judge, broker, topic, range(3)), f"{broker} has nothing of {topic}")
