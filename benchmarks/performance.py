@@ -69,6 +69,7 @@ _ORDER = (
         "compaction",
         "cold_reads",
         "stalls",
+        "refusals",
     ),
     *("records", "protocol"),
 )

@@ -25,6 +25,7 @@ from benchmarks import (
     producer_client,
     protocol,
     records,
+    refusals,
     scale,
     spark_latency,
     spark_once,
@@ -107,6 +108,10 @@ def of_cold_executors() -> list[Finding]:
     levels = dict.fromkeys(("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "generic"), 1.0)
     by_count = dict.fromkeys(cold_executors.AT_ONCE, times)
     return cold_executors.findings(by_count, by_count, levels)
+
+
+def of_refusals() -> list[Finding]:
+    return refusals.findings({name: {"admin": [0.3, 0.1], "producer": [0.4]} for name in refusals.REFUSALS})
 
 
 def of_scale() -> list[Finding]:
@@ -249,6 +254,7 @@ ALL: dict[str, Callable[[], list[Finding]]] = {
     "producer_client": of_producer_client,
     "startup": of_startup,
     "cold_executors": of_cold_executors,
+    "refusals": of_refusals,
     "scale": of_scale,
     "compaction": of_compaction,
     "cold_reads": of_cold_reads,
@@ -324,6 +330,11 @@ def test_compaction_counts_the_runs_that_there_was_time_for() -> None:
     made = compaction.Cleaned(250.0, 2.0, 37.0, 300_000, 3.0)
     found = compaction.findings({"none": {"kafkalog": [made] * 3, "Kafka 3.9.2": [made]}}, 2_000_000)
     assert [(each.runs, each.ours, each.ratio) for each in found] == [(1, 1e6, 1), (1, 1.5, 1)]
+
+
+def test_a_refusal_has_the_range_over_the_clients_in_milliseconds() -> None:
+    found = named(of_refusals(), "an expired certificate", None)
+    assert (found.ours, found.unit, found.better, found.runs) == ([200, 400], "ms", LOWER, 1)
 
 
 def test_scale_names_one_partition_in_the_singular() -> None:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafkalog.client.admin import AclOperation, AclResourceType, Admin, ConfigResource, NewTopic
-from kafkalog.client.consumer import Consumer
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.producer import Producer
 from kafkalog.client.transactions.errors import FatalTransactionError
-from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -29,12 +26,12 @@ from peers.brokers.secured_kafka import ALICE, BOB, PASSWORD_MECHANISMS, Secured
 from peers.security.kerberos import Kdc
 from peers.security.tokens import unsecured_token
 from tests.support.secured.acls import allow
+from tests.support.secured.uses import MEMBERS, USES, produce, read_as_member
 from tests.support.secured.ways import WAYS, by_password, listening, properties
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
-DEADLINE_S = 120.0
 PATIENT = {
     **dict.fromkeys(("default.api.timeout.ms", "max.block.ms", "delivery.timeout.ms"), 110_000),
     **dict.fromkeys(
@@ -59,28 +56,6 @@ def topic(secured: SecuredKafka) -> str:
     return name
 
 
-def produce(config: dict[str, Any], topic: str) -> int:
-    """Send a record; return its offset, or raise why that is refused."""
-    with Producer(config) as producer:
-        offset: int = producer.send(topic, b"x").result(DEADLINE_S).offset
-        return offset
-
-
-def read_as_member(config: dict[str, Any], topic: str, protocol: str = "classic") -> list[bytes | None]:
-    """Read as a member of a group; return the first values, or raise why that is refused."""
-    group = {"group.id": topic, "group.protocol": protocol, "auto.offset.reset": "earliest"}
-    with Consumer({**config, **group}) as consumer:
-        consumer.subscribe([topic])
-        return [record.value for record in consumer.poll(DEADLINE_S)]
-
-
-def read_assigned(config: dict[str, Any], topic: str) -> list[bytes | None]:
-    """Read a partition without a group."""
-    with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
-        return [record.value for record in consumer.poll(DEADLINE_S)]
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way(secured: SecuredKafka, tickets: Kdc | None, way: str) -> None:
     config = properties(secured, tickets, way)
@@ -89,22 +64,6 @@ def test_every_way(secured: SecuredKafka, tickets: Kdc | None, way: str) -> None
         admin.create_topics([NewTopic(topic, 1, 1)])
     assert produce(config, topic) == 0
     assert read_as_member(config, topic) == [b"x"]
-
-
-def describe(config: dict[str, Any], topic: str) -> object:
-    """Describe a topic."""
-    with Admin(config) as admin:
-        return admin.describe_topics([topic])
-
-
-USES: dict[str, Callable[[dict[str, Any], str], object]] = {
-    "admin": describe,
-    "producer": produce,
-    "classic": read_as_member,
-    "consumer protocol": lambda config, topic: read_as_member(config, topic, "consumer"),
-    "assigned": read_assigned,
-}
-"""What clients do with a topic."""
 
 
 def refusal(use: str, config: dict[str, Any], topic: str, kind: type[Exception] = AuthenticationError) -> str:
@@ -207,7 +166,7 @@ def test_a_member_of_a_new_group_without_a_right_to_the_topic(
     assert_no_right_to_the_topic(secured, bob, topic, "consumer protocol")
 
 
-@pytest.mark.parametrize("use", ["classic", "consumer protocol"])
+@pytest.mark.parametrize("use", MEMBERS)
 def test_no_right_to_the_group(secured: SecuredKafka, bob: dict[str, str], topic: str, use: str) -> None:
     allow(secured, BOB, AclOperation.READ, AclResourceType.TOPIC, topic)
     assert OF_GROUP.format(topic) in refusal(use, bob, topic, GroupAuthorizationFailedError)

@@ -1,0 +1,54 @@
+"""What clients of each kind do with a topic of a secured broker, until the first answer or the error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalog.client.admin import Admin
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.producer import Producer
+from kafkalog.client.types import TopicPartition
+
+DEADLINE_S = 120.0
+"""How long a use waits for records or for their acknowledgement."""
+
+
+def describe(config: Mapping[str, Any], topic: str) -> object:
+    """Describe a topic."""
+    with Admin(dict(config)) as admin:
+        return admin.describe_topics([topic])
+
+
+def produce(config: Mapping[str, Any], topic: str) -> int:
+    """Send a record; return its offset, or raise why that is refused."""
+    with Producer(dict(config)) as producer:
+        offset: int = producer.send(topic, b"x").result(DEADLINE_S).offset
+        return offset
+
+
+def read_as_member(config: Mapping[str, Any], topic: str, protocol: str = "classic") -> list[bytes | None]:
+    """Read as a member of a group; return the first values, or raise why that is refused."""
+    group = {"group.id": topic, "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    with Consumer({**config, **group}) as consumer:
+        consumer.subscribe([topic])
+        return [record.value for record in consumer.poll(DEADLINE_S)]
+
+
+def read_assigned(config: Mapping[str, Any], topic: str) -> list[bytes | None]:
+    """Read a partition without a group."""
+    with Consumer({**config, "auto.offset.reset": "earliest"}) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        return [record.value for record in consumer.poll(DEADLINE_S)]
+
+
+USES: dict[str, Callable[[Mapping[str, Any], str], object]] = {
+    "admin": describe,
+    "producer": produce,
+    "classic": read_as_member,
+    "consumer protocol": lambda config, topic: read_as_member(config, topic, "consumer"),
+    "assigned": read_assigned,
+}
+"""The uses by the kind of client; of consumers, by how they get partitions."""
+MEMBERS = ("classic", "consumer protocol")
+"""The uses that read as a member of a group, which is named as the topic."""
