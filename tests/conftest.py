@@ -19,7 +19,7 @@ from peers.security import kerberos
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.member import MemberCluster, member_cluster
-from tests.support.sources.processes import ProcessGuard
+from tests.support.sources.processes import ProcessGuard, leave_no_garbage
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.
 settings.register_profile(
@@ -66,6 +66,7 @@ WITH_PROCESSES = ("peer", "spark")
 
 guard = ProcessGuard()
 guard.install()
+os.register_at_fork(before=leave_no_garbage)
 
 
 @pytest.hookimpl(wrapper=True)

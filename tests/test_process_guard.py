@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -37,6 +38,27 @@ def test_a_start_is_refused_in_this_very_test() -> None:
 def test_a_start_is_allowed_with_the_fixture(request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("processes") is not None
     subprocess.run([sys.executable, "-c", ""], check=True, timeout=60)
+
+
+class OfParent:
+    """Ends a process that frees it and is not the one that made it."""
+
+    def __init__(self) -> None:
+        self.cycle, self.pid = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.pid:
+            os._exit(3)
+
+
+@pytest.mark.usefixtures("processes")
+def test_a_forked_process_frees_nothing_of_its_parent() -> None:
+    OfParent()
+    child = os.fork()
+    if child == 0:
+        gc.collect()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("event", ["subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"])
