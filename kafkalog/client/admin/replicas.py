@@ -7,12 +7,13 @@ does not keep the others from being done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.explanations import ExplainedPartition, explain_partition
+from kafkalog.client.errors import ClientError
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
@@ -232,13 +233,21 @@ class ReplicaAdmin(Connected):
         return {replica: outcomes[replica] for replica in directories if replica in outcomes}
 
     def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDirInfo]]:
-        """Describe the log directories of these brokers (None: all brokers) by path, with the replicas in them."""
+        """Describe the log directories of these brokers by path, with the replicas in them.
+
+        None stands for all live brokers. One that dies before it has answered is left out.
+        """
         retry = Retry(self.cluster.config)
+        may_die = brokers is None
         if brokers is None:
-            brokers = sorted(self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers)
+            brokers = sorted(self._alive(retry))
         found = {}
         for node_id in brokers:
-            response: DescribeLogDirsResponse = self._ask(node_id, DescribeLogDirsRequest(topics=None), retry)
+            response: DescribeLogDirsResponse | None = self._ask(
+                node_id, DescribeLogDirsRequest(topics=None), retry, may_die=may_die
+            )
+            if response is None:
+                continue
             _raise(response.error_code)
             found[node_id] = {
                 result.log_dir: LogDirInfo(
@@ -259,10 +268,26 @@ class ReplicaAdmin(Connected):
 
     # Inside
 
-    def _ask(self, node_id: int, request: Request, retry: Retry) -> Any:
-        """Send a request to a broker; send it again where the broker does not answer."""
+    def _ask(self, node_id: int, request: Request, retry: Retry, *, may_die: bool = False) -> Any:
+        """Send a request to a broker; send it again where the broker does not answer.
+
+        With `may_die`, return None where the broker does not answer and is not alive any more.
+        """
+
+        def attempt() -> Any:
+            try:
+                return self.cluster.request_to(node_id, request)
+            except ClientError:
+                if may_die and node_id not in self._alive(retry):
+                    return None
+                raise
+
         self.cluster.metadata([], deadline=retry.deadline, refresh=True)
-        return retry.run(lambda: self.cluster.request_to(node_id, request))
+        return retry.run(attempt)
+
+    def _alive(self, retry: Retry) -> Collection[int]:
+        """Return the brokers that are alive now."""
+        return self.cluster.metadata([], deadline=retry.deadline, refresh=True).brokers
 
     def _timeout_ms(self, retry: Retry) -> int:
         return round(min(retry.left, self.cluster.config.request_timeout) * 1000)

@@ -6,6 +6,7 @@ The brokers are ours, then Apache Kafka's.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import uuid
 from collections.abc import Iterator
@@ -258,6 +259,29 @@ def test_a_throttled_move_is_seen_by_kafkas_tool_and_cancelled(
     assert "None of the specified" in reassign(brokers, "cancel", "--reassignment-json-file", file).out[0]
     unlike = reassign(brokers, "verify", "--reassignment-json-file", file, check=1).out
     assert f"no active reassignment of partition {topic}-0, but replica set is 1 rather than 2." in unlike[1]
+
+
+@pytest.mark.parametrize("brokers", [OURS], indirect=True)
+def test_it_is_told_what_a_move_waits_for(brokers: Brokers, tmp_path: Path) -> None:
+    topic = brokers.topic([1])
+    brokers.fill(topic, 300, 10_000)
+    file = written(tmp_path, topic, [3])
+
+    def told() -> list[str]:
+        return [line for line in reassign(brokers, "verify", "--reassignment-json-file", file).out if line[:2] == "  "]
+
+    def is_behind() -> bool:
+        return any(re.fullmatch(r"  broker 3 lacks \d+ records", line) for line in told())
+
+    reassign(brokers, "execute", "--reassignment-json-file", file, "--throttle", "1000")
+    wait_until(is_behind, "the target is behind")
+    brokers.processes.kill(3)
+    wait_until(lambda: "  broker 3 is not alive" in told(), "the target is not alive")
+    brokers.processes.start(3)
+    wait_until(is_behind, "the target is behind again")
+    reassign(brokers, "cancel", "--reassignment-json-file", file)
+    wait_until(lambda: brokers.replicas(topic) == [[1]], "the replicas are those of before")
+    brokers.has_no_throttles(topic)
 
 
 def test_a_move_that_is_followed_leaves_the_throttles_of_others(brokers: Brokers, tmp_path: Path) -> None:
