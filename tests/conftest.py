@@ -19,6 +19,7 @@ from peers.security import kerberos
 from tests.support.amount import examples
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.member import MemberCluster, member_cluster
+from tests.support.outputs import outputs_since
 from tests.support.sources.processes import ProcessGuard, leave_no_garbage
 
 # Examples are drawn from a fixed seed: a failure in CI is a failure everywhere.
@@ -64,6 +65,9 @@ MARKERS = {"processes": "processes", "spark": "spark", "foreign_programs": "peer
 WITH_PROCESSES = ("peer", "spark")
 """Markers of tests that start processes, also if a parameter has the marker and no fixture does."""
 
+BASE = pytest.StashKey[Path]()
+"""The directory of all directories of tests."""
+
 guard = ProcessGuard()
 guard.install()
 os.register_at_fork(before=leave_no_garbage)
@@ -81,6 +85,25 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure what brokers and other processes have written meanwhile."""
+    report = yield
+    base = item.config.stash.get(BASE, None)
+    if report.failed and base is not None:
+        for name, text in outputs_since(base, call.start):
+            report.sections.append((f"Last lines of {name}", text))
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def base_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Note where the directories of tests are."""
+    request.config.stash[BASE] = tmp_path_factory.getbasetemp()
 
 
 @pytest.hookimpl(tryfirst=True)
