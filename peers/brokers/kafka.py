@@ -174,10 +174,20 @@ def tool_directory(version: str) -> Path:
     return directory
 
 
-def tool_line(main: str, args: Sequence[str], version: str = KAFKA_4, *, heap: Sequence[str] = TOOL_HEAP) -> list[str]:
-    """Return the command of a Java tool; the caller starts the process."""
+def tool_line(
+    main: str,
+    args: Sequence[str],
+    version: str = KAFKA_4,
+    *,
+    heap: Sequence[str] = TOOL_HEAP,
+    classes: Sequence[Path] = (),
+) -> list[str]:
+    """Return the command of a Java tool; the caller starts the process.
+
+    `classes` are directories with classes beside those of Kafka.
+    """
     options = [*heap, *JVM_DEFAULTS, *JVM_EXTRA, *logging_options(version, tool_directory(version))]
-    return java.java_line(kafka_classpath(version), main, args, options)
+    return java.java_line([*kafka_classpath(version), *classes], main, args, options)
 
 
 def run_java_tool(
