@@ -91,7 +91,7 @@ def run_execute(arguments: argparse.Namespace) -> int:
         before = {tp: current[tp] for tp in wanted}
         print(f"Current partition replica assignment\n\n{reassignment_json(before)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
-        with _throttled(admin, arguments, wanted, before, alive):
+        with _throttled(admin, arguments, wanted, before, alive) as earlier:
             directories = _directories(wanted)
             _ask_for_directories(admin, directories, alive)
             replicas = {tp: placed.replicas for tp, placed in wanted.items()}
@@ -106,7 +106,9 @@ def run_execute(arguments: argparse.Namespace) -> int:
                 _follow(
                     admin, begun, {replica: path for replica, path in directories.items() if replica.broker in alive}
                 )
-        if (arguments.follow and _is_throttled(arguments)) or (arguments.throttle and not begun):
+        if earlier and not begun:
+            _restore_or_tell(admin, arguments, earlier)
+        elif earlier and arguments.follow:
             _clear_if_idle(admin, wanted)
     return 1 if failed else 0
 
@@ -237,58 +239,58 @@ def _waits(admin: Admin, going: Mapping[TopicPartition, Reassignment]) -> dict[T
     return found
 
 
-def _is_throttled(arguments: argparse.Namespace) -> bool:
-    return bool(arguments.throttle or arguments.replica_alter_log_dirs_throttle)
-
-
 @contextmanager
 def _throttled(
     admin: Admin, arguments: argparse.Namespace, wanted: Wanted, before: Replicas, alive: set[int]
-) -> Iterator[None]:
-    """Set the throttles that are asked for. If the block raises, remove them, or say how they are removed later."""
+) -> Iterator[throttles.Configs]:
+    """Set the throttles that are asked for; yield those of before. If the block raises, restore these.
+
+    While something moves they stay, and the user is told how they are removed later.
+    """
+    rate = arguments.replica_alter_log_dirs_throttle
+    moves = _moves(admin, wanted, before) if arguments.throttle else {}
+    movers = {replica.broker for replica in _directories(wanted)} & alive if rate else set()
+    brokers = throttles.involved(moves) & alive
+    earlier = throttles.of(admin, {tp.topic for tp in moves}, brokers | movers)
     try:
-        _throttle(admin, arguments, wanted, before, alive)
-        yield
+        if arguments.throttle:
+            throttles.set_throttles(admin, moves, arguments.throttle, brokers)
+            if not arguments.follow:
+                print(
+                    "Warning: You must run verify periodically, until the reassignment completes, to ensure the "
+                    "throttle is removed."
+                )
+            print(f"The inter-broker throttle limit was set to {arguments.throttle} B/s")
+        if rate:
+            throttles.set_rates(admin, movers, {throttles.ALTER_DIRS_RATE: rate})
+            print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
+        yield earlier
     except BaseException:
         # Ctrl-C, too.
-        if _is_throttled(arguments):
-            _remove_or_tell(admin, arguments, wanted)
+        if earlier:
+            _restore_or_tell(admin, arguments, earlier)
         raise
 
 
-def _remove_or_tell(admin: Admin, arguments: argparse.Namespace, wanted: Wanted) -> None:
-    """Remove the throttles if nothing moves; else, or if brokers do not answer, say which command removes them."""
+def _moves(admin: Admin, wanted: Wanted, before: Replicas) -> throttles.Moves:
+    """Return the moves to throttle. What moves already has its throttle changed, too."""
+    going = admin.replicas.list_partition_reassignments()
+    present = {tp: [broker for broker in each.replicas if broker not in each.adding] for tp, each in going.items()}
+    return {tp: (present[tp], each.replicas) for tp, each in going.items()} | {
+        tp: (before[tp], placed.replicas) for tp, placed in wanted.items()
+    }
+
+
+def _restore_or_tell(admin: Admin, arguments: argparse.Namespace, earlier: throttles.Configs) -> None:
+    """Restore the throttles of before if nothing moves; else, or if brokers do not answer, say how they are removed."""
     with suppress(KafkaError, ClientError, KeyboardInterrupt):
         if not _anything_moves(admin):
-            _clear(admin, wanted)
+            throttles.restore(admin, earlier)
             return
     complain(
         "The throttles stay, as partitions may be moving. To remove them at the end, run `kafkalog reassign verify "
         f"--reassignment-json-file {arguments.reassignment_json_file}`"
     )
-
-
-def _throttle(admin: Admin, arguments: argparse.Namespace, wanted: Wanted, before: Replicas, alive: set[int]) -> None:
-    if arguments.throttle:
-        # What moves already has its throttle changed, too.
-        going = admin.replicas.list_partition_reassignments()
-        moves: dict[TopicPartition, tuple[Sequence[int], Sequence[int]]] = {
-            tp: ([broker for broker in each.replicas if broker not in each.adding], each.replicas)
-            for tp, each in going.items()
-        }
-        moves |= {tp: (before[tp], placed.replicas) for tp, placed in wanted.items()}
-        throttles.set_throttles(admin, moves, arguments.throttle, brokers=throttles.involved(moves), alive=alive)
-        if not arguments.follow:
-            print(
-                "Warning: You must run verify periodically, until the reassignment completes, to ensure the throttle "
-                "is removed."
-            )
-        print(f"The inter-broker throttle limit was set to {arguments.throttle} B/s")
-    rate = arguments.replica_alter_log_dirs_throttle
-    if rate:
-        movers = {broker for replica in _directories(wanted) for broker in [replica.broker]} & alive
-        throttles.set_rates(admin, movers, {throttles.ALTER_DIRS_RATE: rate})
-        print(f"The replica-alter-dir throttle limit was set to {rate} B/s")
 
 
 def _clear(admin: Admin, wanted: Wanted) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from kafkalog.cli.admin.reassign.throttles import FOLLOWER_RATE, LEADER_RATE
-from kafkalog.client.admin import ConfigOperation
+from kafkalog.cli.admin.reassign.throttles import ALTER_DIRS_RATE, FOLLOWER_RATE, LEADER_RATE
+from kafkalog.client.admin import ConfigOperation, ConfigSource, ResourceType
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+)
+from kafkalog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
 )
 from kafkalog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -34,6 +40,9 @@ from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.schema import Request
 from tests.support.command import Ended, call
 from tests.support.scripted import Handler, ScriptedBroker, metadata
+
+EARLIER = {LEADER_RATE: "777", ALTER_DIRS_RATE: "5000"}
+"""What an administrator has set on the broker."""
 
 
 def moves(tmp_path: Path) -> str:
@@ -61,22 +70,38 @@ def executed(
     listed: ListPartitionReassignmentsResponse,
     *words: str,
     directories: DescribeLogDirsResponse | None = None,
-) -> tuple[set[str], Ended]:
-    """Run `execute` with a throttle against a broker that moves nothing; return the throttles that are left."""
-    rates: set[str] = set()
+) -> tuple[dict[str, str], Ended]:
+    """Run `execute` with a throttle against a broker that moves nothing; return the throttles that are left.
+
+    Before, the broker has those of `EARLIER`.
+    """
+    rates = dict(EARLIER)
 
     def configure(request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
         for resource in request.resources:
             for config in resource.configs:
                 if config.config_operation == ConfigOperation.DELETE:
-                    rates.discard(config.name)
+                    rates.pop(config.name, None)
                 else:
-                    rates.add(config.name)
+                    rates[config.name] = config.value or ""
         named = [
             AlterConfigsResourceResponse(resource_type=each.resource_type, resource_name=each.resource_name)
             for each in request.resources
         ]
         return IncrementalAlterConfigsResponse(responses=named)
+
+    def describe(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+        (resource,) = request.resources
+        source = ConfigSource.BROKER if resource.resource_type == ResourceType.BROKER else ConfigSource.TOPIC
+        found = [
+            DescribeConfigsResourceResult(name=name, value=rates[name], config_source=source)
+            for name in resource.configuration_keys or ()
+            if name in rates
+        ]
+        kind, name = resource.resource_type, resource.resource_name
+        return DescribeConfigsResponse(
+            results=[DescribeConfigsResult(resource_type=kind, resource_name=name, configs=found)]
+        )
 
     refused = AlterPartitionReassignmentsResponse(
         error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="The client may not move partitions."
@@ -84,6 +109,7 @@ def executed(
     handlers: dict[type[Request], Handler] = {
         ListPartitionReassignmentsRequest: lambda request: listed,
         IncrementalAlterConfigsRequest: configure,
+        DescribeConfigsRequest: describe,
         AlterPartitionReassignmentsRequest: lambda request: refused,
         DescribeLogDirsRequest: lambda request: directories or DescribeLogDirsResponse(),
     }
@@ -96,9 +122,9 @@ def executed(
     return rates, ended
 
 
-def test_a_refused_move_leaves_no_throttle(tmp_path: Path) -> None:
+def test_a_refused_move_leaves_the_throttles_of_before(tmp_path: Path) -> None:
     rates, ended = executed(tmp_path, ListPartitionReassignmentsResponse())
-    assert not rates
+    assert rates == EARLIER
     assert ended.err == "kafkalog: The client may not move partitions.\n"
 
 
@@ -107,7 +133,7 @@ def test_a_refused_move_leaves_its_throttle_where_a_replica_moves_between_direct
     topic = DescribeLogDirsTopic(name="letters", partitions=[future])
     directories = DescribeLogDirsResponse(results=[DescribeLogDirsResult(log_dir="/b", topics=[topic])])
     rates, ended = executed(tmp_path, ListPartitionReassignmentsResponse(), directories=directories)
-    assert {LEADER_RATE, FOLLOWER_RATE} <= rates
+    assert rates[LEADER_RATE] == rates[FOLLOWER_RATE] == "1000"
     assert ended.err.startswith("kafkalog: The throttles stay, ")
 
 
@@ -115,7 +141,7 @@ def test_a_refused_move_tells_of_its_throttle_where_others_move(tmp_path: Path) 
     moving = OngoingPartitionReassignment(partition_index=0, replicas=[1, 2], adding_replicas=[2], removing_replicas=[])
     others = OngoingTopicReassignment(name="letters", partitions=[moving])
     rates, ended = executed(tmp_path, ListPartitionReassignmentsResponse(topics=[others]), "--additional")
-    assert {LEADER_RATE, FOLLOWER_RATE} <= rates
+    assert rates[LEADER_RATE] == rates[FOLLOWER_RATE] == "1000"
     told, refused = ended.err.splitlines()
     assert told.startswith("kafkalog: The throttles stay, ")
     assert f"`kafkalog reassign verify --reassignment-json-file {tmp_path / 'moves.json'}`" in told
