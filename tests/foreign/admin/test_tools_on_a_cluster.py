@@ -288,8 +288,9 @@ def test_records_are_deleted_on_all_replicas(judge: Judge, tmp_path: Path) -> No
     starts = [f"{topic}:0:2", f"{topic}:1:5", f"{topic}:2:0"]
     assert judge.offsets(topic, "earliest") == starts
     # Followers have deleted them, too, as they show when they lead.
-    turned = moves(tmp_path, topic, *([last, middle, first] for first, middle, last in ALL_REPLICAS))
-    judge.run(REASSIGN, *turned, "--execute")
+    turned = [[last, middle, first] for first, middle, last in ALL_REPLICAS]
+    judge.run(REASSIGN, *moves(tmp_path, topic, *turned), "--execute")
+    wait_until(lambda: judge.replicas(topic) == turned, "others are to lead")
     judge.run(ELECT, "--election-type", "preferred", "--all-topic-partitions")
     wait_until(lambda: judge.leaders(topic) == [3, 1, 2], "others lead")
     wait_until(lambda: judge.offsets(topic, "earliest") == starts, "they start where the former leaders did")
@@ -298,7 +299,7 @@ def test_records_are_deleted_on_all_replicas(judge: Judge, tmp_path: Path) -> No
 def test_reassignments(judge: Judge, tmp_path: Path) -> None:
     topic = judge.topic([[1, 2], [2, 1]])
     for index in range(2):
-        judge.write(topic, index, [bytes(100_000)] * 25)
+        judge.write(topic, index, [bytes(100_000)] * 40)
     asked = file(tmp_path, {"version": 1, "topics": [{"topic": topic}]})
     generated = judge.run(REASSIGN, "--generate", "--topics-to-move-json-file", asked, "--broker-list", "2,3")
     proposed = [each["replicas"] for each in json.loads(generated[-1])["partitions"]]
