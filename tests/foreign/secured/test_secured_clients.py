@@ -130,6 +130,16 @@ def test_certificates_of_the_client_that_the_broker_does_not_take(secured: Secur
     assert "refuses the client's certificate" in refusal(use, listening(secured, "MTLS", **intruder), "any")
 
 
+@pytest.mark.parametrize("use", USES)
+def test_a_listener_of_another_protocol(secured: SecuredKafka, use: str) -> None:
+    def met(listener: str, protocol: str) -> str:
+        login = by_password(secured, "PLAIN", listener=listener)
+        return refusal(use, login | {"security.protocol": protocol}, "any")
+
+    assert "speaks TLS; set security.protocol=SASL_SSL" in met("SASL_SSL", "SASL_PLAINTEXT")
+    assert "takes no SASL on this port" in met("SSL", "SASL_SSL")
+
+
 # Rights
 
 
