@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from peers.brokers import kafka
-from peers.cache import cached
 from peers.toolchains import java
 
 SOURCE = Path(__file__).with_name("RunTools.java")
@@ -20,24 +18,14 @@ _PATIENCE = {GROUPS: ("--timeout", "90000")}
 """Options that let a tool wait longer than its default of 5 s, for busy machines."""
 
 
-def _compiled(version: str) -> Path:
-    """Return the directory with the class that runs the tools; it is compiled once, and runs those of all versions.
-
-    Raises:
-        MissingPeerError: It cannot be compiled.
-    """
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]
-    return cached(
-        f"run-tools/{digest}", lambda directory: java.compile_java(kafka.kafka_classpath(version), SOURCE, directory)
-    )
-
-
 class KafkaTools:
     """A Java process that runs tools of Apache Kafka `version` one after another, as a context manager."""
 
     def __init__(self, version: str = kafka.KAFKA_4) -> None:
+        # The class of one version runs the tools of all.
+        classes = java.compiled(kafka.kafka_classpath(version), SOURCE)
         self._process = subprocess.Popen(
-            kafka.tool_line(SOURCE.stem, [], version, classes=[_compiled(version)]),
+            kafka.tool_line(SOURCE.stem, [], version, classes=[classes]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from peers.cache import MissingPeerError
+from peers.cache import MissingPeerError, cached
 
 LOWEST_JAVA = 17
 
@@ -55,6 +56,16 @@ def compile_java(classpath: Sequence[Path], source: Path, directory: Path) -> No
     )
     if done.returncode != 0:
         raise MissingPeerError(f"missing because {source.name} cannot be compiled: {done.stderr[-1500:]}")
+
+
+def compiled(classpath: Sequence[Path], source: Path) -> Path:
+    """Return the directory with the classes of a source file, which is compiled once for each of its texts.
+
+    Raises:
+        MissingPeerError: It cannot be compiled.
+    """
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:8]
+    return cached(f"java/{source.stem}-{digest}", lambda directory: compile_java(classpath, source, directory))
 
 
 def java_line(classpath: Sequence[Path], main: str, args: Sequence[str], jvm: Sequence[str] = ()) -> list[str]:

@@ -143,7 +143,7 @@ def read_all(cluster: BrokerCluster, topic: str, index: int) -> dict[int, bytes]
         deadline, at = time.monotonic() + DEADLINE_S, -1
         while at < end:
             assert time.monotonic() < deadline, f"{topic}-{index} is read to {at}, and its end is {end}"
-            for message in consumer.consume(1000, 1.0):
+            for message in consumer.consume(1000, 0.1):
                 error = message.error()
                 if error is None:
                     _, offset, value = _place(message)
