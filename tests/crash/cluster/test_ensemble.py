@@ -133,6 +133,7 @@ def stack() -> Iterator[ExitStack]:
 
 def replace_controller(cluster: EnsembleCluster, load: Load) -> None:
     """Kill the controller, and start it again when there is another one."""
+    cluster.wait_alive()
     boss = cluster.controller()
     rest = [number for number in IDS if number != boss]
     cluster.kill(boss)

@@ -39,6 +39,8 @@ pytestmark = [pytest.mark.usefixtures("foreign_programs"), pytest.mark.timeout(6
 
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 INTERNAL = "__consumer_offsets"
+SESSION = {"zookeeper.session.timeout.ms": "10000"}
+"""Nobody is to be taken for dead here: the longest session that the drills' ZooKeeper grants."""
 MORE = 10
 """So many records of each client are acknowledged while a broker is away, and again when it is back."""
 
@@ -97,7 +99,7 @@ WORKERS: tuple[type[Worker], ...] = (
 def test_all_brokers_restart_one_after_the_other(tmp_path: Path) -> None:
     for kind in WORKERS:
         require(kind.missing())
-    with drilled_cluster(tmp_path) as cluster, ExitStack() as stack:
+    with drilled_cluster(tmp_path, SESSION) as cluster, ExitStack() as stack:
         for kind in WORKERS:
             cluster.create(kind.name, ASSIGNMENT)
         workers = [stack.enter_context(kind(cluster.bootstrap, kind.name, 3)) for kind in WORKERS]
