@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.signalled import SignalledEvent
 from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
 from spark_kafkalog.jobs.arguments import UsageError
@@ -124,17 +125,14 @@ class Figures:
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
     """Return an event that SIGTERM and SIGINT set, so that a job can end in good order."""
-    asked = threading.Event()
-
-    def ask(number: int, frame: Any) -> None:
-        asked.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    asked = SignalledEvent()
+    before = {number: signal.signal(number, asked.handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        asked.close()
 
 
 def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:

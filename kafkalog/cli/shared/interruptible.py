@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from kafkalog.signalled import SignalledEvent
+
 SAME_S = 1.0
 ENDING_S = 5.0
 """How long a process that was told to end may wait for clusters that do not answer."""
@@ -48,9 +50,9 @@ def _wakeup_pipe() -> int:
 
 def set_by_signals() -> threading.Event:
     """Return an event that SIGINT and SIGTERM set, for a command that goes on until then."""
-    stop = threading.Event()
+    stop = SignalledEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, stop.handle)
     return stop
 
 
