@@ -7,7 +7,7 @@
 - `records`          record batches, codecs, kernels
 - `storage`          the layout of a log directory
 - `zookeeper`        ZooKeeper's nodes, as brokers and clients read and write them
-- `signalled`        an event that handlers of signals set
+- `signalled`        an event that signals set
 - `java_regex`       regular expressions of Java over names of topics
 - `java_properties`  the format of configuration files, for brokers and clients
 """

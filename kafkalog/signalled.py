@@ -1,35 +1,67 @@
-"""Set an event from the handler of a signal.
+"""An event that signals set at once, whatever the main thread does.
 
-A handler runs in the main thread, between any two of its instructions. If the main thread is within `Event.wait` or
-`Event.set` at that moment, it holds the event's lock, and a handler that calls `Event.set` waits for that lock for
-ever. So the handler only puts something into a `SimpleQueue`, which handlers may do, and a thread sets the event.
+Python runs the handler of a signal in the main thread, between two of its instructions. That has two traps for a
+handler that calls `Event.set`:
+
+- A signal that comes just before the main thread waits for a lock does not interrupt the wait. The handler runs when
+  the lock is free, which may be minutes later.
+- If the main thread is within `Event.wait` or `Event.set`, it holds the event's lock, and the handler waits for that
+  lock for ever.
+
+So the handler does nothing here. The interpreter itself writes the number of each signal into a pipe as soon as it
+comes (`signal.set_wakeup_fd`), and a thread that reads the pipe sets the event.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from queue import SimpleQueue
+from collections.abc import Iterable
+
+_CLOSING = 0
+"""A number in the pipe that is no signal's."""
 
 
 class SignalledEvent(threading.Event):
-    """An event whose method `handle` may be the handler of signals.
+    """An event that signals set; only the main thread may make it, and one at a time.
 
-    `close` ends its thread, which otherwise ends with the process.
+    Until `close`, or the end of the process, the signals have no other effect.
+
+    Args:
+        numbers: The signals.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Iterable[int]) -> None:
         super().__init__()
-        self._came: SimpleQueue[bool] = SimpleQueue()
-        threading.Thread(target=self._pass_on, name="signalled", daemon=True).start()
-
-    def handle(self, number: int, frame: object) -> None:
-        """Have the event set, soon."""
-        self._came.put(True)
+        self._numbers = frozenset(numbers)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._pipe_before = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._handlers_before = {number: signal.signal(number, _nothing) for number in self._numbers}
+        self._thread = threading.Thread(target=self._pass_on, name="signalled", daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
-        """End the thread. Signals do not set the event any more."""
-        self._came.put(False)
+        """Give the signals the effect that they had before."""
+        for number, handler in self._handlers_before.items():
+            # None stands for a handler that was not set by Python.
+            if handler is not None:
+                signal.signal(number, handler)
+        signal.set_wakeup_fd(self._pipe_before, warn_on_full_buffer=False)
+        os.write(self._writer, bytes([_CLOSING]))
+        self._thread.join()
+        os.close(self._reader)
+        os.close(self._writer)
 
     def _pass_on(self) -> None:
-        if self._came.get():
-            self.set()
+        while True:
+            came = os.read(self._reader, 64)
+            if self._numbers.intersection(came):
+                self.set()
+            if _CLOSING in came:
+                return
+
+
+def _nothing(number: int, frame: object) -> None:
+    """Keep the default effect of a signal away."""

@@ -125,13 +125,10 @@ class Figures:
 @contextmanager
 def stop_signals() -> Iterator[threading.Event]:
     """Return an event that SIGTERM and SIGINT set, so that a job can end in good order."""
-    asked = SignalledEvent()
-    before = {number: signal.signal(number, asked.handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    asked = SignalledEvent((signal.SIGTERM, signal.SIGINT))
     try:
         yield asked
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         asked.close()
 
 

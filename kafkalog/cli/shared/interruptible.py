@@ -50,10 +50,7 @@ def _wakeup_pipe() -> int:
 
 def set_by_signals() -> threading.Event:
     """Return an event that SIGINT and SIGTERM set, for a command that goes on until then."""
-    stop = SignalledEvent()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop.handle)
-    return stop
+    return SignalledEvent((signal.SIGINT, signal.SIGTERM))
 
 
 @contextmanager
