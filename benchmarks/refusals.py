@@ -15,7 +15,6 @@ import argparse
 import sys
 import tempfile
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -24,15 +23,14 @@ from typing import Any
 from benchmarks.peers import report
 from benchmarks.peers.brokers import stop_when_told
 from benchmarks.recording.findings import LOWER, Finding, rounded
-from kafkalog.client.admin import AclOperation, AclResourceType, Admin, NewTopic
+from kafkalog.client.admin import AclOperation, AclResourceType
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.protocol.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError
 from peers.brokers.kafka import KAFKA_3, KAFKA_4, VERSIONS
 from peers.brokers.secured_kafka import ALICE, BOB, PASSWORD_MECHANISMS, SecuredKafka, missing
 from tests.support.secured.acls import allow
-from tests.support.secured.uses import MEMBERS, USES, describe, produce
+from tests.support.secured.uses import MEMBERS, USES, describe, new_topic, produce
 from tests.support.secured.ways import by_password, listening
-from tests.support.waiting import wait_until
 
 RUNS, QUICK_RUNS = 5, 1
 NO_TOPIC, NO_GROUP = "no right to the topic", "no right to the group"
@@ -74,15 +72,6 @@ def uses_of(refusal: str, version: str) -> list[str]:
     left_out = {"admin"} if refusal == NO_TOPIC else set()
     left_out |= {"consumer protocol"} if version == KAFKA_3 else set()
     return [use for use in (MEMBERS if refusal == NO_GROUP else USES) if use not in left_out]
-
-
-def new_topic(secured: SecuredKafka) -> str:
-    """Create a topic, wait until clients find it, and return its name."""
-    name = f"refused-{uuid.uuid4().hex[:12]}"
-    with Admin({"bootstrap.servers": secured.bootstrap}) as admin:
-        admin.create_topics([NewTopic(name, 1, 1)])
-        wait_until(lambda: name in admin.list_topics(), "the topic is listed")
-    return name
 
 
 def refused_after(refusal: str, use: str, secured: SecuredKafka, topic: str) -> float:

@@ -32,6 +32,14 @@ def python_admin(bootstrap: str) -> Iterator[kafka.KafkaAdminClient]:
     admin.close()
 
 
+def planned(tmp_path: Path, topic: str, directory: str) -> tuple[str, str]:
+    """Write the plan that puts the topic's only replica into a directory; return the option that names it."""
+    plan = tmp_path / "plan.json"
+    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": [directory]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+    return "--reassignment-json-file", str(plan)
+
+
 def tool(main: str, *words: str) -> list[str]:
     """What one of Kafka's tools prints, without empty lines; these end their process themselves."""
     require(apache.missing(apache.KAFKA_4))
@@ -74,10 +82,7 @@ def test_javas_election_tool(bootstrap: str, referee: ForeignClient, topic: str)
 @pytest.mark.peer
 def test_javas_reassignment_tool(bootstrap: str, referee: ForeignClient, topic: str, tmp_path: Path) -> None:
     referee.create_topic(topic)
-    plan = tmp_path / "plan.json"
-    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": ["any"]}]
-    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
-    words = ("--bootstrap-server", bootstrap, "--reassignment-json-file", str(plan))
+    words = ("--bootstrap-server", bootstrap, *planned(tmp_path, topic, "any"))
     assert f"Successfully started partition reassignment for {topic}-0" in tool(REASSIGN, *words, "--execute")
     assert f"Reassignment of partition {topic}-0 is completed." in tool(REASSIGN, *words, "--verify")
     assert tool(REASSIGN, "--bootstrap-server", bootstrap, "--list") == ["No partition reassignments found."]
@@ -112,10 +117,7 @@ def test_kafka_python_moves(two_dirs: KafkalogBroker, topic: str, tmp_path: Path
 @pytest.mark.peer
 def test_javas_reassignment_tool_moves(two_dirs: KafkalogBroker, topic: str, tmp_path: Path) -> None:
     target = move_away(two_dirs, topic, tmp_path)
-    plan = tmp_path / "plan.json"
-    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": [str(target)]}]
-    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
-    words = ("--bootstrap-server", two_dirs.bootstrap, "--reassignment-json-file", str(plan))
+    words = ("--bootstrap-server", two_dirs.bootstrap, *planned(tmp_path, topic, str(target)))
     done = tool(REASSIGN, *words, "--execute", "--replica-alter-log-dirs-throttle", "1000000")
     begun = f"Successfully started moving log directory to {target} for replica {topic}-0 with broker 0"
     assert begun in [line.strip() for line in done]
@@ -127,10 +129,7 @@ def test_javas_reassignment_tool_moves(two_dirs: KafkalogBroker, topic: str, tmp
 
 def test_our_command_moves(two_dirs: KafkalogBroker, topic: str, tmp_path: Path) -> None:
     target = move_away(two_dirs, topic, tmp_path)
-    plan = tmp_path / "plan.json"
-    rows = [{"topic": topic, "partition": 0, "replicas": [0], "log_dirs": [str(target)]}]
-    plan.write_text(json.dumps({"version": 1, "partitions": rows}))
-    words = ("--bootstrap-server", two_dirs.bootstrap, "--reassignment-json-file", str(plan))
+    words = ("--bootstrap-server", two_dirs.bootstrap, *planned(tmp_path, topic, str(target)))
     away = f"Partition {topic}-0 on broker 0 is not being moved from log dir {tmp_path}"
     assert away in "\n".join(call("reassign", "verify", *words, check=1).out)
     call("reassign", "execute", *words, "--replica-alter-log-dirs-throttle", "1000000", "--follow")

@@ -26,9 +26,8 @@ from peers.brokers.secured_kafka import ALICE, BOB, PASSWORD_MECHANISMS, Secured
 from peers.security.kerberos import Kdc
 from peers.security.tokens import unsecured_token
 from tests.support.secured.acls import allow
-from tests.support.secured.uses import MEMBERS, USES, produce, read_as_member
+from tests.support.secured.uses import MEMBERS, USES, new_topic, produce, read_as_member
 from tests.support.secured.ways import WAYS, by_password, listening, properties
-from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -49,11 +48,7 @@ def tickets(request: pytest.FixtureRequest, secured: SecuredKafka) -> Kdc | None
 
 @pytest.fixture
 def topic(secured: SecuredKafka) -> str:
-    name = f"secured-{uuid.uuid4().hex[:12]}"
-    with Admin({"bootstrap.servers": secured.bootstrap}) as admin:
-        admin.create_topics([NewTopic(name, 1, 1)])
-        wait_until(lambda: name in admin.list_topics(), "the topic is listed")
-    return name
+    return new_topic(secured)
 
 
 @pytest.mark.parametrize("way", WAYS)

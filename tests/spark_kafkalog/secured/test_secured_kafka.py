@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from kafkalog.client.admin import AclOperation, AclResourceType, Admin, NewTopic
+from kafkalog.client.admin import AclOperation, AclResourceType, Admin
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.producer import Producer
 from kafkalog.protocol.errors import TopicAuthorizationFailedError
@@ -29,8 +28,8 @@ from tests.spark_kafkalog.queries.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
 from tests.support.command import Ended, call
 from tests.support.secured.acls import allow
+from tests.support.secured.uses import new_topic
 from tests.support.secured.ways import WAYS, by_password, listening, properties
-from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -52,15 +51,7 @@ def tickets(request: pytest.FixtureRequest, broker: SecuredKafka) -> Kdc | None:
 
 @pytest.fixture
 def topic(broker: SecuredKafka) -> str:
-    return new_topic(broker)
-
-
-def new_topic(broker: SecuredKafka) -> str:
-    name = f"spark-{uuid.uuid4().hex[:12]}"
-    with Admin({"bootstrap.servers": broker.bootstrap}) as admin:
-        admin.create_topics([NewTopic(name, 2, 1)])
-        wait_until(lambda: name in admin.list_topics(), "the topic is listed")
-    return name
+    return new_topic(broker, 2)
 
 
 def of_kafka(config: dict[str, str]) -> dict[str, str]:

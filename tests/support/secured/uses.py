@@ -1,17 +1,29 @@
-"""What clients of each kind do with a topic of a secured broker, until the first answer or the error."""
+"""Topics of a secured broker, and what clients of each kind do with one, until the first answer or the error."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafkalog.client.admin import Admin
+from kafkalog.client.admin import Admin, NewTopic
 from kafkalog.client.consumer import Consumer
 from kafkalog.client.producer import Producer
 from kafkalog.client.types import TopicPartition
+from peers.brokers.secured_kafka import SecuredKafka
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 120.0
 """How long a use waits for records or for their acknowledgement."""
+
+
+def new_topic(secured: SecuredKafka, partitions: int = 1) -> str:
+    """Create a topic, wait until clients find it, and return its name."""
+    name = f"secured-{uuid.uuid4().hex[:12]}"
+    with Admin({"bootstrap.servers": secured.bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, partitions, 1)])
+        wait_until(lambda: name in admin.list_topics(), "the topic is listed")
+    return name
 
 
 def describe(config: Mapping[str, Any], topic: str) -> object:
