@@ -103,16 +103,13 @@ class ScriptedBroker:
         self.seen: Counter[type[Request]] = Counter()
         self.connections = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
+        # A handler may ask for the port after the listener was closed.
+        self.port: int = self._listener.getsockname()[1]
         if receive_buffer is not None:
             self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self._threads: list[threading.Thread] = []
         self._open: list[socket.socket] = []
         self._accepting = threading.Thread(target=self._accept)
-
-    @property
-    def port(self) -> int:
-        port: int = self._listener.getsockname()[1]
-        return port
 
     @property
     def address(self) -> str:

@@ -17,7 +17,7 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import ClientError
+from kafkalog.client.errors import ClientError, ClientTimeoutError
 from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.transactions.errors import Operation, transaction_error
@@ -255,13 +255,20 @@ class TransactionRequests(Closing):
         retry = Retry(self._cluster.config, deadline)
 
         def patiently(coordinator: Broker, timeout: float) -> T:
+            concurrent: ConcurrentTransactionsError | None = None
             while True:
                 try:
                     return attempt(coordinator.node_id, min(timeout, max(retry.left, 0.001)))
-                except ConcurrentTransactionsError:
+                except ConcurrentTransactionsError as error:
                     if retry.left <= CONCURRENT_BACKOFF_S:
                         raise
+                    concurrent = error
                     time.sleep(CONCURRENT_BACKOFF_S)
+                except ClientTimeoutError as error:
+                    if concurrent is None:
+                        raise
+                    # The last try may have had no time left. Then only the error before it says what is wrong.
+                    raise ClientTimeoutError(f"{error}; before that: {concurrent}") from error
 
         kind = CoordinatorType.TRANSACTION if group is None else CoordinatorType.GROUP
         key = self.transactional_id if group is None else group

@@ -41,7 +41,7 @@ from kafkalog.protocol.messages.txn_offset_commit import (
 )
 from tests.kafkalog.client.test_cluster import config_for
 from tests.support import scripted
-from tests.support.scripted import ScriptedBroker, metadata
+from tests.support.scripted import ScriptedBroker, Silence, metadata
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -243,6 +243,16 @@ def test_the_wait_ends(coordinator: Coordinator, requests: TransactionRequests) 
         requests.end(False, deadline=time.monotonic() + 1.5)
     # At least 20 ms lie between two tries, so 76. In the last 20 ms retry.backoff.ms counts: 1 ms, then 2, 4 and 8.
     assert 1 < coordinator.broker.seen[EndTxnRequest] <= 76 + 5
+
+
+def test_a_last_try_without_an_answer_keeps_the_reason(
+    coordinator: Coordinator, requests: TransactionRequests
+) -> None:
+    answers: list[Any] = [EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)]
+    coordinator.broker.handlers[EndTxnRequest] = lambda request: answers.pop() if answers else Silence()
+    with pytest.raises(ClientTimeoutError, match=r"did not answer END_TXN in time; .*CONCURRENT_TRANSACTIONS"):
+        requests.end(False, deadline=time.monotonic() + 1.5)
+    assert not answers
 
 
 def test_another_process_ends_it(coordinator: Coordinator) -> None:
