@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,11 +39,12 @@ class Done(NamedTuple):
         return found
 
 
-def command(job: str, directory: Path, *options: str) -> list[str]:
+def command(job: str, directory: Path, *options: str, settings: Mapping[str, str] | None = None) -> list[str]:
     """Return the command line of a job; Spark's own files go to `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
-    settings = [word for item in session_options(directory).items() for word in ("--conf", "=".join(item))]
-    return [str(SPARK_SUBMIT), "--master", "local[2]", *settings, str(JOBS / f"{job}.py"), *options]
+    given = session_options(directory) | dict(settings or {})
+    words = [word for item in given.items() for word in ("--conf", "=".join(item))]
+    return [str(SPARK_SUBMIT), "--master", "local[2]", *words, str(JOBS / f"{job}.py"), *options]
 
 
 def environment() -> dict[str, str]:
@@ -52,10 +53,10 @@ def environment() -> dict[str, str]:
     return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_HOME": home}
 
 
-def submit(job: str, directory: Path, *options: str) -> Done:
-    """Run a job to its end."""
+def submit(job: str, directory: Path, *options: str, settings: Mapping[str, str] | None = None) -> Done:
+    """Run a job to its end, with further settings of Spark."""
     done = subprocess.run(
-        command(job, directory, *options),
+        command(job, directory, *options, settings=settings),
         env=os.environ | environment(),
         capture_output=True,
         text=True,

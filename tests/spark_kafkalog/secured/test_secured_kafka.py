@@ -24,6 +24,7 @@ from peers.security.stores import missing as missing_stores
 from spark_kafkalog.load import job
 from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
+from tests.spark_kafkalog.jobs.submitting import submit
 from tests.spark_kafkalog.queries.test_stream import Sink
 from tests.spark_kafkalog.topics import numbers
 from tests.support.command import Ended, call
@@ -197,6 +198,30 @@ def test_delegation_tokens(
     assert sorted(value or b"" for value in sink.values()) == numbers(10)
     with Admin(properties(broker, tickets, way)) as admin:
         assert admin.delegation_tokens.describe()
+
+
+@pytest.mark.exhaustive
+def test_a_submitted_load_logs_in_by_a_delegation_token(
+    broker: SecuredKafka, tickets: Kdc | None, topic: str, tmp_path: Path
+) -> None:
+    """The application has no login of its own; its `spark.kafka.clusters` settings stand on the command line."""
+    way = "SCRAM-SHA-512"
+    with Producer(properties(broker, tickets, way)) as producer:
+        for value in numbers(10):
+            producer.send(topic, value)
+        producer.flush()
+    options = by_token(broker, login_for_token(broker, tickets, way))
+    settings = {name: options.pop(name) for name in list(options) if name.startswith("spark.")}
+    file, target = tmp_path / "client.properties", tmp_path / "load"
+    file.write_text("".join(f"{name.removeprefix('kafka.')}={value}\n" for name, value in options.items()))
+    words = ["--topic", topic, "--to", target.as_uri(), "--command-config", str(file)]
+    words += ["--bootstrap-server", options["kafka.bootstrap.servers"]]
+    refused = submit("load", tmp_path / "spark", *words)
+    assert (refused.code, "needs sasl.username and sasl.password" in refused.output) == (2, True)
+    assert not target.exists()
+    done = submit("load", tmp_path / "spark", *words, settings=settings)
+    assert done.code == 0, done.errors[-3000:]
+    assert f"{topic}: 10 rows" in done.output
 
 
 def test_a_wrong_password(broker: SecuredKafka, topic: str, refusal: Refusal) -> None:
