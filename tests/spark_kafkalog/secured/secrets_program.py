@@ -2,8 +2,8 @@
 
     python -m tests.spark_kafkalog.secured.secrets_program DIRECTORY < OPTIONS
 
-OPTIONS is JSON: `bootstrap`, `topic`, `other`, `settings` of the session, and `secret`: options with values
-that nobody may see. They come by standard input, for the command line and the environment are searched, too.
+OPTIONS is JSON: `bootstrap`, `topic`, `other`, the `master` and `settings` of the session, and `secret`: options with
+values that nobody may see. They come by standard input, for the command line and the environment are searched, too.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def main() -> None:
     for name, text in given["settings"].items():
         builder = builder.config(name, text)
     spark = (
-        builder.master("local[2]")
+        builder.master(given["master"])
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.ui.port", "0")
         .config("spark.eventLog.enabled", "true")
