@@ -58,7 +58,10 @@ def _ask(
     """Ask every leader once; return the partitions that failed with a retriable error."""
     failed: dict[TopicPartition, Exception] = {}
     by_leader: dict[int, list[tuple[TopicPartition, int]]] = defaultdict(list)
-    cluster.metadata({tp.topic for tp in partitions}, deadline=retry.deadline)
+    try:
+        cluster.metadata({tp.topic for tp in partitions}, deadline=retry.deadline)
+    except Exception as error:
+        return dict.fromkeys(partitions, _retriable(error))
     for tp in partitions:
         try:
             leader = cluster.leader_now(tp, retry.deadline)

@@ -21,7 +21,7 @@ from kafkalog.protocol.messages.list_offsets import (
 )
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from tests.kafkalog.client.test_cluster import TP, config_for
-from tests.support.scripted import ScriptedBroker, metadata
+from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.wire import batch, produce
 
 
@@ -106,6 +106,19 @@ def test_errors_that_stay(code: int, error: type[Exception]) -> None:
         server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
         server.handlers[ListOffsetsRequest] = lambda request: answer(ListOffsetsPartitionResponse(error_code=code))
         with Cluster(config_for(server)) as cluster, pytest.raises(error, match="t-0"):
+            list_offsets(cluster, {TP: LATEST}, deadline=time.monotonic() + 1.0)
+
+
+def test_a_last_try_without_metadata_does_not_hide_what_is_wrong() -> None:
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {TP: 1})
+
+        def refuse(request: ListOffsetsRequest) -> ListOffsetsResponse:
+            server.handlers[MetadataRequest] = lambda request: Silence()
+            return answer(ListOffsetsPartitionResponse(error_code=6))
+
+        server.handlers[ListOffsetsRequest] = refuse
+        with Cluster(config_for(server)) as cluster, pytest.raises(ClientTimeoutError, match=r"before that: .*t-0"):
             list_offsets(cluster, {TP: LATEST}, deadline=time.monotonic() + 1.0)
 
 
