@@ -333,6 +333,11 @@ class GroupAdmin(Connected):
                 coordinator = self._coordinators.find_now(CoordinatorType.GROUP, name, deadline=retry.deadline)
             except KafkaError as error:
                 outcomes[name] = error
+            except Exception as error:
+                if not is_retriable(error):
+                    raise
+                # No broker has answered until the deadline. An error before may say more.
+                return dict.fromkeys(names, error)
             else:
                 of_coordinator[coordinator].append(name)
         for coordinator, groups in of_coordinator.items():
