@@ -85,7 +85,8 @@ def test_it_does_not_read_in_time(pair: Pair) -> None:
     with pair.producer(**limits, linger_ms=0) as producer:
         error = producer.send_batch("t", 0, large()).exception(DEADLINE_S)
         assert isinstance(error, ClientTimeoutError)
-        assert producer.send("t", b"x", partition=1).exception(DEADLINE_S) is None
+        # These limits hold for the other broker, too, which may need longer on a slow machine.
+        wait_until(lambda: producer.send("t", b"x", partition=1).exception(DEADLINE_S) is None, "the other one is well")
 
 
 def test_without_acknowledgement_a_producer_is_closed_when_all_is_sent(pair: Pair) -> None:
@@ -134,7 +135,7 @@ def test_without_acknowledgement_what_is_not_received_is_not_delivered(pair: Pai
 def test_what_was_given_up_half_sent_holds_up_nothing(pair: Pair) -> None:
     """Though the broker has said that it serves nothing for days: a request that is not whole is nothing to it."""
     pair.prompt = 1
-    with pair.producer(delivery_timeout_ms=1500, request_timeout_ms=1000, linger_ms=0) as producer:
+    with pair.producer(delivery_timeout_ms=3500, request_timeout_ms=3000, linger_ms=0) as producer:
         producer.send("t", b"first", partition=0).result(DEADLINE_S)
         waits = producer.send("t", b"waits", partition=0)
         wait_until(lambda: pair.slow.seen[ProduceRequest] == 2, "the second request has come")
