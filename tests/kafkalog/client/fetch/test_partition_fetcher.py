@@ -281,12 +281,17 @@ def test_a_leader_that_does_not_answer_before_the_deadline(server: ScriptedBroke
     given_up = threading.Event()
     waited_for: list[bool] = []
 
-    def say_nothing(request: FetchRequest) -> None:
+    def answer_once(request: FetchRequest) -> Answer:
+        if server.seen[FetchRequest] == 1:
+            return answer(data=records(0, [b"a"]))
         waited_for.append(given_up.wait(20))
+        return None
 
-    server.handlers[FetchRequest] = say_nothing
+    server.handlers[FetchRequest] = answer_once
+    # Now it is connected, which may take longer than the deadline on a slow machine.
+    assert fetcher.fetch(0).next_offset(0) == 1
     with pytest.raises(ClientTimeoutError, match="FETCH"):
-        fetcher.fetch(0, deadline=time.monotonic() + 1.0)
+        fetcher.fetch(1, deadline=time.monotonic() + 1.0)
     assert not waited_for
     given_up.set()
 
@@ -313,7 +318,8 @@ def test_errors_name_the_broker() -> None:
         with Cluster(config_for(server)) as cluster, PartitionFetcher(cluster, TP) as fetcher:
             with pytest.raises(ClientTimeoutError, match=server.address) as caught:
                 fetcher.fetch(0, deadline=time.monotonic() + 1)
-            assert isinstance(caught.value.__cause__, ConnectionFailedError)
+            # The last try may have had no time left.
+            assert isinstance(caught.value.__cause__, ConnectionFailedError | ClientTimeoutError)
 
 
 # Followers
