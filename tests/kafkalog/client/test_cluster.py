@@ -38,6 +38,7 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.scripted import ScriptedBroker, metadata
 from tests.support.waiting import wait_until
@@ -54,8 +55,7 @@ def config_for(*brokers: ScriptedBroker | str, **properties: str) -> ClientConfi
 
 
 def closed_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 # Against a real broker
@@ -121,7 +121,7 @@ def test_a_restarted_broker_is_found_again(start_broker: Callable[..., KafkalogB
 
 
 def test_an_idle_connection_that_the_broker_closed_is_not_used(start_broker: Callable[..., KafkalogBroker]) -> None:
-    broker = start_broker({"connections.max.idle.ms": "100"})
+    broker = start_broker({"connections.max.idle.ms": "500"})
     with Cluster(config_for(broker.bootstrap)) as cluster:
         node_id = cluster.metadata().controller_id
         (slot,) = cluster._slots.values()
