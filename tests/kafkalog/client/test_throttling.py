@@ -24,8 +24,8 @@ from tests.support.kafkalog_broker import KafkalogBroker
 
 TP = TopicPartition("t", 0)
 COUNT, SIZE = 40, 1000
-IMPATIENT = {"request.timeout.ms": "1000", "default.api.timeout.ms": "1500", "fetch.wait.max.ms": "100"}
-"""Shorter than a client is held back."""
+IMPATIENT = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3500", "fetch.wait.max.ms": "100"}
+"""Shorter than a client is held back, which is for four seconds."""
 
 
 @pytest.fixture
@@ -94,14 +94,19 @@ def test_a_producer(bootstrap: str) -> None:
 
 
 def test_a_connection_waits_as_long_as_it_is_told(bootstrap: str) -> None:
-    with Producer({**properties(bootstrap), "batch.size": "100000", "linger.ms": "1000"}) as producer:
+    # One batch has all records, however slowly they are sent one after another.
+    lingering = {"batch.size": "100000", "linger.ms": "60000"}
+    before = time.monotonic()
+    with Producer({**properties(bootstrap), **lingering}) as producer:
         for number in range(COUNT):
             producer.send("t", value(number), partition=0)
         producer.flush()
         (link,) = producer._sender._channels.values()
         assert link._connection is not None
-        assert link._connection.serves_at > time.monotonic() + 2
-        assert producer.send("t", b"after", partition=0).result(60).offset == 2 * COUNT
+        assert link._connection.serves_at > before + 2
+        after = producer.send("t", b"after", partition=0)
+        producer.flush()
+        assert after.result(60).offset == 2 * COUNT
 
 
 @pytest.mark.parametrize("version", [0, 12])
@@ -114,9 +119,9 @@ def test_a_consumer_of_offsets_and_sizes(bootstrap: str, version: int) -> None:
 def test_an_administrator_waits_and_makes_no_new_connection(bootstrap: str, caplog: pytest.LogCaptureFixture) -> None:
     with QuotaAdmin(ClientConfig.from_dict({"bootstrap.servers": bootstrap})) as quotas:
         quotas.alter({"client-id": "maker"}, {"controller_mutation_rate": 2})
-    settings = {"bootstrap.servers": bootstrap, "client.id": "maker", "request.timeout.ms": "1000"}
+    settings = {"bootstrap.servers": bootstrap, "client.id": "maker", "request.timeout.ms": "3000"}
     with Admin(ClientConfig.from_dict(settings)) as admin:
-        admin.create_topics([NewTopic("made", 28)])
+        admin.create_topics([NewTopic("made", 30)])
         (slot,) = [slot for slot in admin.cluster._slots.values() if slot.connection is not None]
         connection = slot.connection
         # Refused as long as partitions are owed: it tries again by itself.
