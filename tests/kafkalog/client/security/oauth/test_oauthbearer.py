@@ -81,7 +81,7 @@ def test_a_token_that_ends_during_the_login_is_replaced() -> None:
         return False
 
     with (
-        TokenServer(lambda asked: token(3.0 if len(server.asked) == 1 else 3600.0)) as server,
+        TokenServer(lambda asked: token(4.0 if len(server.asked) == 1 else 3600.0)) as server,
         Broker(accepts) as broker,
     ):
         with Admin(config(broker, server.url)) as admin:
