@@ -33,7 +33,7 @@ def test_a_broker_that_cannot_be_asked_does_not_keep_the_others_from_it(answer: 
             broker.handlers[MetadataRequest] = lambda request: metadata({1: slow, 2: failing}, {("t", 0): 1})
         config = ClientConfig.from_dict({"bootstrap.servers": slow.address})
         with DelegationTokenAdmin(config) as admin, pytest.raises(error):
-            admin.await_known(TOKEN, 4.0)
+            admin.await_known(TOKEN, 6.0)
         assert slow.seen[DescribeDelegationTokenRequest] == 4
 
 
