@@ -33,8 +33,8 @@ def test_records_keep_what_they_are_and_their_partitions(
 ) -> None:
     topic = f"words-{alias}"
     make(clusters.source, topic, 3)
-    # Small batches would be joined.
-    write(clusters.source, topic, range(500), None, compression_type="lz4", linger_ms="1000", batch_size="1000000")
+    # Small batches would be joined. One of each partition goes out at the end, however slowly records are written.
+    write(clusters.source, topic, range(500), None, compression_type="lz4", linger_ms="60000", batch_size="1000000")
     mirror = start_mirror(topic)
     there = read_all(clusters.source, topic, 500)
     found = read_all(clusters.target, f"{alias}.{topic}", 500)
@@ -373,7 +373,7 @@ def test_a_limit_of_bytes_loses_nothing(clusters: Clusters, start_mirror: StartM
 def test_a_limit_of_bytes_holds_records_back(clusters: Clusters, start_mirror: StartMirror, alias: str) -> None:
     topic = f"held-{alias}"
     make(clusters.source, topic)
-    write(clusters.source, topic, range(20), linger_ms="1000", batch_size="1000000")
+    write(clusters.source, topic, range(20), linger_ms="60000", batch_size="1000000")
     # The first batch is a debt of many minutes.
     held, free = start_mirror(topic, max_bytes_per_second="1"), Mirror(settings_of(clusters, f"free-{alias}", topic))
     try:

@@ -54,6 +54,7 @@ class Live:
                 producer.send(topic, value, key=b"key of " + value, partition=partition, headers=[("h", value)])
                 for value in values
             ]
+            producer.flush()
             for future in futures:
                 future.result(DEADLINE_S)
 

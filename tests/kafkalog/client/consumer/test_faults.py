@@ -449,7 +449,7 @@ def damaged_log(
         topic = live.topic()
         for part in range(3):
             # In one batch, however slowly they are sent one after another.
-            live.produce(topic, 0, values(10, f"part{part}."), linger_ms="1000")
+            live.produce(topic, 0, values(10, f"part{part}."), linger_ms="60000")
         (segment,) = (running.log_dir / f"{topic}-0").glob("*.log")
         data = segment.read_bytes()
         headers = list(iter_headers(memoryview(data)))
