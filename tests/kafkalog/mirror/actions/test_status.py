@@ -26,6 +26,8 @@ def test_the_lag_of_partitions_and_groups(clusters: Clusters, start_mirror: Star
     assert [topic, "0", "-", "10", "-"] in before
     mirror = start_mirror(topic, groups=group, **ON)
     read_all(clusters.target, f"{alias}.{topic}", 10)
+    # The target has the records a moment before the mirror knows it.
+    wait_until(lambda: mirror.progress.partitions()[TopicPartition(topic, 0)].lag == 0, "the mirror has all")
     wait_until(lambda: (group, TopicPartition(topic, 0)) in mirror.progress.groups(), "the group was looked at")
     with MetricsEndpoint("127.0.0.1:0", mirror.progress) as endpoint:
         with urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=30) as answer:
