@@ -54,7 +54,7 @@ def test_produce_and_consume(broker_address: str, topic: str) -> None:
 def test_fewer_records_than_asked_for(broker_address: str, topic: str) -> None:
     produce(broker_address, topic, "--num-records", "10", "--payload-monotonic", "--throughput", "-1")
     done = run("perf", "consume", "--bootstrap-server", broker_address, "--topic", topic, "--messages", "11",
-               "--timeout", "200", "--hide-header", check=1)  # fmt: skip
+               "--timeout", "3000", "--hide-header", check=1)  # fmt: skip
     (line,) = lines(done)
     assert line.split(", ")[4] == "10"
     assert b"WARNING" in done.stderr

@@ -124,7 +124,7 @@ def test_offsets(broker_address: str, topic: str) -> None:
     assert from_offset("7", "--max-messages", "2") == b"7\n8\n"
     assert from_offset("earliest", "--max-messages", "1") == b"0\n"
     assert from_offset("latest", "--timeout-ms", "100") == b""
-    assert from_offset("9", "--timeout-ms", "300") == b"9\n"
+    assert from_offset("9", "--timeout-ms", "3000") == b"9\n"
 
 
 def test_new_records_only(broker_address: str, topic: str) -> None:
