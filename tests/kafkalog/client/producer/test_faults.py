@@ -307,13 +307,13 @@ def test_what_follows_an_expired_batch_is_not_appended_twice(proxied: tuple[Kafk
     new_topic(broker, "t")
     # The second is sent late, so that it has that much time when the first is given up; but before the first's answer
     # is given up, on the same connection.
-    limits = {"request_timeout_ms": 2500, "delivery_timeout_ms": 3000}
+    limits = {"request_timeout_ms": 3500, "delivery_timeout_ms": 4000}
     with producer(f"127.0.0.1:{proxy.port}", **limits) as sending:
         assert sending.send("t", b"before").result(DEADLINE_S).offset == 0
         proxy.mute = True
         first = sending.send("t", b"first")
         first_sent = time.monotonic()
-        while values(broker, "t") != [b"before", b"first"] or time.monotonic() < first_sent + 2:
+        while values(broker, "t") != [b"before", b"first"] or time.monotonic() < first_sent + 3:
             assert time.monotonic() < first_sent + DEADLINE_S
             time.sleep(0.01)
         second = sending.send("t", b"second")
