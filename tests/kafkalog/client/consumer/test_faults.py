@@ -162,9 +162,11 @@ def test_a_silent_leader_keeps_nobody_else_waiting(silent: type[Request], haltin
         with Consumer({**servers, **setup, "auto.offset.reset": "earliest"}) as consumer:
             consumer.assign([*SILENT_LEADS, *OTHER_LEADS])
             if silent is not ListOffsetsRequest:
-                # Of an epoch that is over, so that the leaders are asked whether their logs still have it.
-                for tp in (*SILENT_LEADS, *OTHER_LEADS):
-                    consumer.seek(tp, OffsetAndMetadata(0, leader_epoch=0))
+                # Of an epoch that is over, so that the leaders are asked whether their logs still have it. The fetcher
+                # sees all of them at once.
+                with consumer._monitor.lock:
+                    for tp in (*SILENT_LEADS, *OTHER_LEADS):
+                        consumer.seek(tp, OffsetAndMetadata(0, leader_epoch=0))
             else:
                 consumer.seek_to_beginning()
             assert {record.partition for record in take(consumer, 2)} == {1}
