@@ -70,20 +70,31 @@ class Retry:
         if self.left <= seconds or (gave_up_at or 0.0) >= self.deadline:
             if is_timeout and not before:
                 raise error
-            what = str(error) if is_timeout else f"gave up after {self._tries} tries: {error}"
-            gave_up = ClientTimeoutError(what + before)
-            gave_up.gave_up_at = self.deadline
-            raise gave_up from error
+            raise self._gave_up(error, before) from error
         self._before = str(error)
         return float(seconds)
 
+    def _gave_up(self, error: Exception, before: str = "") -> ClientTimeoutError:
+        what = str(error) if isinstance(error, ClientTimeoutError) else f"gave up after {self._tries} tries: {error}"
+        gave_up = ClientTimeoutError(what + before)
+        gave_up.gave_up_at = self.deadline
+        return gave_up
+
     def after(self, error: Exception) -> None:
-        """Sleep for the time that `pause` returns, or raise the error if calls are to end."""
+        """Sleep for the time that `pause` returns.
+
+        Raises:
+            ClientTimeoutError: The deadline would come first, or the sleep has lasted beyond it.
+            Exception: Another try does not help, or calls are to end; it is `error`.
+        """
         seconds = self.pause(error)
         if self._ended is None:
             time.sleep(seconds)
         elif self._ended.wait(seconds):
             raise error
+        if not self.left:
+            # A machine that stalls lets a thread sleep for too long. A try without time would only hide what is wrong.
+            raise self._gave_up(error) from error
 
     def run(self, attempt: Callable[[], T], between: Callable[[Exception], None] | None = None) -> T:
         """Call `attempt` until it returns. Before every further try, call `between` with the error."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
 from kafkalog.client.producer import Producer
 from kafkalog.client.retry import Retry
 from kafkalog.protocol.errors import ErrorCode
@@ -73,6 +74,28 @@ def test_a_call_that_gave_up_is_not_tried_again_by_another_with_its_deadline() -
     # An earlier deadline was that of one try.
     error.gave_up_at = outer.deadline - 10
     assert outer.pause(error) > 0
+
+
+def test_who_sleeps_beyond_the_deadline_does_not_try_without_time() -> None:
+    class Stalled(threading.Event):
+        """Sleeps until the deadline, however short the pause is."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            retry.deadline = time.monotonic()
+            return False
+
+    tried: list[None] = []
+
+    def attempt() -> None:
+        tried.append(None)
+        raise ConnectionFailedError("it is down")
+
+    retry = Retry(ClientConfig.from_dict({"bootstrap.servers": "x:1"}), ended=Stalled())
+    with pytest.raises(ClientTimeoutError, match=r"^gave up after 1 tries: it is down$") as caught:
+        retry.run(attempt)
+    assert len(tried) == 1
+    assert isinstance(caught.value.__cause__, ConnectionFailedError)
+    assert caught.value.gave_up_at == retry.deadline, "a call around this one does not try again"
 
 
 def test_calls_end_with_the_cluster() -> None:
