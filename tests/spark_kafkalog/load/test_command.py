@@ -272,13 +272,13 @@ def test_an_unreachable_broker(local_target: str) -> None:
     fast = ["--consumer-property", "default.api.timeout.ms=1000"]
     given = ["load", "--bootstrap-server", "127.0.0.1:1", "--topic", "a", "--to", local_target, *fast]
     *_, said = run(*given, check=1).stderr.decode().splitlines()
-    assert re.match(r"kafkalog: gave up after \d+ tries: cannot connect to 127\.0\.0\.1:1", said)
+    # The last try may have had no time left. Then the reason of the one before follows.
+    assert re.match(r"kafkalog: gave up after \d+ tries: .*cannot connect to 127\.0\.0\.1:1", said)
     assert not Path(local_target).exists()
 
 
 def test_an_unknown_topic(words: Callable[[str], list[str]]) -> None:
-    fast = ["--consumer-property", "default.api.timeout.ms=2000"]
-    (said,) = load(words("no-such-topic"), *fast, check=1)[1].splitlines()
+    (said,) = load(words("no-such-topic"), check=1)[1].splitlines()
     assert "no-such-topic" in said
 
 

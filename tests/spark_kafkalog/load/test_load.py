@@ -335,8 +335,7 @@ def test_a_topic_that_is_deleted_while_it_is_loaded(local_loading: Loading) -> N
             local_loading.topics.delete(topic)
             return super().run(work, tasks)
 
-    fast = {"default.api.timeout.ms": "2000"}
-    options = local_loading.options(topic, fail_on_data_loss=False, properties=fast)
+    options = local_loading.options(topic, fail_on_data_loss=False)
     with pytest.raises(UnknownTopicOrPartitionError):
         job.load_topic(options, topic, lambda: Deleting(1))
     assert local_loading.history(topic) == []
@@ -437,7 +436,7 @@ def test_a_directory_has_one_format(local_loading: Loading) -> None:
 
 def test_an_unknown_topic(local_loading: Loading) -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
-        local_loading.load("no-such-topic", properties={"default.api.timeout.ms": "2000"})
+        local_loading.load("no-such-topic")
 
 
 @pytest.mark.parametrize(
