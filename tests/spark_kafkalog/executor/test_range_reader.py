@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -55,10 +56,11 @@ def test_a_range_behind_the_end_of_the_log(topics: Topics) -> None:
     assert read(topics, topic, 5, 9, failOnDataLoss="false") == []
 
 
-def test_a_deleted_topic(topics: Topics) -> None:
+def test_a_deleted_topic(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader_module, "GONE_AFTER_S", 0.5)
     topic = topics.create("gone")
     topics.produce(topic, numbers(3))
-    quick = {"kafkaConsumer.pollTimeoutMs": 500, "kafka.retry.backoff.ms": 1, "kafka.retry.backoff.max.ms": 1}
+    quick = {"kafka.retry.backoff.ms": 1, "kafka.retry.backoff.max.ms": 1}
     options = options_for(topics, topic, **quick)
     topics.delete(topic)
     for mark in (None, "J2zBe_1rTjG0dC4QO1bWWg"):
@@ -67,11 +69,14 @@ def test_a_deleted_topic(topics: Topics) -> None:
     assert read(topics, topic, 0, 3, failOnDataLoss="false", **quick) == []
 
 
-def test_records_that_do_not_come(topics: Topics) -> None:
+def test_records_that_do_not_come(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = topics.create("waits")
     topics.produce(topic, numbers(3))
-    with pytest.raises(TimeoutError, match=r"Cannot fetch record for offset 3 of .* in 700 milliseconds"):
-        read(topics, topic, 1, 9, **{"kafkaConsumer.pollTimeoutMs": 700, "kafka.fetch.max.wait.ms": 100})
+    # Each look at the clock is ten seconds after the one before, so that answers may take as long as they do.
+    clock = itertools.count(time.monotonic(), 10.0)
+    monkeypatch.setattr(reader_module, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with pytest.raises(TimeoutError, match=r"Cannot fetch record for offset 3 of .* in 60000 milliseconds"):
+        read(topics, topic, 1, 9, **{"kafkaConsumer.pollTimeoutMs": 60_000, "kafka.fetch.max.wait.ms": 100})
 
 
 def test_a_range_that_is_still_being_written(topics: Topics) -> None:
@@ -89,11 +94,11 @@ def test_a_reader_that_is_not_read_to_its_end(topics: Topics) -> None:
     """As LIMIT does: its thread and its connection end with it."""
     topic = topics.create("limit")
     topics.produce(topic, [b"x" * 1000] * 20_000)
-    before = threading.active_count()
+    before = set(threading.enumerate())
     batches = read_range(TopicPartition(topic, 0), 0, 20_000, options_for(topics, topic), ("value",))
     assert next(batches).num_rows
     batches.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def test_a_worker_does_not_keep_the_connections_of_every_query_that_it_has_seen(
@@ -243,24 +248,27 @@ def test_the_time_that_spark_takes_for_rows_does_not_count(monkeypatch: pytest.M
     assert asked == [0, 1, 1]
 
 
-def test_what_was_asked_for_in_advance_is_asked_for_again() -> None:
+def test_what_was_asked_for_in_advance_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader was away while Spark was busy with the rows before, and it is back."""
-    asked: list[int] = []
+    # Seconds beside the time-out. Only what is asked for in advance has none.
+    patience, gave_up = 60.0, False
 
     def answer(offset: int) -> bytes | None:
-        asked.append(offset)
+        nonlocal patience
         if offset == 0:
+            patience = 0.0
             return records_at(0)
         return records_at(1, 8) if gave_up else None
 
-    gave_up = False
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + patience)
+    monkeypatch.setattr(reader_module, "time", clock)
     options = {"kafkaConsumer.pollTimeoutMs": "1000", "kafka.request.timeout.ms": "100", "kafka.fetch.max.wait.ms": "1"}
     scripted = Scripted(answer, options=options)
     with scripted as batches:
         assert next(batches) == [b"0"]
         assert scripted.reading._under_way is not None
         assert isinstance(scripted.reading._under_way[1].exception(20), ClientTimeoutError)
-        gave_up = True
+        patience, gave_up = 60.0, True
         assert next(batches) == numbers(8, 1)
 
 
