@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import CoordinatorNotAvailableError
+from spark_kafkalog.driver import group_commits
 from spark_kafkalog.driver.group_commits import PAUSE_S, GroupProgress
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.topics import Topics, numbers
@@ -125,7 +126,9 @@ def name() -> str:
     return f"spark-{uuid.uuid4().hex[:10]}"
 
 
-def test_lag_tools_see_how_far_a_query_is(topics: Topics, name: str) -> None:
+def test_lag_tools_see_how_far_a_query_is(topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patience in ("PATIENCE_S", "FIRST_PATIENCE_S"):
+        monkeypatch.setattr(group_commits, patience, 60.0)
     topic = topics.create("lag", 2)
     topics.produce(topic, numbers(5), partition=0)
     topics.produce(topic, numbers(3), partition=1)
