@@ -142,7 +142,9 @@ def test_a_server_that_is_killed_takes_its_programs_along(jvm: Jvm) -> None:
     (program,) = server.children()
     server.kill()
     wait_until(lambda: not program.is_running(), "the program has ended")
-    assert jvm.end()[:2] == (1, 4)
+    code, size, _ = jvm.end()
+    assert code == 1
+    assert size in (0, 4), "it may have ended before it wrote its port"
 
 
 @LINUX
