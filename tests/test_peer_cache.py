@@ -18,7 +18,8 @@ def counting(directory: Path, end: str) -> list[str]:
 
 
 def runs(directory: Path) -> int:
-    return len((directory / "runs").read_text().splitlines())
+    path = directory / "runs"
+    return len(path.read_text().splitlines()) if path.exists() else 0
 
 
 @pytest.mark.usefixtures("processes")
@@ -39,7 +40,8 @@ def test_a_download_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(cache, "FETCH_DEADLINE_S", 0.5)
     with pytest.raises(MissingPeerError, match="could not be fetched"):
         fetch("a thing", counting(tmp_path, "exec sleep 60"), tmp_path)
-    assert runs(tmp_path) == 1
+    # It may be given up before it has left its line.
+    assert runs(tmp_path) <= 1
 
 
 def test_what_failed_is_not_fetched_again_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
