@@ -183,9 +183,10 @@ class Scenario:
             if each.spec.drains:
                 self._drain(each)
         self._settle(self.plan.copy)
-        readers = self._of(Role.READ, Role.GROUP)
-        self._stop(readers)
-        for each in readers:
+        # Readers make their final sessions, which must end. Only members of groups may hang.
+        self._stop(self._of(Role.READ), PROGRESS_S)
+        self._stop(self._of(Role.GROUP))
+        for each in self._of(Role.READ, Role.GROUP):
             # librdkafka's commit has no time-out. It hangs for long if the coordinator has moved meanwhile.
             hung = each.spec.role is Role.GROUP and each.process.exitcode == -signal.SIGKILL
             if each.process.exitcode and not hung:
