@@ -81,11 +81,11 @@ def test_killed_in_the_middle_and_restarted(spark: SparkSession, topics: Topics,
     interleaved(topics, topic, [REJECTED[1][0], *lines, REJECTED[2][0]])
     asked = [*options(topics.bootstrap, topic, tmp_path), "--rejected-topic", aside]
     checkpoint = tmp_path / "checkpoint" / "page_views"
-    # Ten batches and more: killed after the second, with the others to come.
+    # Fifty batches and more: killed after the second, with the others to come.
     submit_and_kill(
-        "page_views", tmp_path / "spark", lambda: committed(checkpoint) >= 2, *asked, "--max-offsets-per-trigger", "50"
+        "page_views", tmp_path / "spark", lambda: committed(checkpoint) >= 2, *asked, "--max-offsets-per-trigger", "10"
     )
-    assert committed(checkpoint) < 10, "it was killed in the middle"
+    assert committed(checkpoint) < 50, "it was killed in the middle"
     interleaved(topics, topic, [LAST])
     done = submit("page_views", tmp_path / "spark", *asked)
     assert done.code == 0, done.output + done.errors
