@@ -6,12 +6,15 @@ import socket
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
+from kafkalog.protocol.error_codes import ErrorCode
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.delete_topics import DeleteTopicsRequest
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tests.history.events import Isolation
+from tests.support.waiting import wait_until
 from tests.support.wire import exchange
 
 _LATEST = -1
@@ -46,23 +49,31 @@ class Topics:
             last: MetadataResponse = exchange(sock, request, 9)
             return last
 
-    def _controller(self) -> _Address:
-        found = self._metadata(())
-        return next((each.host, each.port) for each in found.brokers if each.node_id == found.controller_id)
-
     def create(self, names: Sequence[str], partitions: int) -> None:
         """Create topics with as many replicas as the brokers give them."""
         topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1) for name in names]
-        with self._connection(self._controller()) as sock:
-            response = exchange(sock, CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
-        for result in response.topics:
-            assert result.error_code == 0, result
+        self._change(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 5)
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete topics."""
-        with self._connection(self._controller()) as sock:
-            response = exchange(sock, DeleteTopicsRequest(topic_names=list(names), timeout_ms=30_000), 4)
-        for result in response.responses:
+        self._change(DeleteTopicsRequest(topic_names=list(names), timeout_ms=30_000), 4)
+
+    def _change(self, request: CreateTopicsRequest | DeleteTopicsRequest, version: int) -> None:
+        """Have the controller change topics. Another broker may become the controller meanwhile."""
+        results: list[Any] = []
+
+        def is_done() -> bool:
+            found = self._metadata(())
+            for each in found.brokers:
+                if each.node_id == found.controller_id:
+                    with self._connection((each.host, each.port)) as sock:
+                        response = exchange(sock, request, version)
+                    results[:] = response.topics if isinstance(request, CreateTopicsRequest) else response.responses
+                    return all(result.error_code != ErrorCode.NOT_CONTROLLER for result in results)
+            return False
+
+        wait_until(is_done, "the controller answers")
+        for result in results:
             assert result.error_code == 0, result
 
     def ends(self, topic: str, partitions: int, isolation: Isolation) -> list[int]:
