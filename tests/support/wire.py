@@ -52,10 +52,15 @@ def is_closed(sock: socket.socket) -> bool:
 
 
 def exchange(sock: socket.socket, message: Any, version: int, correlation_id: int = 1) -> Any:
-    """Send a request and decode its response."""
+    """Send a request and decode its response.
+
+    Raises:
+        EOFError: The peer has closed the connection instead.
+    """
     sock.sendall(encode_request(message, version, correlation_id, "wire-test"))
     frame = receive_frame(sock)
-    assert frame, "the connection was closed instead of answered"
+    if not frame:
+        raise EOFError("the connection was closed instead of answered")
     answered, response = decode_response(type(message), version, frame)
     assert answered == correlation_id
     return response
