@@ -20,7 +20,7 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from spark_kafkalog import faults
 from spark_kafkalog.sink.batch_writer import KafkalogWriter
 from spark_kafkalog.sink.message import TaskWrote
-from spark_kafkalog.sink.transactional import ledger, transactional_ids
+from spark_kafkalog.sink.transactional import commit_driver, ledger, transactional_ids
 from spark_kafkalog.sink.transactional.errors import (
     LateBatchError,
     LedgerError,
@@ -212,14 +212,17 @@ def test_an_old_checkpoint_is_refused(sink: Sink) -> None:
     assert sink.seen() == [b"0", b"1"]
 
 
-def test_a_batch_that_took_too_long_is_not_decided(sink: Sink) -> None:
-    options: dict[str, Any] = {"kafka.transaction.timeout.ms": 1000}
+def test_a_batch_that_took_too_long_is_not_decided(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Half a second. The coordinator must not end the transaction meanwhile.
+    monkeypatch.setattr(commit_driver, "SAFE_SHARE", 0.025)
+    options: dict[str, Any] = {"kafka.transaction.timeout.ms": 20_000}
     batch = sink.batch(0, **options)
     task = batch.task([b"a"])
-    time.sleep(1)
+    time.sleep(0.5)
     with pytest.raises(LateBatchError, match=r"too long to be committed safely within kafka.transaction.timeout.ms"):
         batch.commit(task)
     batch.abort(task)
+    monkeypatch.undo()
     again = sink.batch(0)
     again.commit(again.task([b"b"]))
     assert sink.seen() == [b"b"]
