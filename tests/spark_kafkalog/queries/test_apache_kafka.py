@@ -99,8 +99,9 @@ def test_lag_tools_see_what_a_query_has_read(topics: Topics, spark: SparkSession
         # The first group of a cluster makes its offsets topic, which takes longer than a query waits.
         GroupOffsets(cluster, f"{topic}-first").commit({TopicPartition(topic, 0): 0})
     sink = Sink(spark, tmp_path)
-    # One batch for a run with Trigger.AvailableNow: a query waits longest for its first commit.
-    frame = Reads(spark, topics.bootstrap).stream(subscribe=topic, startingOffsets="earliest", commitGroup=group)
+    frame = Reads(spark, topics.bootstrap).stream(
+        subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=300, commitGroup=group
+    )
     topics.produce(topic, numbers(700), partition=0)
     sink.drain(frame)
     assert committed() == {0: 700, 1: 0}
