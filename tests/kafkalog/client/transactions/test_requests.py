@@ -245,9 +245,7 @@ def test_the_wait_ends(coordinator: Coordinator, requests: TransactionRequests) 
     assert 1 < coordinator.broker.seen[EndTxnRequest] <= 76 + 5
 
 
-def test_a_last_try_without_an_answer_keeps_the_reason(
-    coordinator: Coordinator, requests: TransactionRequests
-) -> None:
+def test_a_last_try_without_an_answer_keeps_the_reason(coordinator: Coordinator, requests: TransactionRequests) -> None:
     answers: list[Any] = [EndTxnResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS)]
     coordinator.broker.handlers[EndTxnRequest] = lambda request: answers.pop() if answers else Silence()
     with pytest.raises(ClientTimeoutError, match=r"did not answer END_TXN in time; .*CONCURRENT_TRANSACTIONS"):
