@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from kafkalog.protocol.errors import ErrorCode
@@ -123,7 +124,9 @@ def test_idle_producers_are_forgotten_by_themselves(start_broker: StartBroker) -
     broker = start_broker({**SETTINGS, "producer.id.expiration.check.interval.ms": "100"})
     with broker.connect() as wire:
         create_topic(wire, "t")
-        records = batch([b"x"], producer_id=77, producer_epoch=0, base_sequence=0)
+        # A producer is forgotten by its newest timestamp: one of before would be gone at the next check.
+        now_ms = time.time_ns() // 1_000_000
+        records = batch([b"x"], timestamp=now_ms, producer_id=77, producer_epoch=0, base_sequence=0)
         assert produce(wire, "t", records).error_code == ErrorCode.NONE
         assert of(scrape(broker), PRODUCER_IDS) == 1
         alter_all_brokers(wire, "producer.id.expiration.ms", "1")
