@@ -62,7 +62,8 @@ def test_connections_leave_descriptors_to_the_log(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_takes_nothing_of_its_response_is_idle(start_broker: Callable[..., KafkalogBroker]) -> None:
-    broker = start_broker({"connections.max.idle.ms": "500", "socket.send.buffer.bytes": "4096"})
+    # Longer than this process may be put aside between two requests.
+    broker = start_broker({"connections.max.idle.ms": "3000", "socket.send.buffer.bytes": "4096"})
     with broker.connect() as sock:
         create_topic(sock, "t", 1)
         for _ in range(8):

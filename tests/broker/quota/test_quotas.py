@@ -261,7 +261,8 @@ def test_a_request_that_is_larger_than_all_memory_is_served(start_broker: Callab
 
 
 def test_held_back_clients_that_left_are_gone(start_broker: Callable[..., KafkalogBroker]) -> None:
-    broker = start_broker({"connections.max.idle.ms": "2000", "max.connections": "3"})
+    # Longer than this process may be put aside between two requests.
+    broker = start_broker({"connections.max.idle.ms": "3000", "max.connections": "3"})
     with broker.connect() as other:
         create_topic(other, "t", 1)
         limit(other, [("client-id", "fast")], producer_byte_rate=10)
