@@ -158,7 +158,9 @@ def test_every_producer_that_waits_for_an_fsync_gets_one(start_broker: Callable[
 
     def work(_: int) -> list[int]:
         with broker.connect() as sock:
-            answers = [exchange(sock, produce_request("t", {0: batch([b"x"])}, timeout_ms=3000), 9) for _ in range(150)]
+            # Longer than any fsync takes, and shorter than the socket waits.
+            request = produce_request("t", {0: batch([b"x"])}, timeout_ms=15_000)
+            answers = [exchange(sock, request, 9) for _ in range(150)]
         return [answer.responses[0].partition_responses[0].error_code for answer in answers]
 
     with ThreadPoolExecutor(12) as pool:
