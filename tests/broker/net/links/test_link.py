@@ -132,6 +132,7 @@ def test_a_peer_that_never_answers_times_out_and_proves_nothing() -> None:
                 with pytest.raises(LinkTimeoutError, match="did not answer METADATA in time, so that"):
                     await behind
                 # What the caller gave up does not keep its connection from being found silent.
+                await link.connect()
                 given_up = link.send(MetadataRequest(topics=[]), timeout=0.05)
                 await until(lambda: len(asked) == 3, "the request on a new connection")
                 given_up.cancel()
