@@ -108,4 +108,4 @@ def test_both_stop_before_others_may_have_their_roles(capped: Capped, caplog: py
                 "request.timeout.ms": 1000, "linger.ms": 0}  # fmt: skip
     with pytest.raises((ClientError, KafkaError)), Producer(producer) as writing:
         writing.send(topic, value=b"lost", partition=0).result(60)
-    assert "ZooKeeper has not answered for 3 s, so its session may have expired" in capped.broker.logged()
+    capped.broker.wait_logged("ZooKeeper has not answered for 3 s, so its session may have expired")
