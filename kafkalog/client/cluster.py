@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -299,7 +300,9 @@ class Cluster(Closing):
 
         def look_again(error: Exception) -> None:
             if isinstance(error, NotControllerError | ConnectionFailedError | ClientTimeoutError):
-                self.metadata([], refresh=True, deadline=retry.deadline)
+                # Without an answer until the deadline there is one more try, which tells `error` as well.
+                with suppress(ClientTimeoutError):
+                    self.metadata([], refresh=True, deadline=retry.deadline)
 
         return retry.run(lambda: attempt(retry), look_again)
 

@@ -40,7 +40,7 @@ from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.scripted import ScriptedBroker, metadata
+from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.waiting import wait_until
 
 TP = TopicPartition("t", 0)
@@ -308,6 +308,22 @@ def test_the_controller_is_looked_for_where_it_has_moved() -> None:
             cluster.metadata([])
             assert cluster.on_controller(attempt) == 2
         assert asked == [1, 2]
+
+
+def test_brokers_that_are_silent_meanwhile_do_not_hide_that_the_controller_has_moved() -> None:
+    with ScriptedBroker() as server:
+        server.handlers[MetadataRequest] = lambda request: metadata({1: server}, {}, controller=1)
+
+        def attempt(retry: Retry) -> None:
+            if not retry.left:
+                raise ClientTimeoutError("no time is left")
+            raise NotControllerError
+
+        with Cluster(config_for(server)) as cluster:
+            cluster.metadata([])
+            server.handlers[MetadataRequest] = lambda request: Silence()
+            with pytest.raises(ClientTimeoutError, match="no time is left; before that: NOT_CONTROLLER"):
+                cluster.on_controller(attempt, deadline=time.monotonic() + 1.0)
 
 
 def test_a_node_that_metadata_does_not_name(cluster: Cluster) -> None:
