@@ -108,7 +108,7 @@ def test_nothing_shows_delegation_tokens(secured: SecuredKafka, of_secured: dict
     assert_hidden(shown, [secret for token in tokens for secret in (token.password, token.token_id, token.hmac.hex())])
 
 
-@pytest.mark.exhaustive
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_nothing_shows_a_password(secured: SecuredKafka, of_secured: dict[str, Any], tmp_path: Path) -> None:
     """Executors log in by the password itself."""
