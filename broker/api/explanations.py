@@ -27,8 +27,8 @@ def explanation(broker: Broker, topic: str, index: int) -> PartitionExplanation:
             ExplainedChange(
                 at_ms=noted.at_ms,
                 controller_epoch=noted.controller_epoch,
-                what=noted.change.what,
-                cause=noted.change.cause,
+                what=noted.what,
+                cause=noted.cause,
             )
             for noted in known.changes
         ]

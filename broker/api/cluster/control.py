@@ -39,6 +39,8 @@ async def handle_stop_replica(request: Request) -> None:
 def handle_update_metadata(request: Request) -> None:
     try:
         _control(request).update_metadata(request.message, request.version)
+        if request.broker.controller is not None:
+            request.broker.controller.learn(request.message)
         response = UpdateMetadataResponse()
     except Exception as error:
         response = UpdateMetadataResponse(error_code=error_code(error))

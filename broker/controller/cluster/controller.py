@@ -57,6 +57,7 @@ from kafkalog.protocol.errors import (
     UnknownServerError,
     UnknownTopicIdError,
 )
+from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +95,7 @@ class ClusterController:
     Attributes:
         settings: as given.
         controller_id: the controller that this broker knows of, or NO_CONTROLLER.
-        history: why partitions changed while this broker was the controller.
+        history: why partitions changed, as far as this broker decided that as the controller, or was told.
     """
 
     def __init__(
@@ -276,6 +277,11 @@ class ClusterController:
         if self._office is None:
             return None
         return self.history.explain(*key, self._office.context.epoch)
+
+    def learn(self, message: UpdateMetadataRequest) -> None:
+        """Note why partitions changed, as the controller tells all brokers: this one may be the next controller."""
+        if message.controller_id != self.settings.broker_id:
+            self.history.learn(self._runtime.now_ms(), message.controller_epoch, message.changes)
 
     def unclean_election_enabled(self, names: Collection[str] | None) -> None:
         """Try elections again, because unclean ones are allowed now: for topics, or for all (None)."""

@@ -96,7 +96,8 @@ def _history(found: ExplainedPartition) -> Iterator[str]:
         yield f"{_time(change.at_ms)}  {change.what}"
         yield f"  because {change.cause}"
         if number + 1 == len(before):
-            yield f"Changes from here to {_time(found.known_since_ms)} are lost: another broker was the controller."
+            until = _time(found.known_since_ms)
+            yield f"Until {until} other brokers were the controller: what they told nobody is missing."
     if not epochs:
         yield "It has decided no change of this partition."
 

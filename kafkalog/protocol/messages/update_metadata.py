@@ -16,6 +16,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from kafkalog.protocol.schema import (
+    FIRST_OWN_TAG,
     INT32,
     Request,
     Response,
@@ -68,6 +69,14 @@ class UpdateMetadataBroker(Struct):
     rack: str | None = string("2+", nullable="0+", ignorable=True)
 
 
+class UpdateMetadataChange(Struct):
+    number: int = int64("6+")  # of this text in the controller's term, from 1 on: a request may come twice
+    topic_name: str = string("6+")
+    partitions: list[int] = array(INT32, "6+")
+    what: str = string("6+")  # such as `leader 1 -> 2, isr [1, 2] -> [2]`
+    cause: str = string("6+")  # with the evidence
+
+
 class UpdateMetadataRequest(Request, key=6, versions="0-8", flexible="6+"):
     controller_id: int = int32("0+")
     is_kraft_controller: bool = boolean("8+")
@@ -77,3 +86,5 @@ class UpdateMetadataRequest(Request, key=6, versions="0-8", flexible="6+"):
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "0-4")
     topic_states: list[UpdateMetadataTopicState] = array(UpdateMetadataTopicState, "5+")
     live_brokers: list[UpdateMetadataBroker] = array(UpdateMetadataBroker, "0+")
+    # why partitions have changed since the request before: Apache Kafka knows no such field
+    changes: list[UpdateMetadataChange] = array(UpdateMetadataChange, "6+", tag=FIRST_OWN_TAG, ignorable=True)

@@ -170,7 +170,7 @@ def test_values_that_a_version_lacks_are_treated_as_by_kafka() -> None:
     for row in _rows("absent"):
         version, structs = row["version"], _structs(row["absent"])
         cls = structs[row["struct"]]
-        absent = {field.name: field for field in cls.fields if version not in field.versions}
+        absent = {field.name: field for field in cls.fields if version not in field.versions and not is_own(field)}
         assert absent.keys() == {*row["ignored"], *row["refused"]}, row
         for name, field in absent.items():
             msg = sample(structs[row["absent"]], version)

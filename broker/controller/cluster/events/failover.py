@@ -77,7 +77,7 @@ def _read_topics(context: ControllerContext, chance: random.Random) -> Steps[Non
     context.reassigning = {key for key in context.partitions() if is_being_reassigned(context.assignment(key))}
     yield from isr.take_states(context, list(context.partitions()))
     # That a controller knows them is not a change.
-    context.changes.clear()
+    context.forget_changes()
 
 
 def _read_deletions(context: ControllerContext) -> Steps[None]:

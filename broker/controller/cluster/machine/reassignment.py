@@ -192,7 +192,7 @@ def _update(
         before = context.assignment(key)
         context.put_assignment(key, assignment)
         what = describe_assignment(before, assignment)
-        context.changes.append(Change(*key, what, context.cause, before, assignment))
+        context.note(Change(*key, what, context.cause, before, assignment))
         unneeded += [ReplicaKey(*key, each) for each in before.replicas if each not in assignment.replicas]
     yield from _remove(context, unneeded)
     begun = [key for key in wanted if key not in failed]
@@ -284,7 +284,7 @@ def _finish(context: ControllerContext, wanted: Mapping[PartitionKey, Assignment
     for key, assignment in final.items():
         if assignment != wanted[key]:
             what = f"reassignment complete, {describe_assignment(wanted[key], assignment)}"
-            context.changes.append(Change(*key, what, context.cause, wanted[key], assignment))
+            context.note(Change(*key, what, context.cause, wanted[key], assignment))
         context.put_assignment(key, assignment)
     yield from _move_leaders(context, final)
     removed = [ReplicaKey(*key, broker_id) for key, assignment in wanted.items() for broker_id in assignment.removing]

@@ -7,6 +7,7 @@ with what watches, requests and brokers' answers bring.
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from broker.config.protocol_version import Feature, ProtocolVersion
 from broker.controller.cluster.model.assignments import NONE
-from broker.controller.cluster.model.history import Change, describe
+from broker.controller.cluster.model.history import KEPT, Change, describe
 from broker.metadata.model import BrokerRegistration
 from broker.metadata.znodes.topics import Assignment, StateNode
 
@@ -117,6 +118,10 @@ class ControllerContext:
     """The causes of single partitions, for those whose cause is not `cause`."""
     changes: list[Change] = field(default_factory=list)
     """Changes of partitions since the list was last taken."""
+    untold: deque[Change] = field(default_factory=lambda: deque(maxlen=KEPT))
+    """Changes of partitions that the brokers have not been told the causes of yet."""
+    told: int = 0
+    """The number of causes that the brokers have been told in this term."""
 
     # -- brokers
 
@@ -211,7 +216,17 @@ class ControllerContext:
         before = self.states.get(key)
         self.states[key] = state
         if what := describe(before, state):
-            self.changes.append(Change(*key, what, self.causes.get(key, self.cause), before, state))
+            self.note(Change(*key, what, self.causes.get(key, self.cause), before, state))
+
+    def note(self, change: Change) -> None:
+        """Note a change of a partition."""
+        self.changes.append(change)
+        self.untold.append(change)
+
+    def forget_changes(self) -> None:
+        """Forget the changes that were noted: they are none of this controller."""
+        self.changes.clear()
+        self.untold.clear()
 
     def put_assignment(self, key: PartitionKey, assignment: Assignment) -> None:
         """Take the replicas of a partition."""

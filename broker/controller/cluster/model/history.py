@@ -1,16 +1,18 @@
 """Why partitions changed: each change of a leader, an ISR or an assignment with its cause, the newest ones kept.
 
-Apache Kafka's controller logs that an ISR or a leader changed, not why.
+The controller tells all brokers, so that the next one knows what was before it. Apache Kafka's controller logs that an
+ISR or a leader changed, not why.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker.metadata.znodes.topics import Assignment, StateNode
+from kafkalog.protocol.messages.update_metadata import UpdateMetadataChange
 
 KEPT = 10_000
 """The number of changes that are kept."""
@@ -58,19 +60,29 @@ def describe_assignment(before: Assignment, after: Assignment) -> str:
     return ", ".join(parts)
 
 
+def shortened(cause: str) -> str:
+    """Return a cause, without its end if it is very long."""
+    return cause if len(cause) <= LONGEST_CAUSE else cause[: LONGEST_CAUSE - 1] + "…"
+
+
 class Noted(NamedTuple):
     """A change in the history."""
 
     at_ms: int
-    """When it was decided, in milliseconds since the epoch."""
+    """When it was decided, or when this broker was told, in milliseconds since the epoch."""
     controller_epoch: int
     """The epoch of the controller that decided it."""
-    change: Change
+    topic: str
+    partition: int
+    what: str
+    cause: str
+    is_creation: bool = False
+    """Whether the partition had no state before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The changes of one partition that the controller knows, and since when it knows all of them."""
+    """The changes of one partition that the controller knows, and since when it surely knows all of them."""
 
     controller_epoch: int
     controller_since_ms: int
@@ -82,7 +94,7 @@ class Explanation:
 
 
 class History:
-    """The newest changes that this broker decided as the controller.
+    """The newest changes that this broker decided as the controller, or was told by other controllers.
 
     Attributes:
         since_ms: when its present term began, in milliseconds since the epoch; -1 before the first one.
@@ -93,30 +105,39 @@ class History:
         self._changes: deque[Noted] = deque()
         self._kept = kept
         self._epoch = 0
+        self._newest_told = 0, 0
+        """The epoch of the controller that told of a change last, and the number that it gave to it."""
         self.since_ms = -1
         self.forgotten_ms = -1
 
     def begin(self, now_ms: int, epoch: int) -> None:
-        """Begin a term: what other controllers decided before it is not known."""
+        """Begin a term: of what other controllers decided before it, only that is known which they have told."""
         self._epoch = epoch
         self.since_ms = now_ms
 
     def add(self, now_ms: int, changes: Iterable[Change]) -> None:
         """Note changes that were decided at the same time, in milliseconds since the epoch."""
-        for change in changes:
-            if len(change.cause) > LONGEST_CAUSE:
-                change = replace(change, cause=change.cause[: LONGEST_CAUSE - 1] + "…")
-            self._changes.append(Noted(now_ms, self._epoch, change))
-        while len(self._changes) > self._kept:
+        for each in changes:
+            is_creation = each.before is None
+            self._keep(Noted(now_ms, self._epoch, each.topic, each.partition, each.what, each.cause, is_creation))
+
+    def learn(self, now_ms: int, epoch: int, changes: Iterable[UpdateMetadataChange]) -> None:
+        """Note changes that another controller, of this epoch, has told; those of a request that comes twice once."""
+        for each in changes:
+            if (epoch, each.number) <= self._newest_told:
+                continue
+            self._newest_told = epoch, each.number
+            for partition in each.partitions:
+                self._keep(Noted(now_ms, epoch, each.topic_name, partition, each.what, each.cause))
+
+    def _keep(self, noted: Noted) -> None:
+        self._changes.append(noted._replace(cause=shortened(noted.cause)))
+        if len(self._changes) > self._kept:
             self.forgotten_ms = self._changes.popleft().at_ms
 
     def of(self, topic: str, partition: int | None = None) -> list[Noted]:
         """Return the kept changes of a topic, or of one of its partitions, oldest first."""
-        return [
-            noted
-            for noted in self._changes
-            if noted.change.topic == topic and partition in (None, noted.change.partition)
-        ]
+        return [noted for noted in self._changes if noted.topic == topic and partition in (None, noted.partition)]
 
     def explain(self, topic: str, partition: int, controller_epoch: int) -> Explanation:
         """Return what is known of a partition's changes; `controller_epoch` is that of the present term."""
@@ -125,7 +146,5 @@ class History:
         if len(changes) > MOST_EXPLAINED:
             changes = changes[-MOST_EXPLAINED:]
             known_since_ms = max(known_since_ms, changes[0].at_ms)
-        created = [
-            noted for noted in changes if noted.controller_epoch == controller_epoch and noted.change.before is None
-        ]
+        created = [noted for noted in changes if noted.controller_epoch == controller_epoch and noted.is_creation]
         return Explanation(controller_epoch, self.since_ms, -1 if created else known_since_ms, changes)

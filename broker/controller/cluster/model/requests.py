@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from broker.config.protocol_version import Feature
 from broker.controller.cluster.model.context import ControllerContext, PartitionKey
+from broker.controller.cluster.model.history import shortened
 from broker.metadata.model import NO_TOPIC_ID, BrokerRegistration
 from broker.metadata.znodes.topics import Assignment, StateNode
 from kafkalog.protocol.api_keys import ApiKey
@@ -31,6 +32,7 @@ from kafkalog.protocol.messages.stop_replica import (
 )
 from kafkalog.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
+    UpdateMetadataChange,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -194,6 +196,7 @@ class ControlBatch:
         version = context.settings.protocol.request_version(ApiKey.UPDATE_METADATA)
         brokers = [self._live_broker(broker, version) for broker in context.brokers.values()]
         states, topics = self._partition_states(version)
+        changes = self._changes()
         # The entries are the same objects in all requests: they are encoded, and not changed.
         return [
             ControlRequest(
@@ -205,11 +208,31 @@ class ControlBatch:
                     ungrouped_partition_states=states,
                     topic_states=topics,
                     live_brokers=brokers,
+                    changes=changes,
                 ),
                 version,
             )
             for broker_id in told
         ]
+
+    def _changes(self) -> list[UpdateMetadataChange]:
+        """Take the changes that were not told yet, by their causes, if all brokers are told now.
+
+        Any of them may be the next controller, and says then why partitions changed before.
+        """
+        context = self._context
+        if not self._informed.issuperset(context.brokers):
+            return []
+        found: dict[tuple[str, str, str], UpdateMetadataChange] = {}
+        for each in context.untold:
+            text = each.topic, each.what, shortened(each.cause)
+            if text not in found:
+                context.told += 1
+                topic, what, cause = text
+                found[text] = UpdateMetadataChange(number=context.told, topic_name=topic, what=what, cause=cause)
+            found[text].partitions.append(each.partition)
+        context.untold.clear()
+        return list(found.values())
 
     def _partition_states(
         self, version: int

@@ -64,7 +64,7 @@ def test_another_broker_takes_over_when_the_controller_dies() -> None:
         left = set(cluster.brokers) - {former.broker_id}
         await cluster.until(lambda: all(state and set(state.isr) == left for state in cluster.states().values()))
         changes = boss.controller.history.of("words", former.broker_id - 1)
-        assert any(noted.change.what.startswith(f"leader {former.broker_id} ->") for noted in changes)
+        assert any(noted.what.startswith(f"leader {former.broker_id} ->") for noted in changes)
         await former.start()
         await cluster.until(cluster.is_settled)
         # Preferred leaders lead again after a while.
@@ -162,7 +162,7 @@ def test_a_process_that_dies_is_noticed_before_its_session_expires() -> None:
             lambda: (state := cluster.state("words", index)) is not None and state.leader != victim.broker_id
         )
         assert cluster.loop.time() - before < 1.5 < SESSION_S
-        causes = [noted.change.cause for noted in boss.controller.history.of("words", index)]
+        causes = [noted.cause for noted in boss.controller.history.of("words", index)]
         assert "nothing listened at PLAINTEXT://host" in causes[-1]
 
     play(scenario, marked=True)

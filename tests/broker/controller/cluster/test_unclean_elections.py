@@ -65,7 +65,7 @@ def test_the_longest_log_leads_although_another_replica_comes_first(tmp_path: Pa
         assert controller is not None
         known = controller.explain(("words", 0))
         assert known is not None
-        cause = next(each.change.cause for each in known.changes if each.change.what.startswith("leader -1 ->"))
+        cause = next(each.cause for each in known.changes if each.what.startswith("leader -1 ->"))
         assert (f"{long}: offset 2, last record of epoch 1" in cause) is compares
         assert f"replica {leader} " in cause
 

@@ -174,7 +174,7 @@ class World:
     def forget(self) -> None:
         """Forget what was sent, and the changes that were noted."""
         self.sent.clear()
-        self.context.changes.clear()
+        self.context.forget_changes()
 
     def roles(self) -> dict[tuple[int, PartitionKey], tuple[int, int, tuple[int, ...], bool]]:
         """Return by broker and partition what LeaderAndIsr told last: leader, leader epoch, ISR, whether it is new."""

@@ -133,6 +133,60 @@ def test_a_topic_that_is_deleted_leaves_the_metadata() -> None:
     assert world.stops() == [(1, ("words", 0), -2, True)]
 
 
+def changes_told(batch: ControlBatch) -> list[list[tuple[int, list[int], str, str]]]:
+    """Return the changes of each UpdateMetadata: number, partitions, what, and cause."""
+    return [
+        [(each.number, each.partitions, each.what, each.cause) for each in request.message.changes]
+        for request in received(batch)
+        if isinstance(request.message, UpdateMetadataRequest)
+    ]
+
+
+def test_all_brokers_are_told_once_why_partitions_changed() -> None:
+    world = made()
+    number = world.context.told
+    world.context.cause = "broker 1 has gone"
+    for index in (0, 1):
+        world.context.put_state(("words", index), StateNode(3, 1, (3,), EPOCH))
+    world.context.causes = {("words", 0): "it asked for it"}
+    world.context.put_state(("words", 0), StateNode(2, 2, (2, 3), EPOCH))
+    some = ControlBatch(world.context)
+    some.inform([1, 2], [("words", 0)])
+    assert changes_told(some) == [[], []], "the others would not know"
+    everyone = ControlBatch(world.context)
+    everyone.inform_all([("words", 0), ("words", 1)])
+    told = changes_told(everyone)
+    assert len(told) == 3
+    assert told[0] == told[1] == told[2]
+    assert [(each, partitions, cause) for each, partitions, _, cause in told[0]] == [
+        (number + 1, [0], "broker 1 has gone"),
+        (number + 2, [1], "broker 1 has gone"),
+        (number + 3, [0], "it asked for it"),
+    ]
+    world.context.put_state(("words", 1), StateNode(2, 2, (2, 3), EPOCH))
+    again = ControlBatch(world.context)
+    again.inform_all()
+    assert [[each for each, *_ in of_one] for of_one in changes_told(again)] == [[number + 4]] * 3
+
+
+def test_partitions_that_change_alike_are_told_together() -> None:
+    world = made()
+    for state in (StateNode(2, 1, (2, 3), EPOCH), StateNode(3, 2, (2, 3), EPOCH)):
+        for index in (0, 1):
+            world.context.put_state(("words", index), state)
+    batch = ControlBatch(world.context)
+    batch.inform_all()
+    assert changes_told(batch)[0][-1][1:3] == ([0, 1], "leader 2 -> 3")
+
+
+def test_older_versions_tell_no_causes() -> None:
+    world = made("2.3")
+    world.context.put_state(("words", 0), StateNode(3, 2, (2, 3), EPOCH))
+    batch = ControlBatch(world.context)
+    batch.inform_all([("words", 0)])
+    assert changes_told(batch) == [[]] * 3
+
+
 def test_replicas_that_are_offline_are_named() -> None:
     world = made()
     world.context.shutting_down.add(2)
