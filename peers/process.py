@@ -28,13 +28,33 @@ class PeerFailedError(RuntimeError):
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 that is free now and that the kernel gives to no connection.
 
+    For a minute no other call returns it, in whatever process.
+
     Raises:
         OSError: Too few ports are free.
     """
     for port in random.SystemRandom().sample(PORTS, TRIES):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        with suppress(OSError):
+            _reserve(port)
             return port
     raise OSError(f"none of {TRIES} ports from {PORTS.start} to {PORTS.stop - 1} is free")
+
+
+def _reserve(port: int) -> None:
+    """Leave a connection in the state TIME_WAIT at a port.
+
+    Servers set SO_REUSEADDR, so that such connections do not keep them from the port. This function binds without it,
+    and finds the port taken.
+    """
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", port))
+        # The connection inherits this. The kernel lets servers have the port only if both sides have set it.
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.listen(1)
+        with socket.create_connection(server.getsockname()):
+            accepted, _ = server.accept()
+            # The side that closes first keeps the state.
+            accepted.close()
 
 
 def tail(path: Path, size: int = 4000) -> str:

@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
+from broker.net.sockets.free_ports import free_ports
+
 JAAS_KEY = "java.security.auth.login.config"
 """A property of the Java process and not of ZooKeeper's: the file with the logins that the server knows."""
 FLAGS = ("SERVER_JVMFLAGS", "JVMFLAGS")
@@ -60,8 +62,8 @@ def with_ports(properties: Mapping[str, str]) -> dict[str, str]:
     chosen = dict(properties)
     for name in ("clientPort", "secureClientPort"):
         if chosen.get(name) == "0":
-            with socket.create_server((chosen.get(f"{name}Address", "127.0.0.1"), 0)) as probe:
-                chosen[name] = str(probe.getsockname()[1])
+            (port,) = free_ports(1, chosen.get(f"{name}Address", "127.0.0.1"))
+            chosen[name] = str(port)
     return chosen
 
 

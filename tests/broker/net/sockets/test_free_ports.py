@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import MutableSequence
+from typing import Any
 
 import pytest
 
@@ -24,12 +26,26 @@ def test_they_are_no_ports_of_connections() -> None:
     assert FIRST <= min(free_ports(50)) <= max(free_ports(50)) < lowest
 
 
+def test_one_that_another_call_has_returned_is_passed_over() -> None:
+    seen: set[int] = set()
+    for _ in range(3):
+        found = free_ports(5, chance=random.Random(7))
+        assert not seen & set(found), "a server that is about to start would find it taken"
+        seen |= set(found)
+    for port in seen:
+        socket.create_server(("127.0.0.1", port)).close()
+
+
 def test_one_that_is_taken_is_passed_over() -> None:
-    first, second = (free_ports(1, chance=random.Random(7))[0] for _ in range(2))
-    if first != second:
-        pytest.skip("another process took the port meanwhile")
-    with socket.create_server(("127.0.0.1", first)):
-        assert free_ports(1, chance=random.Random(7)) != [first]
+    with socket.create_server(("127.0.0.1", free_ports(1)[0])) as server:
+        taken = server.getsockname()[1]
+
+        class Chance(random.Random):
+            def shuffle(self, x: MutableSequence[Any]) -> None:
+                x.remove(taken)
+                x.insert(0, taken)
+
+        assert free_ports(1, chance=Chance()) != [taken]
 
 
 def test_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
