@@ -306,9 +306,9 @@ class Cluster(Closing):
 
         return retry.run(lambda: attempt(retry), look_again)
 
-    def retry(self, deadline: float | None = None) -> Retry:
+    def retry(self, deadline: float | None = None, steady: Mapping[type[Exception], float] | None = None) -> Retry:
         """Return what computes the pauses of a call's tries; they end when the cluster's client ends its calls."""
-        return Retry(self.config, deadline, self._ended)
+        return Retry(self.config, deadline, self._ended, steady)
 
     def end_retries(self) -> None:
         """Let calls that are under way in other threads, and later ones, fail instead of trying again."""

@@ -8,7 +8,7 @@ old one answers NOT_COORDINATOR, and the new one COORDINATOR_LOAD_IN_PROGRESS un
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -91,14 +91,21 @@ class Coordinators:
             self.forget(kind, key)
 
     def run(
-        self, kind: CoordinatorType, key: str, attempt: Callable[[Broker, float], T], *, deadline: float | None = None
+        self,
+        kind: CoordinatorType,
+        key: str,
+        attempt: Callable[[Broker, float], T],
+        *,
+        deadline: float | None = None,
+        steady: Mapping[type[Exception], float] | None = None,
     ) -> T:
         """Call `attempt(coordinator, timeout in seconds)` until it returns; look the coordinator up as needed.
 
         `attempt` raises the errors that the coordinator reports. Retriable errors, lost connections among them, are
-        retried until `deadline` as in `find`. Other errors are raised at once.
+        retried until `deadline` as in `find`, after pauses that grow but for the errors of `steady` (`Retry`). Other
+        errors are raised at once.
         """
-        retry = self._cluster.retry(deadline)
+        retry = self._cluster.retry(deadline, steady)
         most = self._cluster.config.request_timeout
 
         def once() -> T:

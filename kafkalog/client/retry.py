@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from kafkalog.client.config import ClientConfig
@@ -23,16 +23,23 @@ class Retry:
     """Compute the pauses between the tries of one call.
 
     `deadline` is a time of `time.monotonic`; None means `default.api.timeout.ms` from now. Once the event `ended` is
-    set, nothing is tried again.
+    set, nothing is tried again. `steady` has the pauses in seconds after errors that need no growing ones, because what
+    they tell of is over soon.
     """
 
     def __init__(
-        self, config: ClientConfig, deadline: float | None = None, ended: threading.Event | None = None
+        self,
+        config: ClientConfig,
+        deadline: float | None = None,
+        ended: threading.Event | None = None,
+        steady: Mapping[type[Exception], float] | None = None,
     ) -> None:
         self.deadline = time.monotonic() + config.default_api_timeout if deadline is None else deadline
         self._backoff = config.retry_backoff
         self._backoff_max = config.retry_backoff_max
+        self._steady = steady or {}
         self._tries = 0
+        self._doublings = 0
         self._unknown_topic = 0
         self._before = ""
         self._ended = ended
@@ -44,7 +51,7 @@ class Retry:
 
     def reset(self) -> None:
         """Begin again with short pauses, because a try has succeeded."""
-        self._tries = self._unknown_topic = 0
+        self._tries = self._doublings = self._unknown_topic = 0
         self._before = ""
 
     def pause(self, error: Exception) -> float:
@@ -62,7 +69,10 @@ class Retry:
             self._unknown_topic += 1
             if self._unknown_topic >= UNKNOWN_TOPIC_TRIES:
                 raise error
-        seconds = min(self._backoff * 2 ** min(self._tries, 16), self._backoff_max) * random.uniform(0.8, 1.2)
+        seconds = self._steady.get(type(error))
+        if seconds is None:
+            seconds = min(self._backoff * 2 ** min(self._doublings, 16), self._backoff_max) * random.uniform(0.8, 1.2)
+            self._doublings += 1
         self._tries += 1
         is_timeout = isinstance(error, ClientTimeoutError)
         # A call inside of this one may have tried for as long as this one may.

@@ -17,9 +17,7 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import ClientError, ClientTimeoutError
-from kafkalog.client.metadata import Broker
-from kafkalog.client.retry import Retry
+from kafkalog.client.errors import ClientError
 from kafkalog.client.transactions.errors import Operation, transaction_error
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, KafkaError, error_for
@@ -252,28 +250,16 @@ class TransactionRequests(Closing):
         group: str | None = None,
     ) -> T:
         """Run `attempt` at the coordinator of the transactional id, or of `group`, until it succeeds."""
-        retry = Retry(self._cluster.config, deadline)
-
-        def patiently(coordinator: Broker, timeout: float) -> T:
-            concurrent: ConcurrentTransactionsError | None = None
-            while True:
-                try:
-                    return attempt(coordinator.node_id, min(timeout, max(retry.left, 0.001)))
-                except ConcurrentTransactionsError as error:
-                    if retry.left <= CONCURRENT_BACKOFF_S:
-                        raise
-                    concurrent = error
-                    time.sleep(CONCURRENT_BACKOFF_S)
-                except ClientTimeoutError as error:
-                    if concurrent is None:
-                        raise
-                    # The last try may have had no time left. Then only the error before it says what is wrong.
-                    raise ClientTimeoutError(f"{error}; before that: {concurrent}") from error
-
         kind = CoordinatorType.TRANSACTION if group is None else CoordinatorType.GROUP
         key = self.transactional_id if group is None else group
         try:
-            return self._coordinators.run(kind, key, patiently, deadline=retry.deadline)
+            return self._coordinators.run(
+                kind,
+                key,
+                lambda coordinator, timeout: attempt(coordinator.node_id, timeout),
+                deadline=deadline,
+                steady={ConcurrentTransactionsError: CONCURRENT_BACKOFF_S},
+            )
         except KafkaError as error:
             raise transaction_error(operation, error, self.transactional_id) from error
 

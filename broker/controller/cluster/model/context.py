@@ -224,7 +224,7 @@ class ControllerContext:
         self.untold.append(change)
 
     def forget_changes(self) -> None:
-        """Forget the changes that were noted: they are none of this controller."""
+        """Forget the changes that were noted: this controller has only read them."""
         self.changes.clear()
         self.untold.clear()
 

@@ -216,9 +216,10 @@ class ControlBatch:
         ]
 
     def _changes(self) -> list[UpdateMetadataChange]:
-        """Take the changes that were not told yet, by their causes, if all brokers are told now.
+        """Take the changes that brokers have not been told yet, grouped by text.
 
-        Any of them may be the next controller, and says then why partitions changed before.
+        They are kept for a later batch if this one does not go to all brokers, because any broker may be the next
+        controller.
         """
         context = self._context
         if not self._informed.issuperset(context.brokers):
