@@ -41,7 +41,7 @@ from kafkalog.protocol.messages.describe_user_scram_credentials import (
 from kafkalog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.requests.quotas import Parts, alter, alteration, ask, limit
+from tests.support.requests.quotas import Parts, alter, alteration, ask, fetched, limit, until_throttled
 from tests.support.waiting import wait_until
 from tests.support.wire import batch, create_topic, end_offset, exchange, fetch_request, produce_request, receive_frame
 
@@ -307,24 +307,6 @@ def test_requests_sent_ahead_wait_too(own: KafkalogBroker) -> None:
         assert receive_frame(sock)
         assert is_held_back(sock, other, "t")
         assert end_offset(other, "t") == 1
-
-
-def fetched(sock: socket.socket, make: Callable[[], Any]) -> bytes:
-    """Fetch until there are records, which a client does that is told to wait and gets none."""
-    while True:
-        response = ask(sock, "reader", make(), 12)
-        assert response.error_code == 0
-        if response.responses:
-            assert response.throttle_time_ms == 0
-            return bytes(response.responses[0].partitions[0].records)
-        assert 0 < response.throttle_time_ms <= 2000
-
-
-def until_throttled(sock: socket.socket, make: Callable[[], Any]) -> Any:
-    """Fetch until the client is told to wait: after a pause between two fetches there are records again."""
-    while not (response := ask(sock, "reader", make(), 12)).throttle_time_ms:
-        assert (response.error_code, len(response.responses)) == (0, 1)
-    return response
 
 
 @pytest.mark.parametrize("session_epoch", [-1, 0], ids=["without-session", "with-session"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkalog.protocol.codec import decode_response, encode_request
@@ -48,3 +48,21 @@ def alter(sock: socket.socket, *entries: AlterClientQuotasEntry, validate_only: 
 
 def limit(sock: socket.socket, parts: Parts, **values: float | None) -> None:
     assert alter(sock, alteration(parts, **values)) == [(0, None)]
+
+
+def fetched(sock: socket.socket, make: Callable[[], Any]) -> bytes:
+    """Fetch as a reader until there are records: a client that is told to wait gets none."""
+    while True:
+        response = ask(sock, "reader", make(), 12)
+        assert response.error_code == 0
+        if response.responses:
+            assert response.throttle_time_ms == 0
+            return bytes(response.responses[0].partitions[0].records)
+        assert 0 < response.throttle_time_ms <= 2000
+
+
+def until_throttled(sock: socket.socket, make: Callable[[], Any]) -> Any:
+    """Fetch as a reader until it is told to wait: after a pause between two fetches there are records again."""
+    while not (response := ask(sock, "reader", make(), 12)).throttle_time_ms:
+        assert (response.error_code, len(response.responses)) == (0, 1)
+    return response
