@@ -14,6 +14,7 @@ from broker.log.flusher import Flusher
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_offsets import LogOffsets
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
+from broker.log.recovery.producer_recall import recall
 from broker.log.recovery.producer_replay import replay
 from broker.log.roller import Roller
 from broker.log.segment.segment_list import SegmentList
@@ -87,6 +88,7 @@ class Truncation:
             self._offsets.truncate(min(self._offsets.start, end), end)
             self._flusher.truncated(end)
             self._producers.reload(self._offsets.start, self._offsets.end, now_ms)
+            recall(self._segments.all, self._producers, now_ms)
             replay(self._segments.all, self._producers, self._offsets.end)
         except OSError as error:
             self._errors.go_offline(f"cannot truncate it to {offset}: {error}")

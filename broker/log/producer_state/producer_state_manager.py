@@ -10,8 +10,8 @@ of its open transaction. This decides what happens to a batch that arrives (KIP-
   OUT_OF_ORDER_SEQUENCE_NUMBER. An unknown producer may begin anywhere, because its state may have expired.
 
 Followers do not check sequences: they append what the leader appended. The state is a function of the log; snapshots
-(`producer_snapshots`) only shorten the time to rebuild it. A snapshot has only the last batch of each producer. So a
-duplicate of an older batch is out of order right after a restart, as in Apache Kafka.
+(`producer_snapshots`) only shorten the time to rebuild it. A snapshot has only the last batch of each producer, as in
+Apache Kafka; `recovery.producer_recall` looks up those before it.
 
 The first unstable offset bounds the last stable offset. It is the first offset of the oldest transaction that is open,
 or that is decided but whose marker is not yet below the high watermark.

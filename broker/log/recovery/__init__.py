@@ -6,4 +6,5 @@
 - `directory_scan`    lists a partition's files and removes what a crash has left over
 - `segment_recovery`  checks one segment batch by batch and rebuilds its indexes
 - `producer_replay`   rebuilds the producer state from the log
+- `producer_recall`   looks up the batches that a producer snapshot lacks
 """

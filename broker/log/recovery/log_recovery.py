@@ -25,6 +25,7 @@ from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_config import LogConfig
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from broker.log.recovery.directory_scan import list_segments
+from broker.log.recovery.producer_recall import recall
 from broker.log.recovery.producer_replay import replay
 from broker.log.recovery.segment_recovery import give_back_reserved, recover_segment
 from broker.log.resources import LogResources
@@ -160,6 +161,7 @@ class _Loader:
             logger.warning("%s is damaged in spite of a clean shutdown: %s", active, error)
             return self._recover_from(len(self.segments) - 1, log_start)
         self.producers.reload(max(log_start, self.segments[0].base_offset), end, self.now_ms)
+        recall(self.segments, self.producers, self.now_ms)
         replay(self.segments, self.producers, end)
         active.release()
         return end
@@ -170,6 +172,7 @@ class _Loader:
             return log_start
         start = segments[first].base_offset
         self.producers.reload(max(log_start, segments[0].base_offset), start, self.now_ms)
+        recall(segments, self.producers, self.now_ms)
         replay(segments, self.producers, start)
         end = start
         at = first
