@@ -22,6 +22,7 @@ from kafkalog.client.errors import (
     ClientTimeoutError,
     ConfigError,
     ConnectionFailedError,
+    HeldBackError,
     UnresolvedNameError,
     about,
 )
@@ -359,6 +360,7 @@ class Cluster(Closing):
 
     def _request_anywhere(self, message: Request, retry: Retry, max_version: int | None = None) -> Any:
         failures: list[ClientError] = []
+        begun = time.monotonic()
         for address in self._candidates():
             try:
                 answer = self._request_at(address, message, time.monotonic() + self._timeout(retry), max_version)
@@ -381,7 +383,10 @@ class Cluster(Closing):
         failure = ConnectionFailedError(reasons)
         if not self._closed:
             # `close` ends requests that are under way, which is no outage.
-            self._outage.began(failure)
+            is_silence = all(
+                isinstance(each, ClientTimeoutError) and not isinstance(each, HeldBackError) for each in failures
+            )
+            self._outage.began(failure, begun if is_silence else None)
         raise failure
 
     def _timeout(self, retry: Retry) -> float:
@@ -408,7 +413,7 @@ class Cluster(Closing):
                 left = _left(deadline, connection.address)
                 if time.monotonic() + left <= connection.serves_at:
                     # The broker will not answer in time, and a new connection does not get around a quota.
-                    raise ClientTimeoutError(f"{connection.address} holds this client back, which is above a quota")
+                    raise HeldBackError(f"{connection.address} holds this client back, which is above a quota")
                 if feature is not None:
                     connection.require(feature)
                 return connection.request(message, timeout=left, max_version=max_version, min_version=min_version)

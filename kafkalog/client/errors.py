@@ -65,6 +65,10 @@ class ClientTimeoutError(ClientError, TimeoutError):
     """The deadline until which a call was tried again and again; None if it was not."""
 
 
+class HeldBackError(ClientTimeoutError):
+    """The broker does not serve this client within the time allowed, because it is above a quota."""
+
+
 _UNAUTHORIZED = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import threading
 import time
@@ -25,6 +26,7 @@ from kafkalog.client.errors import (
     InvalidResponseError,
 )
 from kafkalog.client.metadata import Leader
+from kafkalog.client.network import outage
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.producer import Producer
 from kafkalog.client.retry import UNKNOWN_TOPIC_TRIES, Retry
@@ -401,6 +403,22 @@ def test_an_outage_is_reported_once_and_where_the_caller_says(caplog: pytest.Log
     (line,) = (record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
     assert line.startswith("no broker answers; trying again: ")
     assert other in line
+
+
+def test_slow_brokers_are_no_outage_until_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer's thread waits for a quarter of a second, so that it keeps its batches' time-outs."""
+    reported: list[Exception] = []
+    with (
+        ScriptedBroker({MetadataRequest: lambda request: Silence()}) as server,
+        Cluster(config_for(server), on_outage=reported.append) as cluster,
+    ):
+        for silence_s, told in ((BUSY_S, 0), (0.0, 1), (0.0, 1)):
+            monkeypatch.setattr(outage, "SILENCE_S", silence_s)
+            with pytest.raises(ClientTimeoutError):
+                cluster.metadata(refresh=True, deadline=time.monotonic() + 0.05)
+            assert len(reported) == told
+        server.hang_up()
+    assert re.search(r"did not answer \w+ in time", str(reported[0]))
 
 
 def test_closing_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
