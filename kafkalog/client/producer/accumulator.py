@@ -333,7 +333,7 @@ class Accumulator:
                     plan.wake_at = now
                     continue
                 sizes[queue.leader] = total
-                self._pop(queue, batch)
+                self._pop(queue)
                 plan.requests.setdefault(queue.leader, []).append(batch)
                 # Move it to the end, so that partitions take turns.
                 del self._active[queue]
@@ -357,7 +357,7 @@ class Accumulator:
     def _next(self, queue: PartitionQueue, now: float, hurry: bool, plan: Plan) -> ProducerBatch | None:
         """Return the batch to send next, if it may go now; otherwise note in the plan when to look again."""
         if queue.ready:
-            batch = queue.first()
+            batch = queue.ready[0]
             # To keep the order, a retry waits for the outcome of everything before it.
             if queue.in_flight and (batch.attempts or self._alone(queue)):
                 return None
@@ -375,12 +375,12 @@ class Accumulator:
                 return None
         return batch
 
-    @staticmethod
-    def _pop(queue: PartitionQueue, batch: ProducerBatch) -> None:
-        if batch is queue.open:
-            queue.open = None
+    def _pop(self, queue: PartitionQueue) -> None:
+        if queue.ready:
+            batch = queue.ready.popleft()
         else:
-            queue.ready.remove(batch)
+            assert queue.open is not None
+            batch, queue.open = queue.open, None
         queue.in_flight.append(batch)
 
     def _expire(self, queue: PartitionQueue, now: float, plan: Plan) -> None:
@@ -409,23 +409,9 @@ class Accumulator:
                 queue.ready.insert(at, batch)
             self._active[queue] = None
 
-    def choose_probe(self, queue: PartitionQueue) -> bool:
-        """Let the last batch in doubt be the next to send; return whether there is one."""
-        with self.lock:
-            queue.probe = next((batch for batch in reversed(queue.ready) if batch.in_doubt), None)
-        return queue.probe is not None
-
-    def take_before(self, queue: PartitionQueue, batch: ProducerBatch) -> list[ProducerBatch]:
-        """Take out the waiting batches before `batch`."""
-        with self.lock:
-            earlier = [each for each in queue.ready if self._before(each, batch)]
-            for each in earlier:
-                queue.ready.remove(each)
-        return earlier
-
     @staticmethod
     def _before(one: ProducerBatch, other: ProducerBatch) -> bool:
-        return one.place < other.place
+        return (one.serial, one.position) < (other.serial, other.position)
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """Replace a batch by its parts."""

@@ -14,7 +14,6 @@ class PartitionQueue:
     """The batches of one partition, and its place in the producer's sequence."""
 
     __slots__ = (
-        "acknowledged",
         "begun",
         "in_flight",
         "last_error",
@@ -22,7 +21,6 @@ class PartitionQueue:
         "next_sequence",
         "open",
         "partition",
-        "probe",
         "producer_epoch",
         "producer_id",
         "ready",
@@ -44,13 +42,9 @@ class PartitionQueue:
         self.next_sequence = 0
         self.begun = False
         """Whether the broker has acknowledged a batch of the sequence."""
-        self.acknowledged = (0, 0)
-        """The place (serial, position) of the last batch that the broker has acknowledged in the sequence."""
         self.reset = False
         """Whether the broker's sequence and this one differ, so that a new epoch must begin once nothing is in
         flight."""
-        self.probe: ProducerBatch | None = None
-        """The batch to send next, before earlier ones: if it is in the log, they are."""
         self.last_error: Exception | None = None
         """Why the last batch could not be written yet; None after one was."""
 
@@ -58,27 +52,9 @@ class PartitionQueue:
         """Continue with sequence number 0, under another id or epoch."""
         self.next_sequence = 0
         self.begun = False
-        self.acknowledged = (0, 0)
-
-    def forget_log(self) -> None:
-        """Note that the partition was created again: its log has no batch, and does not know the producer."""
-        self.begun = False
-        self.acknowledged = (0, 0)
-        for batch in list(self.ready):
-            batch.in_doubt = False
-
-    def first(self) -> ProducerBatch:
-        """Return the batch of `ready` to send next; there is one."""
-        return self.probe if self.probe is not None and self.probe in self.ready else self.ready[0]
 
     def acknowledge(self, batch: ProducerBatch) -> None:
         """Note that the broker has appended a batch."""
         self.last_error = None
         if (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch):
             self.begun = True
-            self.acknowledged = max(self.acknowledged, batch.place)
-
-    def is_passed(self, batch: ProducerBatch) -> bool:
-        """Tell whether the broker has acknowledged a later batch of the sequence, so that it has this one."""
-        is_of_sequence = (batch.producer_id, batch.producer_epoch) == (self.producer_id, self.producer_epoch)
-        return is_of_sequence and batch.place < self.acknowledged

@@ -31,8 +31,7 @@ logger = logging.getLogger(__name__)
 class RecordMetadata(NamedTuple):
     """Where a record is in the log.
 
-    `offset` is -1 with acks=0, and where a broker tells only that it has the record (`sequences`). `timestamp` is in
-    ms; with LogAppendTime it is the broker's.
+    `offset` is -1 with acks=0. `timestamp` is in ms; with LogAppendTime it is the broker's.
     """
 
     topic: str
@@ -214,11 +213,6 @@ class ProducerBatch:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """What the batches of a partition are ordered by."""
-        return self.serial, self.position
 
     # Filling
 

@@ -303,11 +303,6 @@ class Sender:
             if answer is None:
                 self._try_again(batch, ConnectionFailedError(f"no answer for {batch.name}"))
             elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                queue = self._queue(batch)
-                if queue.probe is batch:
-                    # The broker takes no batch without those before it, so it has them all.
-                    queue.probe = None
-                    self._finish(self.accumulator.take_before(queue, batch), None)
                 done.append((batch, answer))
             else:
                 self._refused(node_id, batch, answer)
@@ -341,18 +336,14 @@ class Sender:
             self._cluster.doubt_leader(TopicPartition(batch.topic, batch.partition))
             self.topics.refresh(batch.topic)
         if code in _SEQUENCE_ERRORS and batch.base_sequence != NO_SEQUENCE:
-            # The broker sees a gap before the batch: an earlier batch must be sent again, or the broker has lost its
-            # state, or it has the batch and later ones, and knows only the last of them.
-            is_gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            if is_gap and queue.is_passed(batch):
-                self._finish([batch], None)
-                return
+            # The broker sees a gap before the batch: either an earlier batch must be sent again, or the broker has lost
+            # its state.
             batch.in_doubt = False
-            if queue.probe is batch or not self._follows(queue, batch):
+            if not self._follows(queue, batch):
                 if self.registration is not None:
                     self._refuse(queue, batch, error)
                     return
-                queue.reset |= not (is_gap and self.accumulator.choose_probe(queue))
+                queue.reset = True
             self._try_again(batch, error)
         elif is_retriable(error):
             self._try_again(batch, error, at_once=at_once)
@@ -362,7 +353,8 @@ class Sender:
     @staticmethod
     def _follows(queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Tell whether some batch of the partition before this one is not done yet."""
-        return any(each.place < batch.place for each in (*queue.in_flight, *queue.ready) if not each.done)
+        place = (batch.serial, batch.position)
+        return any((each.serial, each.position) < place for each in (*queue.in_flight, *queue.ready) if not each.done)
 
     def _refuse(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
         """Fail a batch that is not in the log. The batches after it would leave a gap, so a new sequence begins."""

@@ -6,11 +6,6 @@ batch keeps its number however often it is sent. A partition goes on with the ne
 where a batch was given up although it may be in the log, or where the broker has lost track of the sequence. A batch
 that may be in the log gets a new number only once the broker has refused its old one; otherwise it could be appended
 twice.
-
-A broker that was restarted may know only a producer's last batch, and refuse the earlier ones that it has. So where
-several batches are in doubt and the first one is refused, the last one is sent, then the one before it, and so on. Once
-the broker takes one, or knows it, all before it are in the log; their offsets are not known. A new epoch begins only
-where all are refused.
 """
 
 from __future__ import annotations
@@ -87,7 +82,8 @@ class Sequences:
             self._spent = True
         queue.begin_sequence()
         self._assign(queue, first)
-        for batch in queue.ready:
+        # Threads that send records append to it meanwhile.
+        for batch in tuple(queue.ready):
             if batch.base_sequence != NO_SEQUENCE:
                 self._assign(queue, batch)
 

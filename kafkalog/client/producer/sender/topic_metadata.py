@@ -217,7 +217,8 @@ class Topics:
         if found.topic_id != state.topic_id:
             state.topic_id = found.topic_id
             for queue in (*known, *state.gone.values()):
-                queue.forget_log()
+                # The topic was created again, and its logs do not know the producer.
+                queue.begun = False
         if count < len(known):
             for queue in known[count:]:
                 queue.leader = NO_LEADER

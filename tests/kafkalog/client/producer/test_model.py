@@ -2,8 +2,7 @@
 
 Faults that are rare with a real leader happen here in one request of five: the leader moves for a moment, it answers a
 time-out after it has appended, the connection breaks before or after the append, the batch is too large, a record is
-refused permanently, the topic is created again, the leader dies before it answers some requests, and knows only the
-last batch of each producer after that. Acknowledged records must be in the log once and in order.
+refused permanently, the topic is created again. Acknowledged records must be in the log once and in order.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from random import Random
 import pytest
 
 from kafkalog.client.producer import DeliveryFuture, Producer
-from kafkalog.client.producer.batches.batch import UNKNOWN_OFFSET
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import (
@@ -37,14 +35,12 @@ from kafkalog.protocol.messages.produce import (
 )
 from kafkalog.records.batch import decode_batch
 from tests.support.amount import mostly_exhaustive
-from tests.support.scripted import ScriptedBroker, Silence
+from tests.support.scripted import ScriptedBroker
 
 DEADLINE_S = 120.0
 PARTITIONS = 3
 MOST_RECORDS = 5
 """The leader refuses larger batches."""
-DYING_S = 0.005
-"""How long a leader that dies appends without an answer: there may be several requests in flight by then."""
 EACH_REFUSED = 50
 """Every Nth record is refused permanently, together with its batch."""
 
@@ -62,14 +58,12 @@ class ProducerState:
 class Leader:
     """The leader of all partitions of one topic."""
 
-    def __init__(self, random: Random, *, refuses: bool = False, recreates: bool = False, dies: bool = False) -> None:
+    def __init__(self, random: Random, *, refuses: bool, recreates: bool) -> None:
         self.logs: dict[int, list[bytes]] = defaultdict(list)
         self.created = 1
         self._random = random
         self._refuses = refuses
         self._recreates = recreates
-        self._dies = dies
-        self._dying: threading.Timer | None = None
         self._states: dict[tuple[int, int], ProducerState] = {}
         self._lock = threading.Lock()
         self._requests = 0
@@ -89,18 +83,9 @@ class Leader:
             topics=[MetadataResponseTopic(name="t", topic_id=uuid.UUID(int=self.created), partitions=leads)],
         )
 
-    def _produce(self, request: ProduceRequest) -> ProduceResponse | Silence | None:
+    def _produce(self, request: ProduceRequest) -> ProduceResponse | None:
         with self._lock:
             self._requests += 1
-            if self._dies and self._dying is None and self._random.random() < 0.05:
-                self._dying = threading.Timer(DYING_S, self._die)
-                self._dying.start()
-            if self._dying is not None:
-                for data in request.topic_data[0].partition_data:
-                    _, records = decode_batch(bytes(data.records or b""))
-                    if len(records) <= MOST_RECORDS:
-                        self._append(data.index, bytes(data.records or b""))
-                return Silence()
             if self._recreates and self._requests == 60:
                 self.logs.clear()
                 self._states.clear()
@@ -110,15 +95,6 @@ class Leader:
             return None
         found = [each for each in answers if each is not None]
         return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=found)])
-
-    def _die(self) -> None:
-        """Close all connections; know of each producer what a snapshot has, its last batch."""
-        with self._lock:
-            self._dying = None
-            for state in self._states.values():
-                while len(state.batches) > 1:
-                    state.batches.popleft()
-            self.broker.hang_up()
 
     def _partition(self, data: PartitionProduceData) -> PartitionProduceResponse | None:
         """The answer for a batch; None: the connection breaks."""
@@ -180,11 +156,6 @@ def send(producer: Producer, random: Random, start: int) -> list[list[tuple[byte
     return sent
 
 
-def quick_producer(leader: Leader) -> Producer:
-    quick = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 3}
-    return Producer({"bootstrap.servers": leader.broker.address, "batch.size": 200, **quick})
-
-
 @pytest.fixture(params=mostly_exhaustive(range(6), 2))
 def random(request: pytest.FixtureRequest) -> Random:
     return Random(request.param)
@@ -194,7 +165,8 @@ def random(request: pytest.FixtureRequest) -> Random:
 @pytest.mark.parametrize("recreates", [False, True], ids=["", "created again"])
 def test_once_and_in_order(random: Random, refuses: bool, recreates: bool) -> None:
     leader = Leader(random, refuses=refuses, recreates=recreates)
-    with leader.broker, quick_producer(leader) as producer:
+    quick = {"retry.backoff.ms": 1, "retry.backoff.max.ms": 5, "reconnect.backoff.ms": 1, "reconnect.backoff.max.ms": 3}
+    with leader.broker, Producer({"bootstrap.servers": leader.broker.address, "batch.size": 200, **quick}) as producer:
         if recreates:
             # Of what is on its way then some is in the first topic, and some may be in the wrong order or twice: a
             # leader without the producer's state takes any number, and then those before it are refused.
@@ -211,15 +183,3 @@ def test_once_and_in_order(random: Random, refuses: bool, recreates: bool) -> No
         assert log == good, "all that was acknowledged is there, in its order, and nothing else"
         offsets = [future.result().offset for value, future in records if value not in bad]
         assert offsets == list(range(before[partition], len(whole)))
-
-
-def test_batches_that_a_dead_leader_has_are_not_written_again(random: Random) -> None:
-    """The next leader refuses the first of several batches in doubt, and knows the last one."""
-    leader = Leader(random, dies=True)
-    with leader.broker, quick_producer(leader) as producer:
-        sent = send(producer, random, 0)
-    for partition, records in enumerate(sent):
-        assert all(future.exception() is None for _, future in records)
-        assert leader.logs[partition] == [value for value, _ in records]
-        for place, (_, future) in enumerate(records):
-            assert future.result().offset in (place, UNKNOWN_OFFSET)
