@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,27 +63,56 @@ STEPS = st.lists(
 )
 
 
+def run(steps: list[tuple[str, int, int]], directory: Path, config: LogConfig) -> Log:
+    log = open_log(directory, config)
+    for step, producer, number in steps:
+        entry = log.producers.producers.get(producer)
+        epoch = max(entry.epoch, 0) if entry else 0
+        if step == "produce":
+            produce(log, entry.next_sequence if entry else 0, number, producer=producer, epoch=epoch)
+        elif step == "new epoch":
+            produce(log, 0, number, producer=producer, epoch=epoch + 1)
+        elif step == "restart":
+            log = reopened(log, config)
+        elif step == "crash":
+            # What is before the last segment was forced to the device.
+            log = open_log(directory, config, recovery_point=log.active_segment.base_offset)
+        else:
+            log.truncate_to(max(log.log_end_offset - number, 0), now_ms=NOW)
+    return log
+
+
+def replayed(log: Log, directory: Path, config: LogConfig) -> dict[int, list[BatchMetadata]]:
+    """Return what a replay of the whole log gives."""
+    for snapshot in (directory / "t-0").glob("*.snapshot"):
+        snapshot.unlink()
+    return remembered(open_log(directory, config))
+
+
 @given(STEPS, st.sampled_from([CONFIG, LARGE]))
 def test_the_state_is_that_of_a_replay_of_the_whole_log(steps: list[tuple[str, int, int]], config: LogConfig) -> None:
     with temporary_directory() as directory:
-        log = open_log(directory, config)
-        for step, producer, number in steps:
-            entry = log.producers.producers.get(producer)
-            epoch = max(entry.epoch, 0) if entry else 0
-            if step == "produce":
-                produce(log, entry.next_sequence if entry else 0, number, producer=producer, epoch=epoch)
-            elif step == "new epoch":
-                produce(log, 0, number, producer=producer, epoch=epoch + 1)
-            elif step == "restart":
-                log = reopened(log, config)
-            elif step == "crash":
-                log = open_log(directory, config)
-            else:
-                log.truncate_to(max(log.log_end_offset - number, 0), now_ms=NOW)
+        log = run(steps, directory, config)
         found = remembered(log)
-        for snapshot in (directory / "t-0").glob("*.snapshot"):
-            snapshot.unlink()
-        assert found == remembered(open_log(directory, config))
+        assert found == replayed(log, directory, config)
+        log.close()
+
+
+@given(STEPS, st.sampled_from([CONFIG, LARGE]), st.integers(1, 1500), st.integers(1, 3000), st.integers(1, 20))
+def test_with_fewer_bytes_it_is_the_end_of_that(
+    steps: list[tuple[str, int, int]], config: LogConfig, first: int, most: int, batches: int
+) -> None:
+    with temporary_directory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producer_recall, "FIRST_BYTES", first)
+        patch.setattr(producer_recall, "MOST_BYTES", most)
+        patch.setattr(producer_recall, "MOST_BATCHES", batches)
+        log = run(steps, directory, config)
+        found = remembered(log)
+        whole = replayed(log, directory, config)
+        assert found.keys() == whole.keys()
+        for producer, known in found.items():
+            assert known == whole[producer][len(whole[producer]) - len(known) :]
+            assert bool(known) == bool(whole[producer])
         log.close()
 
 
@@ -123,50 +151,69 @@ def test_a_log_that_nobody_has_written_to_for_long_is_not_read(tmp_path: Path) -
         assert len(remembered(open_log(tmp_path, LARGE, clean=True))[9]) == known
 
 
-def test_only_the_last_bytes_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second window is for producers of which the first has too few batches."""
+BATCH = batch(producer_id=9, producer_epoch=0, base_sequence=0).nbytes
+
+
+@pytest.mark.parametrize(("first", "batches", "known"), [(5, 60, [5, 1]), (30, 50, [5, 2]), (30, 130, [5, 5])])
+def test_only_the_last_bytes_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, batches: int, known: list[int]
+) -> None:
+    """Twenty batches of one producer to one of the other, whose last one is nineteen batches back."""
+    monkeypatch.setattr(producer_recall, "FIRST_BYTES", first * BATCH)
+    monkeypatch.setattr(producer_recall, "MOST_BATCHES", batches)
     log = open_log(tmp_path, LARGE)
     for number in range(300):
         produce(log, number, producer=1)
         if number % 20 == 0:
             produce(log, number // 20, producer=2)
-    log.close()
-    size = log.active_segment.size // 315
-    seen: list[list[int]] = []
-    last_headers = producer_recall._last_headers
-
-    def counted(*arguments: object) -> object:
-        headers = list(last_headers(*arguments))  # type: ignore[arg-type]
-        assert all(before.next_offset == after.base_offset for before, after in pairwise(headers))
-        assert headers[-1].next_offset == log.log_end_offset
-        seen.append([header.size for header in headers])
-        return iter(headers)
-
-    monkeypatch.setattr(producer_recall, "_last_headers", counted)
-    for windows, known in (((10 * size, 50 * size), 2), ((10 * size, 130 * size), 5)):
-        seen.clear()
-        monkeypatch.setattr(producer_recall, "WINDOWS", windows)
-        batches = remembered(open_log(tmp_path, LARGE, clean=True))
-        assert (len(batches[1]), len(batches[2])) == (5, known)
-        for window, sizes in zip(windows, seen, strict=True):
-            assert window - 4 * size < sum(sizes) <= window + 4 * size
+    again = reopened(log, LARGE)
+    assert [len(batches) for _, batches in sorted(remembered(again).items())] == known
 
 
-@pytest.mark.parametrize("damage", ["no entries", "positions are wrong"])
-def test_an_index_that_leads_nowhere_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
-    monkeypatch.setattr(producer_recall, "WINDOWS", (1000, 2000))
+def test_bytes_behind_the_snapshot_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot is of a clean stop in the midst of a segment, and the batches lie in the segment before."""
+    monkeypatch.setattr(producer_recall, "FIRST_BYTES", 10 * BATCH)
     log = open_log(tmp_path, LARGE)
+    for sequence in range(40):
+        produce(log, sequence)
+    log.roll(now_ms=NOW)
+    produce(log, 40)
+    log = reopened(log, LARGE)
+    for _ in range(100):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    log.truncate_to(50, now_ms=NOW)
+    assert [each.first_sequence for each in remembered(log)[9]] == [36, 37, 38, 39, 40]
+
+
+@pytest.mark.parametrize("case", ["index is wrong", "index has no entries", "a batch is damaged", "a file is missing"])
+def test_what_cannot_be_looked_up_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.setattr(producer_recall, "FIRST_BYTES", 10 * BATCH)
+    monkeypatch.setattr(producer_recall, "MOST_BATCHES", 20)
+    config = LogConfig(index_interval_bytes=1 << 20) if case == "index has no entries" else LARGE
+    log = open_log(tmp_path, config)
     for sequence in range(100):
         produce(log, sequence)
+    log.roll(now_ms=NOW)
+    produce(log, 100)
     log.close()
-    path = Path(log.active_segment.path(names.INDEX))
-    data = bytearray(path.read_bytes())
-    if damage == "no entries":
-        data = data[:8]
-    else:
+    segment = log.segments[0]
+    index, file = Path(segment.path(names.INDEX)), Path(segment.path(names.LOG))
+    if case == "index is wrong":
+        data = bytearray(index.read_bytes())
         for at in range(7, len(data), 8):
             data[at] ^= 1
-    path.write_bytes(data)
-    again = open_log(tmp_path, LARGE, clean=True)
-    assert produce(again, 99) is None
-    assert produce(again, 100) == 100
+        index.write_bytes(data)
+    elif case == "a batch is damaged":
+        data = bytearray(file.read_bytes())
+        data[98 * BATCH + 8 : 98 * BATCH + 12] = bytes(4)
+        file.write_bytes(data)
+    again = open_log(tmp_path, config, clean=True)
+    if case == "a file is missing":
+        again.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+        file.unlink()
+        again.truncate_to(101, now_ms=NOW)
+    # An index that does not fit its log is built anew.
+    known = [96, 97, 98, 99, 100] if case == "index is wrong" else [100]
+    assert [each.first_sequence for each in remembered(again)[9]] == known
+    assert produce(again, 100) is None
+    assert produce(again, 101) == 101
