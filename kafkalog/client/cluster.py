@@ -383,7 +383,7 @@ class Cluster(Closing):
         failure = ConnectionFailedError(reasons)
         if not self._closed:
             # `close` ends requests that are under way, which is no outage.
-            is_silence = all(
+            is_silence = any(
                 isinstance(each, ClientTimeoutError) and not isinstance(each, HeldBackError) for each in failures
             )
             self._outage.began(failure, begun if is_silence else None)
@@ -416,7 +416,9 @@ class Cluster(Closing):
                     raise HeldBackError(f"{connection.address} holds this client back, which is above a quota")
                 if feature is not None:
                     connection.require(feature)
-                return connection.request(message, timeout=left, max_version=max_version, min_version=min_version)
+                answer = connection.request(message, timeout=left, max_version=max_version, min_version=min_version)
+                self._outage.heard()
+                return answer
             finally:
                 if connection.closed or self._closed:
                     connection.close()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 SILENCE_S = 5.0
-"""Brokers that take connections and do not answer for so long are an outage. They may be slow rather than gone, and
+"""Brokers that refuse no connection and do not answer for so long are an outage. They may be slow rather than gone, and
 some callers look again after a quarter of a second."""
 
 
@@ -30,30 +30,37 @@ class Outage:
         self._lock = threading.Lock()
         self._told = False
         self._silent_since: float | None = None
+        self._silent_until = 0.0
 
     def began(self, error: Exception, silent_since: float | None = None) -> None:
         """Note that no broker has answered, for this reason; report it unless that was done already.
 
         Args:
             error: the reason.
-            silent_since: when they were asked (`time.monotonic`), if none has refused. It is reported once that lasts.
+            silent_since: when they were asked (`time.monotonic`), if one of them took the request and has not answered
+                in the caller's time. It is reported once that lasts.
         """
         with self._lock:
             if silent_since is not None and not self._told:
-                if self._silent_since is None:
+                if self._silent_since is None or silent_since - self._silent_until > SILENCE_S:
                     self._silent_since = silent_since
-                if time.monotonic() - self._silent_since < SILENCE_S:
+                self._silent_until = time.monotonic()
+                if self._silent_until - self._silent_since < SILENCE_S:
                     return
             told, self._told = self._told, True
         if not told:
             self._report(error)
 
+    def heard(self) -> None:
+        """Note that some broker has answered something."""
+        self._silent_since = None
+
     def over(self, address: str) -> None:
         """Note that the broker at `address` has answered; log it where the outage was reported."""
-        if not self._told and self._silent_since is None:
+        self.heard()
+        if not self._told:
             return
         with self._lock:
-            self._silent_since = None
             told, self._told = self._told, False
         if told:
             logger.info("connected to %s", address)

@@ -405,20 +405,38 @@ def test_an_outage_is_reported_once_and_where_the_caller_says(caplog: pytest.Log
     assert other in line
 
 
+def silent_for(cluster: Cluster, seconds: float) -> None:
+    with pytest.raises(ClientTimeoutError):
+        cluster.metadata(refresh=True, deadline=time.monotonic() + seconds)
+
+
 def test_slow_brokers_are_no_outage_until_that_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer's thread waits for a quarter of a second, so that it keeps its batches' time-outs."""
     reported: list[Exception] = []
-    with (
-        ScriptedBroker({MetadataRequest: lambda request: Silence()}) as server,
-        Cluster(config_for(server), on_outage=reported.append) as cluster,
-    ):
+    servers = ScriptedBroker({MetadataRequest: lambda request: Silence()}), closed_port()
+    with servers[0] as server, Cluster(config_for(*servers), on_outage=reported.append) as cluster:
         for silence_s, told in ((BUSY_S, 0), (0.0, 1), (0.0, 1)):
             monkeypatch.setattr(outage, "SILENCE_S", silence_s)
-            with pytest.raises(ClientTimeoutError):
-                cluster.metadata(refresh=True, deadline=time.monotonic() + 0.05)
+            silent_for(cluster, 0.05)
             assert len(reported) == told
         server.hang_up()
     assert re.search(r"did not answer \w+ in time", str(reported[0]))
+
+
+@pytest.mark.parametrize("heard", ["an answer", "nothing", "nothing for long"])
+def test_silence_lasts_until_something_is_heard(heard: str) -> None:
+    """Times are passed in: `began` compares them with the present."""
+    reported: list[Exception] = []
+    state = outage.Outage(reported.append)
+    now = time.monotonic()
+    state.began(ClientTimeoutError("first"), now - outage.SILENCE_S + BUSY_S)
+    if heard == "an answer":
+        state.heard()
+    if heard == "nothing for long":
+        state._silent_until = now - 2 * BUSY_S
+    state._silent_since = None if state._silent_since is None else now - 2 * outage.SILENCE_S
+    state.began(ClientTimeoutError("second"), now)
+    assert [str(error) for error in reported] == (["second"] if heard == "nothing" else [])
 
 
 def test_closing_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
