@@ -1,6 +1,7 @@
 """Set how much the expensive tests try: a part in `make check` and `make test`, everything in `make test-all`.
 
 `KAFKALOG_TESTS=all` runs every Hypothesis example. The marker `exhaustive` selects seeds and schedules.
+`KAFKALOG_TESTS_UNTIL`, in seconds since the epoch, skips what would begin later (`tests/conftest.py`).
 """
 
 from __future__ import annotations
