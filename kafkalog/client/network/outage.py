@@ -42,10 +42,12 @@ class Outage:
         """
         with self._lock:
             if silent_since is not None and not self._told:
-                if self._silent_since is None or silent_since - self._silent_until > SILENCE_S:
-                    self._silent_since = silent_since
-                self._silent_until = time.monotonic()
-                if self._silent_until - self._silent_since < SILENCE_S:
+                # `heard` sets it without the lock, at any moment.
+                since = self._silent_since
+                if since is None or silent_since - self._silent_until > SILENCE_S:
+                    since = silent_since
+                self._silent_since, self._silent_until = since, time.monotonic()
+                if self._silent_until - since < SILENCE_S:
                     return
             told, self._told = self._told, True
         if not told:
