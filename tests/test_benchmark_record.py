@@ -6,10 +6,12 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import performance, record
+from benchmarks.peers import report
 from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared
 from benchmarks.recording.outcomes import MEASURED, PUBLISHED, RESULTS, Outcome, Outcomes, Recording, load_all
 
@@ -71,6 +73,14 @@ def test_a_ratio_below_one_is_better_where_less_is_better() -> None:
     [found] = compared("CPU", "s", {"kafkalog": [5.0], "Kafka": [20.0]}, {"Kafka": "Apache Kafka"}, better=LOWER)
     assert found.ratio == 0.25
     assert performance.advantage(WHEN.of(found)) == 4
+
+
+def test_the_time_that_other_guests_have_taken() -> None:
+    before = SimpleNamespace(user=5.0, nice=1.0, system=1.0, irq=0.0, softirq=0.0, steal=1.0, idle=9.0)
+    after = SimpleNamespace(user=7.0, nice=2.0, system=1.5, irq=0.0, softirq=0.5, steal=2.0, idle=99.0)
+    assert report.stolen(before, after) == 0.2
+    assert report.stolen(before, before) == 0
+    assert report.stolen(SimpleNamespace(user=1.0), SimpleNamespace(user=2.0)) == 0
 
 
 @pytest.mark.usefixtures("processes")

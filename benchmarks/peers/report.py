@@ -26,6 +26,16 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {model}, {memory} GiB, {system}, Python {platform.python_version()}"
 
 
+def stolen(before: Any, after: Any) -> float:
+    """Return the share of the processors' work time that the host gave to other guests, between two moments.
+
+    `before` and `after` are values of `psutil.cpu_times()`. Systems other than Linux do not tell: 0.
+    """
+    names = ("user", "nice", "system", "irq", "softirq", "steal")
+    spent = {name: getattr(after, name, 0.0) - getattr(before, name, 0.0) for name in names}
+    return spent["steal"] / (sum(spent.values()) or 1.0)
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Make a Markdown table that reads as text, too: columns are padded, all but the first right-aligned."""
     cells = [[str(cell) for cell in row] for row in (header, *rows)]
