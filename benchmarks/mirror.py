@@ -35,7 +35,8 @@ from confluent_kafka import Producer as Confluent
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from benchmarks.peers import report
-from benchmarks.peers.brokers import NAMES, Broker, cpu_seconds, resident_bytes, running
+from benchmarks.peers.brokers import NAMES, Broker, running
+from benchmarks.peers.processes import cpu_seconds, resident_bytes
 from benchmarks.recording.findings import HIGHER, LOWER, OURS, Finding, compared, size
 from kafkalog.client.producer import Producer
 from peers.brokers import kafka

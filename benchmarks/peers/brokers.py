@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from benchmarks.peers.processes import cpu_seconds, resident_bytes
 from benchmarks.recording import findings
 from peers.brokers import kafka
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -30,23 +30,6 @@ NAMES = (OURS, *PEERS)
 _ADMIN_DEADLINE_S = 30.0
 _LATEST: Any = OffsetSpec.latest()
 _RETRIED = (KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the user and system CPU time so far of a process, the children it has and those that ended."""
-    process = psutil.Process(pid)
-    own = process.cpu_times()
-    total: float = own.user + own.system + own.children_user + own.children_system
-    for child in process.children(recursive=True):
-        times = child.cpu_times()
-        total += times.user + times.system
-    return total
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process and its children."""
-    process = psutil.Process(pid)
-    return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
 
 
 def end_offsets(admin: AdminClient, topic: str, partitions: int) -> list[int]:

@@ -14,7 +14,8 @@ from pathlib import Path
 from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
-from benchmarks.peers.brokers import PEERS, cpu_seconds, end_offsets, resident_bytes, stop_when_told
+from benchmarks.peers.brokers import PEERS, end_offsets, stop_when_told
+from benchmarks.peers.processes import cpu_seconds, resident_bytes
 from benchmarks.recording.findings import OURS
 from peers.brokers import kafka, probe
 from peers.brokers.kafka import ZooKeeperKafka

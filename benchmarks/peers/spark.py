@@ -6,11 +6,10 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+from benchmarks.peers.processes import cpu_seconds
 
 GIVEN = "KAFKALOG_BENCHMARK"
 """A variable with JSON of `settings` of Spark, and of the program that it runs as Python (`python`)."""
@@ -67,13 +66,7 @@ class SparkProcess:
 
     def cpu_seconds(self) -> float:
         """Return the user and system CPU time so far of driver, JVM and Python workers, ended ones included."""
-        root = psutil.Process(self._process.pid)
-        total = 0.0
-        for process in (root, *root.children(recursive=True)):
-            with suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                total += times.user + times.system + times.children_user + times.children_system
-        return total
+        return cpu_seconds(self._process.pid)
 
     def close(self) -> None:
         """Ask the process to end; kill it if it does not."""
