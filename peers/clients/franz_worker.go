@@ -4,7 +4,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -45,6 +47,7 @@ func write(writing context.Context, client *kgo.Client, partitions int) {
 }
 
 func read(reading context.Context, client *kgo.Client) {
+	uncommitted := false
 	for reading.Err() == nil {
 		fetches := client.PollFetches(reading)
 		if reading.Err() != nil {
@@ -56,11 +59,18 @@ func read(reading context.Context, client *kgo.Client) {
 		fetches.EachRecord(func(record *kgo.Record) {
 			say("read %d %d %s", record.Partition, record.Offset, record.Value)
 		})
-		if fetches.NumRecords() > 0 {
-			if err := client.CommitUncommittedOffsets(context.Background()); err != nil {
+		uncommitted = uncommitted || fetches.NumRecords() > 0
+		if uncommitted {
+			err := client.CommitUncommittedOffsets(context.Background())
+			var network *net.OpError
+			if errors.As(err, &network) {
+				// It gives up a coordinator that it cannot connect to after some tries.
+				say("interrupted %v", err)
+			} else if err != nil {
 				say("failed to commit: %v", err)
 			} else {
 				say("committed")
+				uncommitted = false
 			}
 		}
 	}

@@ -38,7 +38,9 @@ class Worker(ABC):
         read: by partition, the values that the consumer has read, by offset.
         commits: how often it has committed.
         assigned: how many partitions the consumer got in each rebalance.
-        failed: the errors that the application saw.
+        failed: the errors that the application saw, but for `interrupted`.
+        interrupted: errors of connections that the library left to the consumer's application. It polls, or commits,
+            again.
         written: set when `end_writing` was called, and each record was acknowledged or has failed.
     """
 
@@ -51,6 +53,7 @@ class Worker(ABC):
         self.commits = 0
         self.assigned: list[int] = []
         self.failed: list[str] = []
+        self.interrupted: list[str] = []
         self.written = Event()
 
     @classmethod
@@ -120,6 +123,8 @@ class ProgramWorker(Worker, ABC):
                     self.commits += 1
                 case ["assigned", count]:
                     self.assigned.append(int(count))
+                case ["interrupted", *_]:
+                    self.interrupted.append(line.strip())
                 case ["written"]:
                     self.written.set()
                 case _:
@@ -193,6 +198,9 @@ class Reading(NamedTuple):
 class LibraryWorker(Worker, ABC):
     """A Python library, with a thread for the producer and one for the consumer."""
 
+    connection_errors: ClassVar[tuple[type[Exception], ...]] = ()
+    """Errors of connections that a consumer's application may see."""
+
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__(bootstrap, topic, partitions)
         self._ends_writing, self._ends_reading = Event(), Event()
@@ -220,15 +228,19 @@ class LibraryWorker(Worker, ABC):
             self.written.set()
 
     def _read(self) -> None:
-        consumer = self.consumer()
+        consumer, uncommitted = self.consumer(), False
         try:
             while not self._ends_reading.is_set():
-                found = list(consumer.poll())
-                for index, offset, value in found:
-                    self.read[index][offset] = value
-                if found:
-                    consumer.commit()
-                    self.commits += 1
+                try:
+                    for index, offset, value in consumer.poll():
+                        self.read[index][offset] = value
+                        uncommitted = True
+                    if uncommitted:
+                        consumer.commit()
+                        uncommitted = False
+                        self.commits += 1
+                except self.connection_errors as error:
+                    self.interrupted.append(repr(error))
         finally:
             consumer.close()
 
@@ -258,6 +270,8 @@ class KafkaPythonWorker(LibraryWorker):
     """kafka-python, whose producer is idempotent from its release 2.1 on."""
 
     name = "kafka-python"
+    # It asks for metadata when a coordinator is gone, and raises what hinders that.
+    connection_errors = (kafka_python.errors.KafkaConnectionError,)
 
     @classmethod
     def missing(cls) -> str | None:
