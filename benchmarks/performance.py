@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 
 from benchmarks.recording.findings import LOWER, Figure
-from benchmarks.recording.outcomes import PUBLISHED, Outcome, Outcomes, load_all
+from benchmarks.recording.outcomes import Outcome, Outcomes, load_all
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "performance.md"
@@ -31,18 +31,13 @@ and saves its results. They replace those of the same cases below; the others st
 Figures are medians of runs that take turns with the peer on the same machine: Apache Kafka 4.3.1 with its own tools,
 defaults and heap, Spark's own connector, or another client. Broker, clients and Spark share two cores. Throughput with
 several JVMs on two cores swings by a factor of two from run to run; CPU for a GB swings far less. Take the ratios from
-here, and the rates from your own machine.
+here, and the rates from your own machine. The machines are virtual; where other guests of the host took 2 % or more of
+the time of a machine's processors, its line says so.
 
 The **ratio** is kafkalog's figure divided by the peer's. The sign tells which side is better: ▲ kafkalog, ▼ the peer,
 ＝ neither, within 5 %.
 
-Results *as published* come from README.md as it was on that date. They were taken on several days, on machines
-with two cores; the number of runs, the exact machine and the commit were not recorded. These had the machine to
-themselves: produce (1.5 M records a run), transactions, the Python clients, exactly once out of Spark, kcat and fetch
-of 1 KB, Spark by partitions, load, JSON, 10,000 partitions, compaction and the cold reader. The others ran beside
-work of lower priority.
-
-{correction}![how many times better than the peer](images/performance.svg)
+![how many times better than the peer](images/performance.svg)
 
 Rates of Spark are bounded by PySpark's data source interface, whose JVM side copies row by row: 60 % of the CPU of a
 batch read is spent there, and 20 % in fetching and decoding. Tasks in Python cost a small micro-batch more than its
@@ -50,11 +45,6 @@ records do, so the planner of a query reads small ones itself
 ([small micro-batches](reference/spark.md#small-micro-batches)). Plots: [partitions and
 codecs](reference/spark.md#how-fast), [scale](explanation/scale.md).
 """
-_CORRECTION = """**Known correction.** Some published rows were measured again with another result, which stands beside
-them. The next run replaces them.
-
-"""
-"""For as long as a published row carries a correction."""
 _ORDER = (
     *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
     *(
@@ -117,7 +107,7 @@ def _run(outcome: Outcome) -> str:
     """Tell when and with what a result was measured."""
     runs = None if outcome.runs is None else f"{outcome.runs} run{'s' * (outcome.runs != 1)}"
     words = [
-        f"{outcome.date}, {PUBLISHED}" if outcome.origin == PUBLISHED else outcome.date,
+        outcome.date,
         *(each for each in (runs, outcome.machine) if each),
         *(f"`{each}`" for each in (outcome.commit, outcome.options) if each),
     ]
@@ -126,8 +116,6 @@ def _run(outcome: Outcome) -> str:
 
 def _row(outcome: Outcome, run: str | None) -> str:
     ratio = "–" if outcome.ratio is None else shown(outcome.ratio) + _sign(outcome)
-    if outcome.correction:
-        ratio += f" ({outcome.correction})"
     cells = [
         outcome.name if outcome.variant is None else f"{outcome.name}, {outcome.variant}",
         shown(outcome.ours, outcome.unit),
@@ -156,9 +144,7 @@ def render(everything: Sequence[Outcomes]) -> str:
     """Make the page as Markdown."""
     rank = {name: at for at, name in enumerate(_ORDER)}
     ordered = sorted(everything, key=lambda each: (rank.get(each.benchmark, len(rank)), each.benchmark))
-    corrected = any(outcome.correction for each in everything for outcome in each.results)
-    head = _HEAD.replace("{correction}", _CORRECTION if corrected else "")
-    return "\n".join([head, *(section(each) for each in ordered)])
+    return "\n".join([_HEAD, *(section(each) for each in ordered)])
 
 
 # ---------------------------------------------------------------------------------------------- the chart
@@ -186,8 +172,7 @@ def bars(everything: Sequence[Outcomes], chosen: Path = BARS) -> list[Bar]:
             told = f"{choice['case']!r} of {choice['benchmark']} has no ratio in benchmarks/results/"
             print(f"warning: the chart has no bar {choice['label']!r}: {told}", file=sys.stderr)
             continue
-        label = choice["label"] + (" (published; see correction)" if found.correction else "")
-        made.append(Bar(label, times))
+        made.append(Bar(choice["label"], times))
     return made
 
 

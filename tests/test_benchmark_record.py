@@ -13,7 +13,7 @@ import pytest
 from benchmarks import performance, record
 from benchmarks.peers import report
 from benchmarks.recording.findings import HIGHER, LOWER, Finding, compared
-from benchmarks.recording.outcomes import MEASURED, PUBLISHED, RESULTS, Outcome, Outcomes, Recording, load_all
+from benchmarks.recording.outcomes import RESULTS, Outcome, Outcomes, Recording, load_all
 
 WHEN = Recording(date="2026-12-01", machine="8 cores", commit="abc", options="--runs 3")
 ON_TMPFS = replace(WHEN, variant="on tmpfs")
@@ -22,34 +22,34 @@ FOUND = Finding(
 )
 
 
-def published(finding: Finding, variant: str | None = None) -> Outcome:
-    old = replace(finding, ours=1, ratio=0.002, runs=None)
-    outcome = Recording(date="2026-01-01", machine="2 cores", variant=variant).of(old)
-    return replace(outcome, origin=PUBLISHED, correction="wrong")
+def earlier(finding: Finding, variant: str | None = None) -> Outcome:
+    return Recording(date="2026-01-01", machine="2 cores", variant=variant).of(
+        replace(finding, ours=1, ratio=0.002, runs=None)
+    )
 
 
 def test_a_recording_takes_the_place_of_the_same_case_alone(tmp_path: Path) -> None:
     other = replace(FOUND, name="1 KB")
-    before = [published(FOUND), published(other), published(FOUND, "on tmpfs")]
+    before = [earlier(FOUND), earlier(other), earlier(FOUND, "on tmpfs")]
     Outcomes("produce", "Produce", before).save(tmp_path)
     path = record.save("produce", [FOUND], tmp_path, WHEN)
     after = Outcomes.load(path)
     assert after.title == "Produce"
     assert after.results[1:] == before[1:]
     new = after.results[0]
-    assert (new.ours, new.ratio, new.runs, new.origin, new.correction) == (1000, 2, 3, MEASURED, None)
+    assert (new.ours, new.ratio, new.runs) == (1000, 2, 3)
     assert (new.date, new.machine, new.commit, new.options) == ("2026-12-01", "8 cores", "abc", "--runs 3")
     page = performance.section(after).splitlines()
     assert "| 100 B | 1 K records/s | 500 records/s (Apache Kafka 4.3.1) | 2 ▲ | 1 |" in page
     assert page[-2:] == [
         "1. 2026-12-01; 3 runs; 8 cores; `abc`; `--runs 3`",
-        "2. 2026-01-01, as published; 2 cores",
+        "2. 2026-01-01; 2 cores",
     ]
 
 
 def test_a_new_case_stands_beside_others_of_its_name(tmp_path: Path) -> None:
     other = replace(FOUND, name="1 KB")
-    Outcomes("produce", "Produce", [published(FOUND), published(other)]).save(tmp_path)
+    Outcomes("produce", "Produce", [earlier(FOUND), earlier(other)]).save(tmp_path)
     third, new = replace(FOUND, peer_name="Apache Kafka 3.9.2"), replace(FOUND, name="10 KB")
     path = record.save("produce", [new, third], tmp_path, WHEN)
     assert [(each.name, each.peer_name) for each in Outcomes.load(path).results] == [
@@ -162,9 +162,3 @@ def test_a_recorded_case_of_the_chart_keeps_its_bar(tmp_path: Path, capsys: pyte
     bars = performance.bars(list(load_all(tmp_path)))
     assert (bars[0].label, bars[0].times) == (chosen["label"], 8)
     assert capsys.readouterr().err == ""
-
-
-def test_the_page_tells_of_the_correction_for_as_long_as_a_row_carries_it() -> None:
-    old = Outcomes("produce", "Produce", [published(FOUND)])
-    assert "**Known correction.**" in performance.render([old])
-    assert "correction" not in performance.render([old.updated([WHEN.of(FOUND)])])

@@ -14,7 +14,6 @@ from pathlib import Path
 from benchmarks.recording.findings import Finding
 
 RESULTS = Path(__file__).parents[1] / "results"
-PUBLISHED, MEASURED = "as published", "measured"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,22 +21,18 @@ class Outcome(Finding):
     """A finding with when, where and how it was measured; `runs` is None where it is not known.
 
     Attributes:
-        date: the day of the measurement, or of the publication where `origin` says so.
-        origin: `measured` by `benchmarks.record`, or `as published` in the README before there were result files.
+        date: the day of the measurement.
         machine: cores, processor, memory, operating system and Python.
         commit: the revision of kafkalog that was measured, or None where it was not recorded.
         options: the options that the benchmark was given, as on a command line; None where they are not known.
         variant: what sets the run apart from the benchmark's usual one, or None for that one.
-        correction: the ratio that a later measurement found, until it replaces this one.
     """
 
     date: str
-    origin: str = MEASURED
     machine: str
     commit: str | None = None
     options: str | None = None
     variant: str | None = None
-    correction: str | None = None
 
     @property
     def case(self) -> tuple[str, str | None, str | None]:
