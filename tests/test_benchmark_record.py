@@ -162,3 +162,19 @@ def test_a_recorded_case_of_the_chart_keeps_its_bar(tmp_path: Path, capsys: pyte
     bars = performance.bars(list(load_all(tmp_path)))
     assert (bars[0].label, bars[0].times) == (chosen["label"], 8)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("processes")
+def test_committed_results_name_commits_of_this_repository() -> None:
+    """A recording on a branch that was rebased afterwards names a commit that nobody else has."""
+    whole = subprocess.run(
+        ["git", "rev-parse", "--is-shallow-repository"], cwd=RESULTS, capture_output=True, text=True, check=False
+    )
+    if whole.stdout.strip() != "false":
+        pytest.skip("no repository with its whole history")
+    named = {each.commit for found in load_all() for each in found.results if each.commit is not None}
+    asked = "\n".join(f"{commit}^{{commit}}" for commit in sorted(named))
+    told = subprocess.run(
+        ["git", "cat-file", "--batch-check"], cwd=RESULTS, input=asked, capture_output=True, text=True, check=True
+    )
+    assert not [line for line in told.stdout.splitlines() if line.endswith("missing")]
