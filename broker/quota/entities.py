@@ -112,7 +112,7 @@ class QuotaEntity:
             return
         if value > largest:
             raise InvalidRequestError(f"Proposed value for {key} is too large for {_TYPE_NAMES[largest]}.")
-        if value % 1 > _FRACTION:
+        if abs(math.floor(value + _FRACTION) - value) > _FRACTION:
             raise InvalidRequestError(f"{key} cannot be a fractional value.")
 
 

@@ -65,7 +65,8 @@ def test_values_that_are_refused(parts: list[tuple[str, str | None]], key: str, 
 
 def test_values_that_are_taken() -> None:
     client = QuotaEntity.of([(CLIENT_ID, "c")])
-    client.check(QuotaKey.PRODUCER_BYTE_RATE, 1024.0000001)
+    for inexact in (1024.0000001, 1023.9999999):
+        client.check(QuotaKey.PRODUCER_BYTE_RATE, inexact)
     client.check(QuotaKey.REQUEST_PERCENTAGE, 0.5)
     client.check(QuotaKey.CONTROLLER_MUTATION_RATE, 0.01)
     QuotaEntity.of([(IP, "10.0.0.1")]).check(QuotaKey.CONNECTION_CREATION_RATE, 2.0**31 - 1)
