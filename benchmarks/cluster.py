@@ -53,7 +53,7 @@ MANY = 1000
 MOST, SAMPLE = 10_000, 100
 QUIET_S = 10.0
 STEADY_S, MOST_S = 2.0, 60.0
-"""How long records are sent before a broker ends, and the longest time until they are acknowledged again."""
+"""The time for which records are sent before a broker ends, and the longest time until they are acknowledged again."""
 PACE_S = 0.001
 CATCH_UP_BYTES = 1_000_000_000
 APACHE = {PEER: f"Apache {PEER}"}

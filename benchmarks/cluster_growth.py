@@ -1,4 +1,4 @@
-"""How costs of a cluster grow with partitions and with replicas: three brokers beside three of Apache Kafka.
+"""The growth of a cluster's costs with partitions and with replicas: three brokers beside three of Apache Kafka.
 
 Run from the repository: `python -m benchmarks.cluster_growth [--parts partitions replicas] [--plots docs/images]`.
 

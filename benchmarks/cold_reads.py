@@ -53,7 +53,7 @@ from tests.support.wire import batch, fetch_request, list_offset, produce_reques
 
 PRODUCE_VERSION, FETCH_VERSION = 7, 4
 ERROR_AT = {"produce": 14, "fetch": 20}
-"""Where an answer has its error code, without the length of the topic's name."""
+"""The offset of the error code in an answer, without the length of the topic's name."""
 COLD, HOT, WARM = "cold", "hot", "warm"
 ELSEWHERE = "other broker's"
 WARM_UP_S = 3.0
@@ -226,7 +226,7 @@ WHEN = {
     "beside one of another broker": "while the cold reader reads from another broker",
     "beside a reader of memory": "beside a reader of what is in memory",
 }
-"""What the results call the rows of the table."""
+"""The names of the table's rows in the results."""
 READERS = {COLD: "the cold reader", WARM: "a reader of what is in memory"}
 
 

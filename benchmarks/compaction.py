@@ -1,4 +1,4 @@
-"""How fast a log is compacted: kafkalog's cleaner beside Apache Kafka's, on the same data.
+"""The speed of compaction: kafkalog's cleaner beside Apache Kafka's, on the same data.
 
 Run from the repository: `python -m benchmarks.compaction [--quick]`. Five minutes at most, for each contestant is
 waited for no longer than its share of what is left of them, `DEADLINE_S`, and what it has not said by then is missing
@@ -64,7 +64,7 @@ KAFKA_LINE = re.compile(
 
 
 class Cleaned(NamedTuple):
-    """What a broker says of a cleaning."""
+    """The figures of a cleaning that a broker reports, and its CPU time."""
 
     megabytes: float
     seconds: float

@@ -49,7 +49,7 @@ WARM_UPS = 1
 
 @dataclass(frozen=True)
 class Contestant:
-    """What loads, and the broker that it reads from."""
+    """A loader, and the broker that it reads from."""
 
     name: str
     kind: str

@@ -124,7 +124,7 @@ def fill(root: Path, partitions: int, batches: int) -> None:
 
 
 class Costs:
-    """What was measured so far, printed as it comes."""
+    """The costs that were measured so far, printed as they come."""
 
     def __init__(self) -> None:
         self.found: list[Finding] = []

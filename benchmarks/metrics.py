@@ -1,4 +1,4 @@
-"""What a scrape of the metrics costs: its time and size, and the latency of hot traffic meanwhile.
+"""The cost of a scrape of the metrics: its time and size, and the latency of hot traffic meanwhile.
 
 Run from the repository: `python -m benchmarks.metrics [--partitions 10000]`. Hot traffic is that of
 `benchmarks.cold_reads`: Produce and Fetch of one record every few milliseconds; measured alone, and while the metrics
@@ -98,7 +98,7 @@ COLUMNS = (
     ("longest produce", "ms"),
     ("longest produce while scraped", "ms"),
 )
-"""What the results call the columns of the table."""
+"""The names and units of the table's columns in the results."""
 
 
 def findings(measured: Mapping[int, Sequence[float]]) -> list[Finding]:

@@ -72,7 +72,7 @@ UNITS: dict[str, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Where a mirror reads and where it writes."""
+    """The source and the target of a mirror."""
 
     name: str
     source: Broker

@@ -1,4 +1,4 @@
-"""What Python producers get through, and the client's CPU: kafkalog, confluent-kafka and kafka-python.
+"""The throughput of Python producers, and the client's CPU: kafkalog, confluent-kafka and kafka-python.
 
 Run from the repository: `python -m benchmarks.producer_client [--quick]`.
 
@@ -131,7 +131,7 @@ CASES: dict[tuple[str, bool], dict[str, Callable[[str, str, Data], None]]] = {
     ("many: send_arrow", False): {OURS: kafkalog_arrow, CONFLUENT: confluent_send, KAFKA_PYTHON: kafka_python_send},
     ("many: send_arrow", True): {OURS: kafkalog_arrow, CONFLUENT: confluent_send, KAFKA_PYTHON: kafka_python_send},
 }
-"""What is run by case; the peers' runs of `send` serve for `many`, too."""
+"""The runs of each case; the peers' runs of `send` serve for `many`, too."""
 
 
 def measure(broker: Broker, run: Callable[[str, str, Data], None], data: Data, serial: int) -> Result:

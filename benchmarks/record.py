@@ -31,7 +31,7 @@ from benchmarks.recording.findings import Finding
 from benchmarks.recording.outcomes import RESULTS, Outcomes, Recording
 
 MADE = ("benchmarks/results", "docs/performance.md", "docs/images/performance.svg")
-"""What a recording and the page's generator write: recordings before this one have changed no code."""
+"""The paths that a recording and the page's generator write: recordings before this one have changed no code."""
 TOLD_FROM = 0.02
 """The share of a machine's time that other guests of its host must have taken, for the results to tell it."""
 

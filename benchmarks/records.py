@@ -141,7 +141,7 @@ def table(*names: str) -> None:
 
 
 class Plain(NamedTuple):
-    """What was measured of uncompressed batches."""
+    """A measurement of uncompressed batches."""
 
     batch_bytes: int
     what: str
@@ -150,7 +150,7 @@ class Plain(NamedTuple):
 
 
 class Coded(NamedTuple):
-    """What was measured of compressed batches; MB/s are of the uncompressed records."""
+    """A measurement of compressed batches; MB/s are of the uncompressed records."""
 
     batch_bytes: int
     codec: str

@@ -1,4 +1,4 @@
-"""How soon clients report what refuses them, at Apache Kafka with TLS, SASL and ACLs.
+"""The time until clients report what refuses them, at Apache Kafka with TLS, SASL and ACLs.
 
 Run from the repository: `python -m benchmarks.refusals [--quick] [--version 3.9.2]`.
 
@@ -63,7 +63,7 @@ REFUSALS: dict[str, Callable[[SecuredKafka], dict[str, Any]]] = {
     NO_TOPIC: lambda secured: by_password(secured, "SCRAM-SHA-256", BOB),
     NO_GROUP: lambda secured: by_password(secured, "SCRAM-SHA-256", BOB),
 }
-"""What makes the properties of a client that is refused, by the reason."""
+"""The functions that make the properties of a client that is refused, by the reason."""
 
 
 def uses_of(refusal: str, version: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""How costs grow: with partitions, with gigabytes to recover, with segments. kafkalog beside Apache Kafka.
+"""The growth of costs: with partitions, with gigabytes to recover, with segments. kafkalog beside Apache Kafka.
 
 Run from the repository: `python -m benchmarks.scale [--parts partitions recovery segments] [--plots docs/images]`.
 

@@ -1,4 +1,4 @@
-"""What exactly once costs: micro-batches out of Spark with `kafka.transactional.id`, beside the same without it.
+"""The cost of exactly once: micro-batches out of Spark with `kafka.transactional.id`, beside the same without it.
 
 Run from the repository: `python -m benchmarks.spark_once [--quick]`.
 

@@ -92,7 +92,7 @@ class Load:
     codec: str
     records: int
     topics: int = 1
-    """How many topics share the records."""
+    """The number of topics that share the records."""
 
     @property
     def stem(self) -> str:

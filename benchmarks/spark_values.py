@@ -40,7 +40,7 @@ TITLES = {
     "kafkalog, from_json": "`from_json` over this source",
     "log directory": "`valueFormat=json` from the log directory",
 }
-"""What the results call our contestants."""
+"""The names of our contestants in the results."""
 
 
 def document(n: int) -> bytes:

@@ -64,7 +64,7 @@ class Contestant:
     format: str
     broker: str
     byte_limit: bool = True
-    """Whether Spark measures its Arrow batches, as it does by default."""
+    """True if Spark measures its Arrow batches, as it does by default."""
 
 
 CONNECTOR = Contestant("connector", "kafka", KAFKA)
@@ -137,7 +137,7 @@ def measure(contestant: Contestant, spark: SparkProcess, broker: Broker, rows: P
 
 
 class Case(NamedTuple):
-    """What is written, and how it is compressed."""
+    """The columns that are written, and their compression."""
 
     columns: str
     codec: str

@@ -1,4 +1,4 @@
-"""How long one large request keeps everybody else waiting.
+"""The time for which one large request keeps everybody else waiting.
 
 Run from the repository: `python -m benchmarks.stalls [--only NAME ...] [--scale 0.1] [--source DIRECTORY]`.
 
@@ -34,7 +34,7 @@ from tests.support.wire import create_topic, exchange
 
 PROBE_PAUSE_S = 0.002
 QUIET_S = 10.0
-"""How long the probe asks beside nothing."""
+"""The time for which the probe asks beside nothing."""
 
 
 class Probe:
@@ -91,7 +91,7 @@ def peak_memory(pid: int) -> int:
 
 
 class Measured(NamedTuple):
-    """What one request did to the probe and to the broker."""
+    """The effect of one request on the probe and on the broker."""
 
     name: str
     request_bytes: int

@@ -24,7 +24,7 @@ _ESCAPED_SETS = {
     "w": frozenset(string.ascii_letters + string.digits + "_"),
 }
 _SETS = tuple("dDhHsSvVwWpP")
-"""What follows the backslash of an escape that stands for a set of characters."""
+"""The characters that follow the backslash of an escape that stands for a set of characters."""
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _GRAPH = frozenset(string.ascii_letters + string.digits + string.punctuation)
 _CONTROL = frozenset(each for each in ASCII if unicodedata.category(each) == "Cc")
@@ -103,7 +103,7 @@ class _Translation:
         self._text = text
         self._at = 0
         self._folds = False
-        """Whether letters match in either case."""
+        """True if letters match in either case."""
         self._outer: list[bool] = []
         """The same for what surrounds each open group."""
 

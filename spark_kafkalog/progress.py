@@ -1,4 +1,4 @@
-"""How far streaming queries are behind the brokers: the metrics that Spark's Kafka source has in a query's progress.
+"""The lag of streaming queries behind the brokers: the metrics that Spark's Kafka source has in a query's progress.
 
 PySpark passes no metrics of a Python source on (`sources[].metrics` stays empty), but a progress has the offsets: those
 that the last batch has read (`endOffset`), and the brokers' at its planning (`latestOffset`). `watch` adds a listener
@@ -36,7 +36,7 @@ MOST_QUERIES = 256
 
 @dataclass(frozen=True)
 class BehindLatest:
-    """How many offsets one source of a query was behind the brokers after a batch. Offsets are not records."""
+    """The offsets that one source of a query was behind the brokers after a batch. Offsets are not records."""
 
     query: str
     """The query's name, or its id if it has none."""

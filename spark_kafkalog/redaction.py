@@ -32,11 +32,11 @@ NAMES = (
     "passwor[d]|passphrase|secre[t]|toke[n](?![.]endpoint[.]url)|jaas|user[.]info|keystore[.]key$|key[.]pem$|"
     "oauthbearer[.]config$"
 )
-"""What names of options with secrets have. Without backslashes, so that it can stand in files of settings as it is, and
-without Spark's own words for secrets: Spark takes a setting whose value has one for a secret. Spark Connect then says
-that there is no such setting."""
+"""The pattern of the names of options with secrets. It has no backslashes, so that it can stand in files of settings as
+it is, and none of Spark's own words for secrets: Spark takes a setting whose value has one for a secret. Spark Connect
+then says that there is no such setting."""
 VALUES = "://[^/ @]*:[^/ ]*@|PRIVATE KEY-----"
-"""What values with secrets have: a user and a password in a URL, or a private key in PEM."""
+"""The pattern of values with secrets: a user and a password in a URL, or a private key in PEM."""
 _SPARKS_OWN = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """The default of `spark.redaction.regex`, which is looked for beside the options' own pattern."""
 _DEFAULT = "(?i)url"

@@ -52,7 +52,7 @@ class KafkalogDataSource(DataSource):
         self._parsed = SourceOptions.parse(options) if reads_brokers else None
         self._values: Typed | None = None
         self._is_planned = False
-        """Whether this process plans the query: what it pickles goes to executors, with the reader."""
+        """True if this process plans the query: what it pickles goes to executors, with the reader."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the login by which tokens are made. The planner finds it in the options or the application."""

@@ -1,4 +1,4 @@
-"""What the benchmarks share: brokers under one interface, what they use, and tables.
+"""The parts that the benchmarks share: brokers under one interface, what they use, and tables.
 
 - `brokers`     kafkalog and Apache Kafka brokers; `clusters` three of them
 - `spark`       a Spark in a process of its own; `spark_jobs` the other end of it

@@ -25,7 +25,7 @@ from tests.support.kafkalog_broker import KafkalogBroker
 OURS = findings.OURS
 PEERS = {f"Kafka {version}": version for version in kafka.VERSIONS}
 APACHE = {name: f"Apache {name}" for name in PEERS}
-"""What results call the peers."""
+"""The names of the peers in results."""
 NAMES = (OURS, *PEERS)
 _ADMIN_DEADLINE_S = 30.0
 _LATEST: Any = OffsetSpec.latest()

@@ -1,4 +1,4 @@
-"""What a benchmark hands over: its results as values, each with name, unit and medians.
+"""The results that a benchmark hands over, as values, each with name, unit and medians.
 
 The `main` of a benchmark returns them as a list of `Finding`, and `benchmarks.record` saves them with date, machine
 and commit. The names are those of the published results in `benchmarks/results`, where they mean the same case.
@@ -23,7 +23,7 @@ _DIGITS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a benchmark knows of a case.
+    """The result of a benchmark for one case.
 
     Attributes:
         name: the case.

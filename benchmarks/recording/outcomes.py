@@ -36,13 +36,13 @@ class Outcome(Finding):
 
     @property
     def case(self) -> tuple[str, str | None, str | None]:
-        """What tells this result from the others of its benchmark."""
+        """The values that tell this result from the others of its benchmark."""
         return self.name, self.variant, self.peer_name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """When, where and with what the findings of one run were measured; the fields are those of `Outcome`."""
+    """The date, machine and setup of the run that measured some findings; the fields are those of `Outcome`."""
 
     date: str
     machine: str

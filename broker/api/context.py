@@ -271,7 +271,7 @@ class Request:
 
     @property
     def refusal(self) -> NotControllerError | None:
-        """Why this broker does not carry out what only the controller does; None if it does."""
+        """The error for a request that only the controller carries out; None if this broker carries it out."""
         controller = self.broker.controller
         if controller is None or controller.is_active:
             return None

@@ -17,7 +17,7 @@ from broker.api.context import Request
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
-"""How long a request waits. A new controller sends UpdateMetadata sooner, even after all brokers were killed."""
+"""The time that a request waits. A new controller sends UpdateMetadata sooner, even after all brokers were killed."""
 
 
 async def knows_cluster(request: Request) -> bool:

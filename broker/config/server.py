@@ -223,7 +223,7 @@ class BrokerConfig:
 
     @property
     def is_member(self) -> bool:
-        """Whether the broker belongs to a cluster over ZooKeeper. Otherwise it is a cluster of its own."""
+        """Return whether the broker belongs to a cluster over ZooKeeper. Otherwise it is a cluster of its own."""
         return bool(self["zookeeper.connect"])
 
     @property

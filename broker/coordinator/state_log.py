@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_MS = 5_000
-"""How long an append waits for the high watermark unless its caller says, as `offsets.commit.timeout.ms`."""
+"""The time that an append waits for the high watermark unless its caller says, as `offsets.commit.timeout.ms`."""
 CREATION_MS = 2_000
 """The longest wait for the leaders of a new topic in a cluster. After it, clients have to ask again."""
 LOADS_AT_ONCE = 4
@@ -133,7 +133,7 @@ class StateLog:
         self._now_ms = now_ms
         self._making: asyncio.Task[int] | None = None
         self._refusal = ""
-        """Why the topic could not be made when that was tried last."""
+        """The reason why the topic could not be made when that was tried last."""
         self._counted = CountedPartitions(self._name, lambda: self.state, replicas.runtime.loop, read_count)
 
     @property

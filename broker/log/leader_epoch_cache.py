@@ -140,7 +140,7 @@ class LeaderEpochCache:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the file on the device has exactly these entries."""
+        """Return whether the file on the device has exactly these entries."""
         return not self.dirty and self.entries() == self._stored
 
     def covers(self, end_offset: int) -> bool:

@@ -213,7 +213,7 @@ class Log:
 
     @property
     def offline(self) -> str | None:
-        """Why the log takes no more appends, or None."""
+        """The reason why the log takes no more appends, or None."""
         return self._errors.offline
 
     @offline.setter
@@ -289,7 +289,7 @@ class Log:
 
     @property
     def unflushed_records(self) -> int:
-        """How many offsets are not known to be on the device."""
+        """The number of offsets that are not known to be on the device."""
         return self.offsets.end - self._flusher.recovery_point
 
     @property
@@ -434,7 +434,7 @@ class Log:
 
     @property
     def names_unsynced(self) -> bool:
-        """Whether a power failure may undo that files were made, renamed or removed."""
+        """Return whether a power failure may undo that files were made, renamed or removed."""
         return self._flusher.names_unsynced
 
     @property

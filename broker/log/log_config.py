@@ -55,9 +55,9 @@ class LogConfig:
 
     # Computed once, because each append reads them.
     compact: bool = field(init=False, repr=False, compare=False)
-    """Whether the log is compacted (`cleanup.policy` contains `compact`)."""
+    """True if the log is compacted (`cleanup.policy` contains `compact`)."""
     delete: bool = field(init=False, repr=False, compare=False)
-    """Whether retention deletes old segments (`cleanup.policy` contains `delete`)."""
+    """True if retention deletes old segments (`cleanup.policy` contains `delete`)."""
     max_segment_ms: int = field(init=False, repr=False, compare=False)
     """Age at which a new segment is begun.
 

@@ -100,8 +100,8 @@ class LogManager:
         self._ops = ops
         self.resources = LogResources(ops, open_files, seconds=seconds, make_lock=make_lock)
         self._begun: dict[TopicPartition, Path] = {}
-        """Where a log was begun but could not be completed. It is tried again there, because a partition has one
-        place."""
+        """The log directory in which a partition's log was begun but could not be completed. It is tried again there,
+        because a partition has one place."""
         self._logs: dict[TopicPartition, Log] = {}
         self._counts: Counter[Path] = Counter()
         self._failing = threading.Lock()

@@ -1,4 +1,4 @@
-"""How long a broker that is cut off from ZooKeeper may go on as if it were registered.
+"""The time for which a broker that is cut off from ZooKeeper may go on as if it were registered.
 
 ZooKeeper ends a session that it has not heard of for the session's time-out, and the cluster elects other leaders. A
 broker that is cut off learns of that only once it reaches ZooKeeper again. Until then it would go on as a leader that
@@ -25,7 +25,7 @@ from broker.zookeeper.interface import SessionState, ZooKeeper, ZooKeeperError
 logger = logging.getLogger(__name__)
 
 QUESTIONS = 10
-"""How many questions are asked in one time-out. The lease ends at most one interval too early."""
+"""The number of questions that are asked in one time-out. The lease ends at most one interval too early."""
 
 
 class Lease:
@@ -58,7 +58,7 @@ class Lease:
 
     @property
     def is_over(self) -> bool:
-        """Whether the lease has ended by the clock, even if `on_end` was not called yet."""
+        """Return whether the lease has ended by the clock, even if `on_end` was not called yet."""
         return self._loop.time() >= self._until
 
     def begin(self) -> None:

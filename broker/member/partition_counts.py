@@ -1,4 +1,4 @@
-"""How many partitions topics have, as ZooKeeper says; the controller may have told this broker of a part of them."""
+"""The partition counts of topics, as ZooKeeper says; the controller may have told this broker of a part of them."""
 
 from __future__ import annotations
 

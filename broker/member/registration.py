@@ -93,7 +93,7 @@ class Registration:
 
     @property
     def is_lapsed(self) -> bool:
-        """Whether the session may have expired, by the clock; False without a lease."""
+        """Return whether the session may have expired, by the clock; False without a lease."""
         return self._lease is not None and self._lease.is_over
 
     async def start(self) -> None:

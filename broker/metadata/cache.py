@@ -59,7 +59,7 @@ class MetadataCache:
 
     @property
     def is_known(self) -> bool:
-        """Whether the controller has told this broker of its cluster. On a lone broker that is always so."""
+        """Return whether the controller has told this broker of its cluster. On a lone broker that is always so."""
         return self._has_brokers.is_set()
 
     async def become_known(self) -> None:

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 FILE_NAME = "kafkalog.metadata.json"
 JOINED_NAME = f"{FILE_NAME}.before-joining"
-"""What a copy is called since the broker has joined a cluster (`kafkalog server join`)."""
+"""The name of a copy since the broker has joined a cluster (`kafkalog server join`)."""
 
 _BROKEN = frozenset({errno.EIO, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV, errno.ESTALE})
 """Errors after which the directory is unusable. After others, such as ENOSPC, a later attempt may succeed."""

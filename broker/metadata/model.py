@@ -29,7 +29,7 @@ class MetadataError(Exception):
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether a partition's leader may lack records that were committed (KIP-704)."""
+    """The recovery state of a partition's leader: one that is RECOVERING may lack committed records (KIP-704)."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -47,7 +47,7 @@ class BrokerRegistration:
     epoch: int = 0
     """A number that grows with each registration of the same broker."""
     watches_itself: bool = False
-    """Whether it stops to lead when its registration is deleted. Brokers of Apache Kafka do not."""
+    """True if it stops leading when its registration is deleted. Brokers of Apache Kafka do not."""
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """Return the advertised endpoint of the listener with this name, or None."""
@@ -135,7 +135,7 @@ def may_be_one_topic(one: uuid.UUID, other: uuid.UUID) -> bool:
 
 
 class PartitionCount(NamedTuple):
-    """How many partitions a topic has."""
+    """The number of partitions that a topic has."""
 
     topic_id: uuid.UUID
     partitions: int

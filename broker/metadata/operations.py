@@ -109,7 +109,7 @@ class Operation(Protocol):
     """One change."""
 
     durable: ClassVar[bool]
-    """Whether it must be on disk before it takes effect. An operation that is not durable lasts as long as the broker
+    """True if it must be on disk before it takes effect. An operation that is not durable lasts as long as the broker
     that it concerns, like an ephemeral node of ZooKeeper."""
 
     def apply(self, draft: Draft) -> None:

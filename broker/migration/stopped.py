@@ -70,7 +70,7 @@ class StoppedBroker:
 
     @property
     def has_registry(self) -> bool:
-        """Whether it is a cluster of its own."""
+        """Return whether it is a cluster of its own."""
         return self._store.exists
 
     def registry(self) -> ClusterState:

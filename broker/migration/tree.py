@@ -125,7 +125,7 @@ def _topic_nodes(topic: TopicState) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the nodes of a cluster say."""
+    """The content of a cluster's nodes."""
 
     cluster_id: str
     controller_epoch: int

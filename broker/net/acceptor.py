@@ -28,7 +28,7 @@ ACCEPT_RETRY_SECONDS = 1.0
 QUIET_SECONDS = 10.0
 """After so many seconds without traffic, a connection gives back the memory of its buffer."""
 REFUSED_PER_ADDRESS, MAX_REFUSED = 4, 64
-"""How many refused connections stay open for a while, for each address and in all: they use file descriptors."""
+"""The most refused connections that stay open for a while, for each address and in all: they use file descriptors."""
 RESERVED_DESCRIPTORS = 256
 """File descriptors that connections leave free for the log, at most. A log directory that cannot open a file fails."""
 

@@ -122,12 +122,12 @@ class Connection:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether the next request has to wait: for the current one, for responses to be sent, or for a throttle."""
+        """Return whether the next request has to wait: for the current one, for unsent responses, or for a throttle."""
         return self._unanswered or self._throttle.active or self._writer.waits_for is not None
 
     @property
     def _may_go_on(self) -> bool:
-        """Whether the next request may be served while responses to earlier ones are postponed."""
+        """Return whether the next request may be served while responses to earlier ones are postponed."""
         head = self._reader.frames.head
         return len(head) > 0 and not self.postponed.is_full and self._dispatcher.may_follow(head)
 
@@ -290,12 +290,12 @@ class Connection:
 
     @property
     def drained(self) -> bool:
-        """Whether no request is being served and every response is written."""
+        """Return whether no request is being served and every response is written."""
         return not self._unanswered and not self.postponed and self._writer.is_empty
 
     @property
     def waits(self) -> bool:
-        """Whether all that it serves are operations that wait for others, for which a broker that stops does not."""
+        """Return whether it serves only operations that wait for others. A broker that stops does not wait for them."""
         if self.state is not None:
             return True
         return len(self.postponed) > 0 and (not self._unanswered or self._is_ending)

@@ -63,7 +63,7 @@ class FrameBuffer:
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a frame's size has been received, but not yet all of its bytes."""
+        """Return whether a frame's size has been received, but not yet all of its bytes."""
         return self._needed > 0
 
     @property

@@ -69,7 +69,7 @@ class Share:
 
     @property
     def waits(self) -> bool:
-        """Whether the share was refused bytes and will get them later."""
+        """Return whether the share was refused bytes and will get them later."""
         return self in self._memory._waiting
 
     def take(self, count: int) -> bool:

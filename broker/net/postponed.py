@@ -82,7 +82,7 @@ class PostponedResponses:
 
     @property
     def is_full(self) -> bool:
-        """Whether no further request may be served before one of these has its response."""
+        """Return whether no further request may be served before one of these has its response."""
         return len(self._responses) >= MOST_POSTPONED or self._kept >= CORK_LIMIT
 
     def add(self, operation: Cancellable) -> PostponedResponse:

@@ -53,7 +53,7 @@ class Reader:
         self._on_received = on_received
         self._on_end = on_end
         self._is_copied = False
-        """Whether the memory taken is that of a copy, which is still needed when the frame has left the buffer."""
+        """True if the memory taken is that of a copy, which is still needed when the frame has left the buffer."""
         self._is_closed = False
         self.frames = FrameBuffer(max_request)
         self.is_receiving = False
@@ -66,7 +66,7 @@ class Reader:
 
     @property
     def waits_for_memory(self) -> bool:
-        """Whether receiving waits until other connections give memory back."""
+        """Return whether receiving waits until other connections give memory back."""
         return self._share.waits
 
     def resume(self) -> None:

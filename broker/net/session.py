@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: its listener, address, principal and client software."""
+"""The other end of a connection: its listener, address, principal and client software."""
 
 from __future__ import annotations
 

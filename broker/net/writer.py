@@ -21,7 +21,7 @@ CORK_LIMIT = 64 * 1024
 PART_BYTES = 1 << 20
 """The size in bytes of the parts in which a slice is checked, read in and sent."""
 SENDS_AT_ONCE = 8
-"""How often a transport is given something to send before other connections get their turn.
+"""The number of times that a transport is given something to send before other connections get their turn.
 
 A peer may take everything as fast as it is sent. While workers are busy, each send may last as long as the interpreter
 lets one of them run.
@@ -29,7 +29,7 @@ lets one of them run.
 
 
 class Wait(enum.Enum):
-    """What must happen before more of a response can be sent."""
+    """The event that must happen before more of a response can be sent."""
 
     PEER = "the peer receives what was sent"
     DISK = "a worker has read in the next part of a slice"
@@ -74,18 +74,18 @@ class Writer:
         self._queued = 0
         """Bytes put in since the queue was last empty."""
         self._sent = 0
-        """How many bytes of the slice at the head of the queue have been sent."""
+        """The number of bytes of the slice at the head of the queue that have been sent."""
         self._in_memory_to = -1
         """The position in that slice's file up to which its bytes are in memory."""
         self._sends_left = 0
-        """How many sends are left in this turn, of `SENDS_AT_ONCE`."""
+        """The number of sends that are left in this turn, of `SENDS_AT_ONCE`."""
         self.is_corked = False
         self.waits_for: Wait | None = None
         self.last_active = time()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the kernel has taken all responses."""
+        """Return whether the kernel has taken all responses."""
         return not self._out and not self._transport.has_unsent
 
     def put(self, chunks: Iterable[Chunk]) -> None:

@@ -32,7 +32,7 @@ _TYPES = frozenset(map(str, EntityType))
 MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 _FRACTION = 1e-6
-"""How much a value may differ from a whole number where one is required; a client's double may be inexact."""
+"""The most by which a value may differ from a whole number where one is required; a client's double may be inexact."""
 _OF_CLIENTS: dict[str, int | None] = {
     QuotaKey.PRODUCER_BYTE_RATE: MAX_LONG,
     QuotaKey.CONSUMER_BYTE_RATE: MAX_LONG,

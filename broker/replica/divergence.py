@@ -1,4 +1,4 @@
-"""Where the logs of a leader and of a follower diverge, by the ends of their leader epochs (KIP-101, KIP-279, KIP-595).
+"""The offset where a leader's and a follower's logs diverge, by the ends of leader epochs (KIP-101, KIP-279, KIP-595).
 
 Pure: `Partition` calls these functions with what its log knows, and truncates or answers as they say.
 """
@@ -18,12 +18,12 @@ EndOffsetFor = Callable[[int], tuple[int, int]]
 
 
 class Truncation(NamedTuple):
-    """Where a follower truncates its log to agree with its leader's."""
+    """A truncation of a follower's log, to agree with its leader's."""
 
     offset: int
     """Records at or after it are dropped."""
     done: bool
-    """Whether the logs agree afterwards; otherwise the follower has to ask the leader again."""
+    """True if the logs agree afterwards; otherwise the follower has to ask the leader again."""
 
 
 def truncation(

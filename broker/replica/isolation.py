@@ -1,4 +1,4 @@
-"""How far a fetch may read."""
+"""The bound up to which a fetch may read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class FetchIsolation(IntEnum):
-    """How far a fetch may read. The first two are the protocol's isolation levels read_uncommitted, read_committed."""
+    """The bound up to which a fetch may read.
+
+    The first two are the protocol's isolation levels read_uncommitted, read_committed.
+    """
 
     HIGH_WATERMARK = 0
     LAST_STABLE_OFFSET = 1

@@ -145,7 +145,7 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether this broker leads the partition with fewer in-sync replicas than acks=all needs."""
+        """Return whether this broker leads the partition with fewer in-sync replicas than acks=all needs."""
         return self.leading is not None and len(self.leading.isr) < self.effective_min_insync
 
     # -- followers, while this broker leads
@@ -305,7 +305,7 @@ class Partition:
 
     @property
     def must_sync(self) -> bool:
-        """Whether `flush.messages` asks for an fsync before the newest records are acknowledged."""
+        """Return whether `flush.messages` asks for an fsync before the newest records are acknowledged."""
         log = self.log
         most = log.config.flush_messages
         return most < MAX_LONG and log.log_end_offset - log.recovery_point >= most

@@ -56,6 +56,6 @@ class ReplicationQuota:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether throttled replicas that are not in sync have to wait."""
+        """Return whether throttled replicas that are not in sync have to wait."""
         limit = self._limit()
         return self._rate.per_second(limit, self._clock_ms()) > limit

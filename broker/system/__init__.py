@@ -1,4 +1,4 @@
-"""What the broker asks of the operating system and of Python: threads, and memory.
+"""The services that the broker asks of the operating system and of Python: threads, and memory.
 
 - `workers`         threads for work that would block the event loop
 - `page_cache`      whether bytes of a file are in the page cache, and reading them into it

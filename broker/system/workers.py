@@ -19,7 +19,7 @@ Ts = TypeVarTuple("Ts")
 
 
 LOOP_CHECK_S = 1.0
-"""How often a worker that waits for the event loop checks whether the loop has been closed."""
+"""The interval at which a worker that waits for the event loop checks whether the loop has been closed."""
 
 
 class LoopClosedError(Exception):

@@ -86,7 +86,7 @@ class MultiError(ZooKeeperError):
 
 
 class Change(Enum):
-    """What a watch tells of."""
+    """The kind of change that a watch reports."""
 
     CREATED = "created"
     DELETED = "deleted"

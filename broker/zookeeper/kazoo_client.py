@@ -94,7 +94,7 @@ class KazooSession:
         self._is_closing = False
         self._lock = threading.Lock()
         self._calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
-        """What kazoo's threads have handed over, and the loop has not taken yet; guarded by the lock."""
+        """The calls that kazoo's threads have handed over, and the loop has not taken yet; guarded by the lock."""
         client.add_listener(self._changed)
 
     @classmethod

@@ -49,7 +49,7 @@ from kafkalog.protocol.schema import Request
 
 T = TypeVar("T")
 FIRST_PATIENCE_S = 1.5
-"""How long the first attempt to connect waits to be accepted. Each attempt that times out doubles it, up to
+"""The time that the first attempt to connect waits to be accepted. Each attempt that times out doubles it, up to
 socket.connection.setup.timeout.ms. So a host that drops packets is noticed soon, and another one is tried."""
 
 
@@ -90,7 +90,7 @@ class Cluster(Closing):
         self._closed = False
         self._ended = threading.Event()
         self._has_answered = False
-        """Whether any broker has answered, so that the bootstrap servers' names are known to be right."""
+        """True if any broker has answered, so that the bootstrap servers' names are known to be right."""
         self._outage = Outage(on_outage)
         self._mechanisms = make_mechanisms(config)
         self._tls = TlsContexts(config.tls)

@@ -150,7 +150,7 @@ class ClientConfig:
 
     @property
     def jaas(self) -> JaasLogin | None:
-        """What `sasl.jaas.config` says; None where it is not set or SASL is not used."""
+        """The login that `sasl.jaas.config` describes; None where it is not set or SASL is not used."""
         if self.sasl_jaas_config is None or not self.uses_sasl:
             return None
         return parse_jaas(self.sasl_jaas_config)

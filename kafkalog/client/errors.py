@@ -27,7 +27,7 @@ class ClientError(Exception):
     """Base of all errors that the client itself finds."""
 
     retriable: ClassVar[bool] = False
-    """Whether the same call may succeed later."""
+    """True if the same call may succeed later."""
 
 
 class ConfigError(ClientError, ValueError):

@@ -1,4 +1,4 @@
-"""How far a group is behind in each partition: functions of values that others have read from the broker."""
+"""The lag of a group in each partition: functions of values that others have read from the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients know about a cluster: brokers, topics, leaders of partitions. Pure values; nothing changes them.
+"""A cluster's metadata, as clients know it: brokers, topics, leaders of partitions. Pure values; nothing changes them.
 
 Answers of brokers may come in another order than the changes that they tell. So a partition's leader is replaced only
 by one of the same or a later leader epoch, as in Java (`Metadata.updateLatestMetadata`). This needs the id of the

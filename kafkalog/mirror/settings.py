@@ -23,7 +23,10 @@ _ELSEWHERE = frozenset({"clusters", "enabled", "bootstrap.servers"})
 
 @dataclass(frozen=True)
 class MirrorSettings:
-    """What one mirror does; durations in seconds. The defaults are MirrorMaker 2's, unless a field says more."""
+    """The settings of one mirror; durations in seconds, where no name ends in `_ms`.
+
+    The defaults are MirrorMaker 2's, unless a field says more.
+    """
 
     source: str = "source"
     """The alias of the source cluster."""
@@ -44,7 +47,7 @@ class MirrorSettings:
     replication_factor: int = option("replication.factor", -1, integer(-1, 32767))
     """Of topics that the mirror creates; -1 is the target's default. MirrorMaker 2 has 2, too many for one broker."""
     refresh_topics: int = option("refresh.topics.interval.seconds", 60, integer(1))
-    """How often new topics and partitions are looked for; 600 in MirrorMaker 2."""
+    """The interval at which new topics and partitions are looked for; 600 in MirrorMaker 2."""
     sync_configs: bool = option("sync.topic.configs.enabled", True, boolean)
     sync_configs_interval: int = option("sync.topic.configs.interval.seconds", 600, integer(1))
     sync_acls: bool = option("sync.topic.acls.enabled", True, boolean)
@@ -57,21 +60,21 @@ class MirrorSettings:
     sync_groups: bool = option("sync.group.offsets.enabled", False, boolean)
     sync_groups_interval: int = option("sync.group.offsets.interval.seconds", 60, integer(1))
     sync_groups_back: bool = option("sync.group.offsets.back.enabled", True, boolean)
-    """Whether positions that groups reach in the target are brought back into the source. Not in MirrorMaker 2."""
+    """True if positions that groups reach in the target are brought back into the source. Not in MirrorMaker 2."""
     synchronized_groups: str = option("sync.group.offsets.groups", ".*", str)
-    """Which of the groups have their positions brought into the target. Not in MirrorMaker 2."""
+    """Those of the groups whose positions are brought into the target. Not in MirrorMaker 2."""
     emit_heartbeats_in_source: bool = option("emit.heartbeats.in.source", True, boolean)
-    """Whether heartbeats of the other direction are written into the source; MirrorMaker 2 always does."""
+    """True if heartbeats of the other direction are written into the source; MirrorMaker 2 always does."""
     tasks: int = option("tasks.max", 8, integer(1, 1024))
-    """How many parts the work has that processes can share, each with a transactional producer; 1 in MirrorMaker 2."""
+    """The number of parts of the work that processes share, each with a transactional producer; 1 in MirrorMaker 2."""
     commit_interval_ms: int = option("offset.flush.interval.ms", 1000, integer(1))
-    """How often transactions are committed at the least; 60000 in Kafka Connect."""
+    """The longest interval between commits of transactions; 60000 in Kafka Connect."""
     boundary: str = option("transaction.boundary", "poll", one_of("poll", "interval"))
-    """Whether a transaction also ends as soon as the source is read to its end, or only after the interval above."""
+    """`poll`: a transaction also ends when the source is read to its end; `interval`: only after the interval above."""
     start_at: str = option("auto.offset.reset", "earliest", one_of("earliest", "latest"))
-    """Where partitions begin that were never mirrored."""
+    """The position at which partitions begin that were never mirrored."""
     offsets: str = option("replication.offsets", "translate", one_of("translate", "keep"))
-    """Whether records keep their offsets in the target, or get new ones. Not in MirrorMaker 2."""
+    """`keep`: records keep their offsets in the target; `translate`: they get new ones. Not in MirrorMaker 2."""
     max_bytes_per_second: int = option("max.bytes.per.second", 0, integer(0))
     """The most that a process mirrors, in bytes of record batches as they are; 0: no limit. Not in MirrorMaker 2."""
 
@@ -149,17 +152,17 @@ class MirrorSettings:
 
     @property
     def keeps_offsets(self) -> bool:
-        """Whether records keep their offsets in the target."""
+        """Return whether records keep their offsets in the target."""
         return self.offsets == "keep"
 
     @property
     def brings_groups_back(self) -> bool:
-        """Whether positions that groups reach in the target come back; only of groups that are brought there."""
+        """Return whether positions that groups reach in the target come back; only of groups that are brought there."""
         return self.emit_checkpoints and self.sync_groups and self.sync_groups_back
 
     @property
     def commits_early(self) -> bool:
-        """Whether a transaction ends as soon as the source is read to its end."""
+        """Return whether a transaction ends as soon as the source is read to its end."""
         return self.boundary == "poll"
 
     @property

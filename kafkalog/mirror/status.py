@@ -33,24 +33,24 @@ class GroupStatus(NamedTuple):
     partition: TopicPartition
     """The partition of the target."""
     offset: int | None
-    """What the group has committed in the source now; None where it has nothing."""
+    """The offset that the group has committed in the source now; None where it has none."""
     upstream: int
-    """What it had committed when the checkpoint was made."""
+    """The offset that it had committed when the checkpoint was made."""
     downstream: int
     """The checkpoint's offset in the target."""
     in_target: int | None
-    """What the group has committed in the target; None where it has nothing."""
+    """The offset that the group has committed in the target; None where it has none."""
     mark: int | None
-    """Up to which offset of the target its position is known in the source; None where no mirror has noted it."""
+    """The offset of the target up to which its position is known in the source; None where no mirror has noted it."""
 
     @property
     def ahead(self) -> int | None:
-        """How far the group has read in the target beyond what was brought back, in offsets of the target."""
+        """The number of offsets of the target that the group has read beyond what was brought back."""
         return None if self.in_target is None or self.mark is None else max(self.in_target - self.mark, 0)
 
     @property
     def lag(self) -> int | None:
-        """How far the checkpoint is behind the group, in offsets of the source."""
+        """The lag of the checkpoint behind the group, in offsets of the source."""
         return None if self.offset is None else self.offset - self.upstream
 
 

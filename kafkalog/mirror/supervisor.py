@@ -37,9 +37,9 @@ PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 CALM_S = 60.0
 """A worker that has lasted this long was no failure from its beginning."""
 ANSWER_MS = 5_000
-"""How long a new client tries the first request to a cluster."""
+"""The time for which a new client tries the first request to a cluster."""
 NEW_TOPICS_S = 5.0
-"""How often topics are looked for whose configurations or ACLs were not copied yet by this process."""
+"""The interval at which topics are looked for whose configurations or ACLs were not copied yet by this process."""
 _HOPELESS = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -11,7 +11,7 @@ class ErrorCode(IntEnum):
     """The result of a request, or of one topic, partition or group in it."""
 
     retriable: bool
-    """Whether the same request may succeed later, possibly after refreshing metadata."""
+    """True if the same request may succeed later, possibly after refreshing metadata."""
     message: str
 
     def __new__(cls, code: int, retriable: bool = False, message: str = "") -> ErrorCode:

@@ -18,7 +18,7 @@ class KafkaError(Exception):
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     retriable: ClassVar[bool] = False
-    """Whether the same request may succeed later."""
+    """True if the same request may succeed later."""
 
     def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
         if code is not None:

@@ -26,7 +26,7 @@ class Stretch(NamedTuple):
     end: int
     behind: int
     is_old: bool = False
-    """Whether they are messages of formats v0 and v1. A stretch has none of these beside batches of v2."""
+    """True if they are messages of formats v0 and v1. A stretch has none of these beside batches of v2."""
 
 
 def cut(chunk: memoryview, *, max_records: int, max_bytes: int, max_old_bytes: int) -> list[Stretch]:

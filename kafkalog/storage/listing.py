@@ -39,7 +39,7 @@ class Listing(NamedTuple):
     swaps: tuple[SegmentName, ...]
     """Compacted segments that a crash left as `.swap` files; a broker completes their renames at startup."""
     in_motion: bool
-    """Whether there are files that compaction or retention is about to rename or remove."""
+    """True if there are files that compaction or retention is about to rename or remove."""
 
 
 def listing(file_names: Iterable[str]) -> Listing:

@@ -125,10 +125,10 @@ def format_moved_from(log_dir: str) -> bytes:
 
 
 class Stray(NamedTuple):
-    """What `kafkalog.stray` says of a replica that was taken out of use."""
+    """The content of `kafkalog.stray`, about a replica that was taken out of use."""
 
     since_ms: int
-    """When it was taken out of use, in milliseconds since the epoch."""
+    """The time at which it was taken out of use, in milliseconds since the epoch."""
     reason: str
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 READ_BYTES = 1 << 16
 """The most that is read in one call."""
 WRITE_BYTES = 1 << 16
-"""What may wait to be sent before kazoo has to wait with more."""
+"""The number of bytes that may wait to be sent before kazoo has to wait with more."""
 FIRST_BYTES = 12
 """The first answer up to the time-out that it grants."""
 _LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -41,7 +41,7 @@ class BufferedConnection:
         self._first = b""
         self._come = b""
         self._read = 0
-        """How much of what has come was taken already."""
+        """The number of bytes of what has come that were taken already."""
         self._outgoing = bytearray()
 
     def fileno(self) -> int:

@@ -1,4 +1,4 @@
-"""What secures a session with ZooKeeper: TLS, a login, and the access lists of the nodes that it makes."""
+"""The security of a session with ZooKeeper: TLS, a login, and the access lists of the nodes that it makes."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What secures a session."""
+    """The security settings of a session."""
 
     tls: Callable[[], ssl.SSLContext] | None = None
     """Returns the context of a new connection; None for connections without TLS."""
     login: Login | None = None
     set_acl: bool = False
-    """Whether the nodes that are made get access lists."""
+    """True if the nodes that are made get access lists."""
 
 
 PLAIN = Security()

@@ -13,7 +13,7 @@ NO_OWNER = 0
 
 
 class SessionState(Enum):
-    """What happens to a session."""
+    """A state that a session enters."""
 
     CONNECTED = "connected"
     """Requests are answered; after EXPIRED, in a new session. All watches are forgotten."""
@@ -24,7 +24,7 @@ class SessionState(Enum):
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper knows of a node."""
+    """The metadata that ZooKeeper keeps of a node."""
 
     version: int
     """The number of changes of its data."""
@@ -35,7 +35,7 @@ class Stat(NamedTuple):
     owner: int
     """The session that an ephemeral node belongs to, or NO_OWNER."""
     created_ms: int = 0
-    """When it was created, by ZooKeeper's clock (ctime)."""
+    """The time at which it was created, by ZooKeeper's clock (ctime)."""
 
 
 class Node(NamedTuple):

@@ -53,7 +53,7 @@ class ForeignClient(ABC):
     @classmethod
     @abstractmethod
     def missing(cls) -> str | None:
-        """Why the client cannot run here, or None. Fetches it the first time."""
+        """Return the reason why the client cannot run here, or None. The first call fetches it."""
 
     @abstractmethod
     def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:

@@ -21,7 +21,7 @@ def jars(version: str) -> list[Path]:
 
 
 def missing(version: str) -> str | None:
-    """Why the client of `version` cannot run here, or None. Fetches it the first time."""
+    """Return the reason why the client of `version` cannot run here, or None. The first call fetches it."""
     return java.missing() or why_missing(lambda: jars(version))
 
 

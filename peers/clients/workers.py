@@ -71,12 +71,12 @@ class Worker(ABC):
 
     @property
     def acknowledgements(self) -> int:
-        """How many records were acknowledged."""
+        """The number of records that were acknowledged."""
         return sum(map(len, self.acknowledged.values()))
 
     @property
     def has_read_all(self) -> bool:
-        """Whether the consumer has read each record that was acknowledged."""
+        """Return whether the consumer has read each record that was acknowledged."""
         return all(
             self.acknowledged[index].items() <= {value: at for at, value in self.read[index].items()}.items()
             for index in self.partitions

@@ -1,4 +1,4 @@
-"""What builds and runs programs of other languages.
+"""The tools that build and run programs of other languages.
 
 - `java`    classes and small Java sources, against the jars that they need
 - `maven`   brings these jars

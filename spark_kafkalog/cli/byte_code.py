@@ -35,7 +35,7 @@ class Count:
     """Without byte code before."""
     compiled: int = 0
     reason: str = ""
-    """Why a module was not compiled."""
+    """The reason why a module was not compiled."""
 
 
 def count(packages: Sequence[str] = PACKAGES, *, compile_missing: bool = False) -> Count:

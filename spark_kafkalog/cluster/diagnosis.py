@@ -1,4 +1,4 @@
-"""What is wrong with an application's environments, and the setting that mends it. Pure functions of a survey."""
+"""Find what is wrong with an application's environments, and the setting that mends it. Pure functions of a survey."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafkalog.options.parsing import size_or_none
 WORKER_BYTES = 256 << 20
 """The least memory to plan for a Python worker; 210 MB were measured while one read batches of 1 MB."""
 BATCHES_BYTES = 64 << 20
-"""What a task has in fetched and decoded records, beside what the process takes at its start."""
+"""The memory of a task's fetched and decoded records, beside what the process takes at its start."""
 OVERHEAD_FLOOR = 384 << 20
 """Spark's least `spark.executor.memoryOverhead`, which the JVM needs for itself."""
 _ROUNDED_TO = 128 << 20

@@ -37,7 +37,7 @@ class Requirement(NamedTuple):
     extra: str | None
     """The extra of the requiring distribution that this belongs to; None if it is always needed."""
     has_other_marker: bool
-    """Whether it is needed only on some platforms or versions of Python."""
+    """True if it is needed only on some platforms or versions of Python."""
 
 
 def parse_requirement(text: str) -> Requirement:

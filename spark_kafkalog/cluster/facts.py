@@ -1,4 +1,4 @@
-"""What probes have found, as values."""
+"""The results of probes, as values."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Probe:
     digest: str | None = None
     """Tells apart states of kafkalog's files under one version."""
     kernels: bool | None = None
-    """Whether the host has compiled kernels; None if that cannot be told."""
+    """True if the host has compiled kernels; None if that cannot be told."""
     memory: int | None = None
     """Bytes of a process with all that a task imports."""
     failing: Mapping[str, str] = field(default_factory=dict)
     """Modules `pyspark_*` that fail when Spark looks for sources, with their errors."""
     brokers: Sequence[Connection] = ()
     problem: str | None = None
-    """Why the Python does not run, or why the source cannot be imported."""
+    """The reason why the Python does not run, or why the source cannot be imported."""
 
     @property
     def minor(self) -> str:
@@ -74,7 +74,7 @@ class Executor:
 
 @dataclass(frozen=True)
 class Settings:
-    """What an application has configured; see `interpreters`."""
+    """The configuration of an application; see `interpreters`."""
 
     master: str
     deploy_mode: str = "client"

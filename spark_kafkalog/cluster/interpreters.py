@@ -1,4 +1,4 @@
-"""Which Python Spark takes to look for a source and to run it.
+"""The Python that Spark takes to look for a source and to run it.
 
 Spark's JVM on the driver takes `PYSPARK_DRIVER_PYTHON`, else `PYSPARK_PYTHON`, else `python3`, all from its own
 environment, to look for sources (`PythonUtils.defaultPythonExec`). The same word goes to the executors with each

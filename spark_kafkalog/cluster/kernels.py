@@ -11,7 +11,7 @@ from kafkalog.records.kernels.store.groups import GROUPS
 from spark_kafkalog.cluster.distributions import File, PackError
 
 DIRECTORY = "kafkalog/records/kernels/cache"
-"""Where a process finds the files, in the directory or archive that it imports kafkalog from."""
+"""The path at which a process finds the files, in the directory or archive that it imports kafkalog from."""
 
 
 def compiled_files(cpus: Sequence[str], scratch: Path) -> list[File]:

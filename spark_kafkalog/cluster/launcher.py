@@ -11,7 +11,7 @@ import shlex
 BASE_VARIABLE = "KAFKALOG_BASE_PYTHON"
 """Names the interpreter on a host where the script does not find it."""
 PACKAGES = "lib/site-packages"
-"""Where the archive has its packages."""
+"""The directory in which the archive has its packages."""
 _PLACES = ("", "/usr/bin/", "/usr/local/bin/", "/opt/bin/")
 
 _TEXT = """\

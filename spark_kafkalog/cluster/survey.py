@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROBE_TIMEOUT_S = 120.0
 EXECUTORS_DEADLINE_S = 30.0
-"""How long to wait for executors that were requested and have not registered."""
+"""The time to wait for executors that were requested and have not registered."""
 _ROUNDS = 3
 _PATHS = "KAFKALOG_PROBE_PATHS"
 """The variable that carries the driver's PYTHONPATH to the script."""

@@ -1,4 +1,4 @@
-"""Whether the active SparkContext belongs to this process, or to one that has forked it.
+"""Tell whether the active SparkContext belongs to this process, or to one that has forked it.
 
 A forked process inherits its parent's connection to the JVM. What it sends there mixes with what the parent sends, and
 the parent then takes answers to the child for its own. PySpark does not notice forks, and only a private attribute

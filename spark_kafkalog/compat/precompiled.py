@@ -48,7 +48,7 @@ class Status:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to do."""
+        """Return whether nothing is left to do."""
         return self.current == self.modules and not self.other
 
 

@@ -34,7 +34,7 @@ _SYSTEM = "-Dspark."
 _NAMES = {"--keytab": KEYTAB, "--principal": PRINCIPAL}
 """Options of `spark-submit` that stand for settings."""
 _FURTHEST = 16
-"""How many ancestors of this process are looked at."""
+"""The most ancestors of this process that are looked at."""
 PROC = Path("/proc")
 _settings: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 """The settings of SparkContexts, which do not change. To read them takes hundreds of calls to the JVM."""

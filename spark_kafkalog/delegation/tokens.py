@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 RENEWAL_RATIO = 0.75
 """The part of a token's time after which the next one is made."""
 KNOWN_AFTER_S = 5.0
-"""How long to wait until all brokers know a new token."""
+"""The longest time to wait until all brokers know a new token."""
 RETRY_AFTER_S = 10.0
-"""How long to use a token that could not be replaced before the next try."""
+"""The time for which a token that could not be replaced is used before the next try."""
 
 
 class TokenSource:

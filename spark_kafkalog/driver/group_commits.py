@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
-"""How long a trigger may wait for a commit."""
+"""The time that a trigger may wait for a commit."""
 FIRST_PATIENCE_S = 5.0
 """The same for a query's first commit: a cluster's very first commit waits until the offsets topic is created."""
 PAUSE_S = 60.0

@@ -21,7 +21,7 @@ class ChunkPiece(NamedTuple):
     records: memoryview
     behind: int
     converted: bool = False
-    """Whether the batches were messages of formats v0 and v1."""
+    """True if the batches were messages of formats v0 and v1."""
 
 
 def joined(pieces: list[ChunkPiece]) -> ChunkPiece:

@@ -25,7 +25,7 @@ _DESCRIPTORS = "/proc/self/fd"
 _ADDRESS_BYTES = 128
 """The size of C's `sockaddr_storage`."""
 _V4, _V6 = slice(4, 8), slice(8, 24)
-"""Where the address stands in C's `sockaddr_in` and `sockaddr_in6`."""
+"""The place of the address in C's `sockaddr_in` and `sockaddr_in6`."""
 
 
 def hurry() -> None:

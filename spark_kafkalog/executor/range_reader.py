@@ -107,7 +107,7 @@ class _RangeReader:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
         self._under_way: tuple[int, Future[FetchedRecords]] | None = None
         self._waits_since: float | None = None
-        """When the position was first requested; None before that. Spark may pause for long between two requests."""
+        """The time of the first request of the position, or None. Spark may pause for long between two requests."""
 
     def check_topic(self, mark: str | None) -> None:
         """Report the range as lost if the topic was created again since the range was planned."""

@@ -46,7 +46,7 @@ class FileSystem(ABC):
     """
 
     is_local = False
-    """Whether the operating system reads ahead."""
+    """True if the operating system reads ahead."""
 
     @abstractmethod
     def stat(self, path: str) -> Entry | None:

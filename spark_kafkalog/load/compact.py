@@ -56,7 +56,7 @@ SIGN = "compaction-under-way"
 _SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"
 _VERSION = 2
 _SUFFIXES = {1: ("", ""), _VERSION: (".new", REPLACED)}
-"""What is added to the names of new files and of those that were moved away, by the version of the plan."""
+"""The suffixes of the names of new files and of those that were moved away, by the version of the plan."""
 _BATCH_ROWS = 1 << 16
 
 

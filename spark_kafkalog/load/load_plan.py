@@ -78,7 +78,7 @@ class Plan:
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
     fixes_starts: bool = False
-    """Whether it records where a partition begins. The next load could not look that offset up: `latest` moves on."""
+    """True if it records where a partition begins. The next load could not look that offset up: `latest` moves on."""
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to publish: no new offsets, not even lost ones, and no start to record."""
+        """Return whether there is nothing to publish: no new offsets, not even lost ones, and no start to record."""
         return not self.fixes_starts and all(start == end for start, end in self.positions.values())
 
     def splits(self, least: int, most_offsets: int | None) -> list[Split]:

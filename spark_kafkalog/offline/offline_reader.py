@@ -38,11 +38,11 @@ from spark_kafkalog.plan.start_and_end import resolve
 logger = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
-"""How many levels below a given directory are searched for partitions."""
+"""The number of levels below a given directory that are searched for partitions."""
 _BROKER_FILES = (file_names.META_PROPERTIES, file_names.LOG_START_CHECKPOINT)
 """Files that lie beside partitions, and never in one."""
 _SHOWN = 3
-"""How many wrong rows of a checkpoint are logged one by one."""
+"""The most wrong rows of a checkpoint that the log message quotes."""
 _INTERNAL = INTERNAL_TOPICS | NEWER_INTERNAL_TOPICS
 """Kafka's own topics, which are read only if they are named."""
 

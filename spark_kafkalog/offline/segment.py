@@ -24,7 +24,7 @@ WINDOW = 128 * 1024
 SMALL_BYTES = 256
 """Batches up to this size are verified even if only headers are needed: transaction markers have 78 bytes."""
 SEARCH_BYTES = 64 << 20
-"""How many bytes behind damage are searched for valid batches."""
+"""The number of bytes behind damage that are searched for valid batches."""
 
 
 class CorruptLogError(RuntimeError):

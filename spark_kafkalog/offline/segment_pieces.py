@@ -39,7 +39,7 @@ class Segment:
     file_size: int
     modified: int
     is_tail: bool
-    """Whether it is the last segment with bytes in it, whose end may be torn without being damaged."""
+    """True if it is the last segment with bytes in it, whose end may be torn without being damaged."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where a query starts and ends: `starting…` and `ending…` options, not yet resolved to offsets."""
+"""The start and the end of a query: `starting…` and `ending…` options, not yet resolved to offsets."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class SourceOptions:
     given: frozenset[str] = field(default=frozenset())
     """Names of the options that were set, in lower case."""
     token_cluster: clusters.TokenCluster | None = None
-    """How to get a delegation token, where the query is to log in by one. Without it, `client` cannot log in."""
+    """The cluster whose delegation token the query takes, or None. Without the token, `client` cannot log in."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -203,7 +203,7 @@ class SourceOptions:
 
     @property
     def client_rack(self) -> str:
-        """Where the readers are (`kafka.client.rack`): leaders name followers there to read from (KIP-392)."""
+        """The rack of the readers (`kafka.client.rack`): leaders name followers there to read from (KIP-392)."""
         return self.properties.get("client.rack", "")
 
     def batch_limits(self) -> tuple[Limit, Limit]:

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: `assign`, `subscribe` or `subscribePattern`."""
+"""The partitions that a query reads: `assign`, `subscribe` or `subscribePattern`."""
 
 from __future__ import annotations
 

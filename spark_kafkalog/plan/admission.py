@@ -1,4 +1,4 @@
-"""How many offsets a trigger takes: the limits, the minimum to wait for, and the end of Trigger.AvailableNow.
+"""The offsets that a trigger takes: the limits, the minimum to wait for, and the end of Trigger.AvailableNow.
 
 Pure functions over maps of offsets. They follow Spark's Kafka source except for one rule. Spark rounds a partition's
 share up to at least one offset, so a trigger may exceed `maxOffsetsPerTrigger` by fewer offsets than there are

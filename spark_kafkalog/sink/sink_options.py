@@ -57,7 +57,7 @@ class SinkOptions:
     batch_id: int | None = None
     """The number of the micro-batch that a batch query writes (`batchId`), so that it is written only once."""
     token_cluster: clusters.TokenCluster | None = None
-    """How to get a delegation token, where the query is to log in by one. Without it, `producer` cannot log in."""
+    """The cluster whose delegation token the query takes, or None. Without the token, `producer` cannot log in."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The `kafka.*` options, without that prefix; passwords may be among them."""
 

@@ -1,4 +1,4 @@
-"""What is imported before a process is forked, so that its children need not.
+"""Import modules before a process is forked, so that its children need not.
 
 The libraries may have threads of their own when the process forks: numpy's BLAS and pyarrow's allocator have one each,
 and both start anew in a child. This module starts none.

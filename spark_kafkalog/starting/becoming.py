@@ -1,4 +1,4 @@
-"""How a forked process turns into the program that a launcher was asked to run."""
+"""Turn a forked process into the program that a launcher was asked to run."""
 
 from __future__ import annotations
 

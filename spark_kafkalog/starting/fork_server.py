@@ -28,13 +28,13 @@ from spark_kafkalog.starting.handover import HandoverError, Program, receive
 logger = logging.getLogger(__name__)
 
 _PATIENCE_S = 10.0
-"""How long a launcher may take to send its message; it is sent at once."""
+"""The time that a launcher may take to send its message; it is sent at once."""
 IDLE_S = 600.0
 """A server without children ends if no launcher has come for this long: its JVM may have ended before it looked."""
 _PAUSE_S = 0.1
 """The pause after an error of a connection that cannot even be closed."""
 _GO = b"!"
-"""What the server tells a child that it watches."""
+"""The byte that the server sends to a child once it watches it."""
 
 
 class ForkServer:

@@ -1,4 +1,4 @@
-"""How a launcher finds the fork server of its JVM, and hands a program over to it.
+"""The protocol by which a launcher finds the fork server of its JVM, and hands a program over to it.
 
 The address is a name in Linux's abstract namespace of sockets: it needs no directory, and goes with the server. It has
 the user, the JVM's process, and a digest of what a running Python cannot change any more: its program, its `PYTHON…`
@@ -37,7 +37,7 @@ class HandoverError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """What a launcher was asked to run: Python's arguments, the working directory and the environment."""
+    """The program that a launcher was asked to run: Python's arguments, the working directory and the environment."""
 
     arguments: list[str]
     directory: str

@@ -1,4 +1,4 @@
-"""What `kafkalog-python` runs: Python with the given arguments, started in the quickest way.
+"""The launcher `kafkalog-python`: it runs Python with the given arguments, started in the quickest way.
 
 - A program that only a driver starts is run by a fork of the JVM's fork server (Linux). The first launcher starts the
   server.

@@ -29,7 +29,7 @@ SCHEMAS: ProcessCache[RegistryConfig, dict[int, RegisteredSchema]] = ProcessCach
 
 @dataclass(frozen=True)
 class Typed:
-    """How values are decoded: everything that executors need to know."""
+    """The way in which values are decoded: everything that executors need to know."""
 
     options: ValueOptions
     value: StructType | None

@@ -128,7 +128,7 @@ class FetchReading:
         self._diverged = False
         self._rack = message.rack_id if self._may_redirect else ""
         self._is_redirected = False
-        """Whether the response names a preferred read replica for at least one partition."""
+        """True if the response names a preferred read replica for at least one partition."""
         self.max_bytes = min(message.max_bytes, request.broker.config["fetch.max.bytes"])
         quota = request.broker.quotas.fetch
         if quota.limited and not self._is_from_follower:
@@ -148,7 +148,7 @@ class FetchReading:
 
     @property
     def _may_redirect(self) -> bool:
-        """Whether the response may name a preferred read replica (KIP-392)."""
+        """Return whether the response may name a preferred read replica (KIP-392)."""
         request = self.request
         is_able = not self._is_from_follower and request.version >= FOLLOWERS_SINCE
         return is_able and request.broker.config["replica.selector.class"] is not None

@@ -33,7 +33,7 @@ REQUEST_TIMEOUT_S = 30.0
 REFUSALS = 2
 """A broker's process is taken for dead when its address has refused this number of connections in a row."""
 LOGGED_EVERY = 100
-"""When a request fails again and again, the first failure is logged, and then one in this number."""
+"""The number of failures of a request of which one is logged, beginning with the first."""
 
 Connect = Callable[[BrokerRegistration, str], Link]
 """Makes a link to the inter-broker listener of a broker; the text names the purpose."""

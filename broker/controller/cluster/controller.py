@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 FIRST_BALANCE_S = 5.0
-"""When leaders are balanced for the first time after an election."""
+"""The time from an election to the first balancing of leaders."""
 PAUSE_S = 1.0
 """The pause between a failure of the controller and its next attempt to be elected."""
 
@@ -141,7 +141,7 @@ class ClusterController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller, as far as it knows."""
+        """Return whether this broker is the controller, as far as it knows."""
         return self._office is not None
 
     @property

@@ -16,7 +16,7 @@ from broker.controller.cluster.model.history import Change
 from kafkalog.protocol.messages.describe_topic_partitions import WAITS_SINCE
 
 LOOK_S = 15.0
-"""How often the controller looks at the reassignments that are in progress."""
+"""The interval at which the controller looks at the reassignments that are in progress."""
 HOPELESS_MS = 30_000
 """The controller reports a reassignment that has waited this long for something that does not come by itself."""
 SLOW_MS = 600_000
@@ -30,7 +30,7 @@ class _Waiting(NamedTuple):
 
 
 class Stalls:
-    """What the reassignments of one controller wait for."""
+    """The reasons for which the reassignments of one controller wait."""
 
     def __init__(self) -> None:
         self._waiting: dict[PartitionKey, _Waiting] = {}

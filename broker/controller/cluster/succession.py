@@ -4,7 +4,7 @@ A broker that is not the controller keeps a connection to the controller. Where 
 listens at the controller's address any more, it deletes `/controller` and the registration of that broker, in one
 request. Then all brokers stand for election. A connection that only times out is no evidence.
 
-It does so only for a broker that watches its own registration. Should that one live nevertheless, it stops to lead when
+It does so only for a broker that watches its own registration. Should that one live nevertheless, it stops leading when
 its registration is gone, and gives up the office when `/controller` is gone.
 """
 

@@ -112,7 +112,7 @@ class Membership(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, and none are about to join."""
+        """Return whether it has no members, and none are about to join."""
 
     @property
     def wake_at(self) -> int | None:

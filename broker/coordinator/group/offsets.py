@@ -32,9 +32,9 @@ class Committed:
     """The leader epoch of the last record that was read, -1 if unknown."""
     metadata: str
     timestamp: int
-    """When it was committed, ms since the epoch."""
+    """The time of the commit, in ms since the epoch."""
     expires: int = records.NO_TIMESTAMP
-    """When it expires, ms since the epoch, if the client named a retention (OffsetCommit 2 to 4), else -1."""
+    """The time of its expiry, in ms since the epoch, if the client named a retention (OffsetCommit 2 to 4), else -1."""
     stored_at: int = -1
     """Offset of its record in the log."""
 

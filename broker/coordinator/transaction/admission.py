@@ -20,7 +20,7 @@ from kafkalog.protocol.errors import InvalidTxnStateError, TransactionAbortableE
 
 
 class Answered:
-    """What the coordinator, another broker, answers about the batches of one request.
+    """The answer of the coordinator, another broker, about the batches of one request.
 
     Each request has its own. A marker ends a transaction, so the answer to a later request says nothing about a batch
     that was sent before the marker.

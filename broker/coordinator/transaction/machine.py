@@ -59,12 +59,12 @@ class TransactionState(IntEnum):
 
     @property
     def is_decided(self) -> bool:
-        """Whether markers are being written."""
+        """Return whether markers are being written."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def may_expire(self) -> bool:
-        """Whether no transaction is open, so that the transactional id may be forgotten."""
+        """Return whether no transaction is open, so that the transactional id may be forgotten."""
         return self in _AT_REST
 
 
@@ -108,7 +108,7 @@ class Transaction:
     partitions: frozenset[TopicPartition] = frozenset()
     """The partitions to which the transaction may write; after the decision, those that get a marker."""
     started_ms: int = -1
-    """When the transaction began, or -1 before the first."""
+    """The time at which the transaction began, or -1 before the first."""
     last_producer_id: int = NO_PRODUCER_ID
     """The producer id before it or the epoch was raised for a producer that named them (KIP-360), so that its second
     request gets the same answer. Not stored, as in Kafka 3.9."""

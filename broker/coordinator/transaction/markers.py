@@ -21,7 +21,7 @@ from kafkalog.records.control import ControlRecordType, EndTransactionMarker
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 DEFAULT_TIMEOUT_MS = 30_000
-"""How long a marker waits for the high watermark, as Kafka's `request.timeout.ms`."""
+"""The time that a marker waits for the high watermark, as Kafka's `request.timeout.ms`."""
 
 
 class Marker(NamedTuple):

@@ -25,7 +25,7 @@ from broker.replica.partition import Partition
 from kafkalog.storage.topics import TRANSACTION_STATE
 
 Verified = Mapping[Producer, Answered]
-"""What other brokers have answered about the batches of one request."""
+"""The answers of other brokers about the batches of one request, by producer."""
 
 
 class ClusterAccess(NamedTuple):
@@ -167,7 +167,7 @@ class Transactions:
 
     @property
     def asks_others(self) -> bool:
-        """Whether there are other brokers that coordinate transactions."""
+        """Return whether there are other brokers that coordinate transactions."""
         return self._verifier is not None
 
     def must_ask(self, transactional_id: str, producer_id: int, producer_epoch: int, partition: Partition) -> bool:

@@ -32,7 +32,7 @@ class WaitingDecisions:
 
     @property
     def count(self) -> int:
-        """How many decisions wait. Any thread may read it."""
+        """The number of decisions that wait. Any thread may read it."""
         return sum(list(self._counts.values()))
 
     def __contains__(self, transactions: PartitionTransactions) -> bool:

@@ -36,5 +36,5 @@ class FutureLog:
 
     @property
     def offset_lag(self) -> int:
-        """How many offsets the copy is behind the log."""
+        """The number of offsets by which the copy is behind the log."""
         return max(self.log.log_end_offset - self.log_end_offset, 0)

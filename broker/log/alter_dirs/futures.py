@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 TopicPartition = tuple[str, int]
 
 MAX_PREFERRED = 10_000
-"""How many partitions without a log here have a log directory remembered; the oldest are forgotten."""
+"""The most partitions without a log here whose log directory is remembered; the oldest are forgotten."""
 
 
 class Futures:

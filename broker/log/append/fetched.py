@@ -19,12 +19,12 @@ PlacedBatch = tuple[int, BatchHeader]
 
 
 class FetchedBatches(NamedTuple):
-    """What a follower may append."""
+    """The batches that a follower may append."""
 
     runs: list[list[PlacedBatch]]
     """The batches in order. Those of a run have the same leader epoch and format. A control batch ends its run."""
     error: KafkaError | None
-    """Why the batch after these cannot be appended; None if all may be. Batches that are left out are no error."""
+    """The error of the next batch, which cannot be appended; None if all may be. Batches left out are no error."""
 
 
 def fetched_batches(records: memoryview, end_offset: int, leader_epoch: int | None, label: str) -> FetchedBatches:

@@ -1,4 +1,4 @@
-"""Why a produced batch is refused, and which of its records are at fault (KIP-467).
+"""The reason why a produced batch is refused, and those of its records that are at fault (KIP-467).
 
 The rules are those of Kafka's LogValidator. In a compacted topic each record must have a key. Timestamps that producers
 set must lie within the topic's bounds. A batch must not claim that a broker set its timestamps (LogAppendTime), unless
@@ -23,7 +23,7 @@ from kafkalog.records.compression import Codec
 from kafkalog.records.validate import sizes_and_timestamps
 
 _SHOWN = 3
-"""How many record errors the message of the whole batch repeats, as in Kafka."""
+"""The number of record errors that the message of the whole batch repeats, as in Kafka."""
 
 
 class RecordError(NamedTuple):
@@ -38,7 +38,7 @@ class RecordRules:
     """Hold what a topic requires of each record at one time."""
 
     require_keys: bool
-    """Whether each record must have a key."""
+    """True if each record must have a key."""
     earliest: int | None
     """The least timestamp in ms; None if any timestamp is accepted."""
     latest: int | None

@@ -38,7 +38,7 @@ MAX_THREADS = 64
 MEGABYTE = 1 << 20
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _YIELD_EVERY = 64
-"""How many logs are examined before other work gets its turn on the event loop."""
+"""The number of logs that are examined before other work gets its turn on the event loop."""
 
 
 @dataclass(slots=True)

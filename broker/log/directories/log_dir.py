@@ -44,7 +44,7 @@ WITHOUT_A_ROW = {
 """Consequences of damaged rows of a checkpoint file, by name."""
 
 SHOWN = 3
-"""How many damaged rows of a checkpoint file are logged one by one."""
+"""The number of damaged rows of a checkpoint file that are logged one by one."""
 
 Offsets = Mapping[tuple[str, int], int]
 

@@ -1,4 +1,4 @@
-"""How often segments were forced to the device, and how long that took: Kafka's LogFlushStats."""
+"""The number of flushes of segments to the device, and the time that they took: Kafka's LogFlushStats."""
 
 from __future__ import annotations
 

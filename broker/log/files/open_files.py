@@ -24,9 +24,9 @@ DEFAULT_SHARE = 0.4
 MAX_DEFAULT = 30_000
 """Largest default. Linux allows a process 65,530 maps by default (vm.max_map_count)."""
 ROOM = 8
-"""How many holders close their files when an open fails because there is no descriptor left."""
+"""The number of holders that close their files when an open fails because there is no descriptor left."""
 SECOND_CHANCES = 8
-"""How many holders in use are passed over in one search for a file to close."""
+"""The number of holders in use that are passed over in one search for a file to close."""
 
 
 class FileHolder(Protocol):
@@ -122,7 +122,7 @@ class OpenFiles:
 
     @property
     def crowded(self) -> bool:
-        """Whether responses in flight hold so many files that further reads should wait."""
+        """Return whether responses in flight hold so many files that further reads should wait."""
         return len(self._segment_files) > self.limit + self.limit // 4
 
 

@@ -31,7 +31,7 @@ BLOCK_BYTES = 4096
 """Entries are written to the file when so many bytes of them have gathered."""
 
 RESIDENT_SECONDS = 1.0
-"""How long an index that was in memory is assumed to be in memory still."""
+"""The time for which an index that was in memory is assumed to be in memory still."""
 _MMAP_OPTIONS: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 

@@ -64,7 +64,7 @@ class LogRemover:
         self._ops = ops
         self.config = config
         self._deletions: deque[tuple[int, list[str]]] = deque()
-        """When to delete which files of removed segments: (ms since the epoch, paths)."""
+        """The files of removed segments, and the times at which to delete them: (ms since the epoch, paths)."""
 
     def delete_records(self, before_offset: int) -> int:
         """Move the log start offset up to `before_offset` (-1: the high watermark) and return the log start offset.

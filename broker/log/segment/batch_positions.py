@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 RECENT_BATCHES = 64
-"""How many of the newest batches are remembered; at most twice this many (two generations)."""
+"""The number of the newest batches that are remembered; at most twice this many (two generations)."""
 
 
 class BatchPositions:

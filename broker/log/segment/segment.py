@@ -91,7 +91,7 @@ class Segment:
         self._roll_timestamp: int | None = None
         self.positions = BatchPositions()
         self._distrusted = False
-        """Whether the index was found not to fit the log, and was built anew."""
+        """True if the index was found not to fit the log, and was built anew."""
 
     @classmethod
     def create(

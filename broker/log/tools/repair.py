@@ -35,7 +35,7 @@ from kafkalog.storage.checkpoints import CorruptCheckpointError
 
 COPY_BYTES = 4 << 20
 MOST_OFFSETS = (1 << 31) - 1
-"""How many offsets one batch can span."""
+"""The most offsets that one batch can span."""
 
 
 class InUseError(Exception):

@@ -24,7 +24,7 @@ from kafkalog.storage.batch_walk import stated_size
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at once: so few that they are still in the processor's cache when they are counted."""
 MOST_KEYS = 1_000_000
-"""How many keys are counted at once. Beyond that the rarer half is forgotten."""
+"""The most keys that are counted at once. Beyond that the rarer half is forgotten."""
 
 
 @dataclass
@@ -52,7 +52,7 @@ class Stats:
     transactional_batches: int = 0
     control_batches: int = 0
     unreadable: list[str] = field(default_factory=list)
-    """Where reading ended before the end of a segment, and why."""
+    """The places where a segment could not be read, each with the reason."""
     uncompressed_size: int = 0
     counts: checking.Counts = field(default_factory=checking.Counts)
     keys: Counter[bytes] = field(default_factory=Counter)

@@ -26,7 +26,8 @@ from kafkalog.storage.batch_walk import headers, stated_size
 
 CHUNK_BYTES = 64 << 10
 PATIENCE = 20
-"""How often a batch at the end of a file has a wrong checksum before it counts as damaged, not as being written."""
+"""The number of times that a batch at the end of a file has a wrong checksum before it counts as damaged, not as being
+written."""
 
 
 class Batch(NamedTuple):

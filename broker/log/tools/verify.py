@@ -39,7 +39,7 @@ class Report:
 
     @property
     def wrong(self) -> bool:
-        """Whether there are findings other than notes."""
+        """Return whether there are findings other than notes."""
         return any(finding.level is Level.ERROR for finding in self.all_findings)
 
 

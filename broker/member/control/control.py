@@ -76,12 +76,12 @@ class Control:
 
     @property
     def has_metadata(self) -> bool:
-        """Whether the controller has told this broker of partitions since it was registered."""
+        """Return whether the controller has told this broker of partitions since it was registered."""
         return self._metadata_in == self._broker_epoch()
 
     @property
     def has_roles(self) -> bool:
-        """Whether the controller has told this broker its roles since it was registered."""
+        """Return whether the controller has told this broker its roles since it was registered."""
         return self._roles_in == self._broker_epoch()
 
     async def leader_and_isr(self, message: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:

@@ -22,7 +22,7 @@ CLOCKS_APART_MS = 300_000
 
 
 class Kind(Enum):
-    """What has to be done."""
+    """The action that a difference calls for."""
 
     ASK = auto()
     """The controller has to tell the broker its roles again."""
@@ -35,7 +35,7 @@ class Kind(Enum):
 
 
 class Finding(NamedTuple):
-    """What differs."""
+    """A difference, and the action that it calls for."""
 
     kind: Kind
     what: str
@@ -51,14 +51,14 @@ class Held:
     """The version of the state on which the role is based."""
     is_leader: bool = False
     is_proposing: bool = False
-    """Whether it has proposed another ISR, and waits for the answer."""
+    """True if it has proposed another ISR, and waits for the answer."""
     is_offline: bool = False
-    """Whether its log cannot be used. The controller knows that."""
+    """True if its log cannot be used. The controller knows that."""
     has_log: bool = False
     topic_id: uuid.UUID | None = None
     """The id of the topic that the log belongs to, if it is known."""
     log_since_ms: int | None = None
-    """When the log was made, or learnt the id, in milliseconds since the epoch; None if that is not known."""
+    """The time at which the log was made, or learnt the id, in ms since the epoch; None if that is not known."""
 
 
 class Topic(NamedTuple):
@@ -66,7 +66,7 @@ class Topic(NamedTuple):
 
     node: TopicNode
     created_ms: int
-    """When it was created, by ZooKeeper's clock."""
+    """The time of its creation, by ZooKeeper's clock."""
 
 
 def compare(broker_id: int, index: int, held: Held, topic: Topic | None, state: StateNode | None) -> Finding | None:

@@ -30,14 +30,14 @@ PartitionKey = tuple[str, int]
 
 
 class Present(NamedTuple):
-    """What is here of a partition, to see whether it has changed."""
+    """The role and the log of a partition here, to see whether it has changed."""
 
     role: Role | None
     log: Log | None
 
 
 class Difference(NamedTuple):
-    """What differs of a partition."""
+    """A difference that was found in a partition."""
 
     finding: Finding
     present: Present
@@ -45,11 +45,11 @@ class Difference(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a look at some topics has found."""
+    """The result of a look at some topics."""
 
     found: dict[PartitionKey, Difference]
     has_any: bool
-    """Whether any partition is assigned to this broker."""
+    """True if any partition is assigned to this broker."""
 
 
 def present(replicas: ReplicaManager, topic: str, index: int) -> Present:

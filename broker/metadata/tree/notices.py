@@ -54,7 +54,7 @@ class ConfigNotices:
         self._last = -1
         """The largest number of a notice that was seen."""
         self._written_ms: dict[str, int] = {}
-        """When the notices that are kept were written, as far as that is known."""
+        """The times at which the notices that are kept were written, as far as they are known."""
         self._lost_at: float | None = None
         self._following: asyncio.Task[None] | None = None
         self._zookeeper.listen(self._session_changed)

@@ -4,7 +4,7 @@ Version 1 (0.8) has a host and a port, 2 (0.9) endpoints, 3 a rack, 4 (0.10) the
 features. `host` and `port` are those of the first PLAINTEXT endpoint, for old clients. Clients of 0.8 and 0.9.0.0
 cannot read versions above 2 (KAFKA-3100).
 
-A key of our own, which Kafka ignores, says that the broker stops to lead when its registration is deleted.
+A key of our own, which Kafka ignores, says that the broker stops leading when its registration is deleted.
 
 The broker's epoch is not in the data: it is the number of the transaction that created the node (czxid).
 """

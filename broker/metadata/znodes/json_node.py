@@ -1,4 +1,4 @@
-"""What all nodes in JSON share: reading with an error that names the node, and writing."""
+"""The code that all nodes in JSON share: reading with an error that names the node, and writing."""
 
 from __future__ import annotations
 

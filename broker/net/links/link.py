@@ -137,7 +137,7 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that requests can be sent on."""
+        """Return whether there is a connection that requests can be sent on."""
         return self._channel is not None
 
     @property

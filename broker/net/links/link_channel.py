@@ -68,22 +68,22 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def ready(self) -> bool:
-        """Whether a request can be sent now without filling buffers of the transport."""
+        """Return whether a request can be sent now without filling buffers of the transport."""
         return self.failure is None and self._takes_more and self._pause is None and self._wire.state is State.READY
 
     @property
     def paused(self) -> bool:
-        """Whether the peer asked to wait before the next request, and that time is not over (KIP-219)."""
+        """Return whether the peer asked to wait before the next request, and that time is not over (KIP-219)."""
         return self._pause is not None
 
     @property
     def expired(self) -> bool:
-        """Whether the authenticated session is about to end (KIP-368), so that a new connection is needed."""
+        """Return whether the authenticated session is about to end (KIP-368), so that a new connection is needed."""
         return self._loop.time() >= self._session_ends
 
     @property
     def connected(self) -> bool:
-        """Whether there is, or was, a transport."""
+        """Return whether there is, or was, a transport."""
         return self._transport is not None
 
     def version_of(self, request_class: type[Request], max_version: int | None, min_version: int) -> int:
@@ -142,7 +142,7 @@ class Channel(asyncio.BufferedProtocol):
         self._write(chunks)
 
     def holds(self, response: asyncio.Future[Any]) -> bool:
-        """Whether this future's request is in flight here."""
+        """Return whether this future's request is in flight here."""
         return response in self._in_flight
 
     def fail(self, failure: LinkError) -> None:

@@ -1,4 +1,4 @@
-"""What connections and links take from the system.
+"""The resources that connections and links take from the system.
 
 - `network`      opens connections and binds listeners
 - `listener`     a listening socket and the connections it accepts

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 5.0
-"""How long one call of `HostLookup.addresses_of` waits for the name server, for all of its names together."""
+"""The time that one call of `HostLookup.addresses_of` waits for the name server, for all of its names together."""
 AT_ONCE = 4
 
 

@@ -130,7 +130,7 @@ _REMEDIES = {
     errno.EADDRINUSE: "Is another broker running there? Stop it, or choose another port in listeners",
     errno.EACCES: "Ports below 1024 need privileges; choose another port in listeners",
 }
-"""What the user can do about a failed bind, by errno."""
+"""The remedies for a failed bind, by errno."""
 
 
 def _listen(endpoint: Endpoint, backlog: int) -> socket.socket:

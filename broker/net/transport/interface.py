@@ -28,7 +28,7 @@ class Transport(Protocol):
 
     @property
     def has_unsent(self) -> bool:
-        """Whether bytes that were accepted wait for the kernel to take them."""
+        """Return whether bytes that were accepted wait for the kernel to take them."""
 
     def watch_readable(self, callback: Callable[[], None], /) -> None:
         """Call back in each round of the loop while `recv_into` would return or raise something, even the end.

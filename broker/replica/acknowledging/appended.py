@@ -20,7 +20,7 @@ class Appended(NamedTuple):
     acks: int
     """The `acks` of the produce request."""
     sync: bool
-    """Whether `flush.messages` asks for an fsync before it is acknowledged."""
+    """True if `flush.messages` asks for an fsync before it is acknowledged."""
 
     @property
     def first_offset(self) -> int:

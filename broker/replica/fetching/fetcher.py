@@ -32,13 +32,13 @@ logger = logging.getLogger(__name__)
 REPLICA_STATE_VERSION = 15
 """From this version on a follower names itself in `replica_state`."""
 DOUBT_S = 10.0
-"""How long a leader may be taken for dead before the controller says so."""
+"""The longest time that a leader may be taken for dead before the controller says so."""
 LOOK_S = 30.0
 """After this time all partitions are looked at again. Changes of topic ids and log start offsets are found only so."""
 NAMED = 5
 """The number of partitions that one line of the broker's log names."""
 TURN_BYTES = 1 << 20
-"""When this number of bytes was appended, other work of the loop has its turn."""
+"""The number of appended bytes after which other work of the loop has its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +99,10 @@ class Fetcher:
         self._topics: dict[uuid.UUID, str] = {}
         """The names of the topics of the last request, by their ids."""
         self._looked_at = float("-inf")
-        """When all partitions were looked at."""
+        """The time of the last look at all partitions."""
         self._looked_with: FetchSettings | None = None
         self._held_back = False
-        """Whether the last request left out partitions for their throttle."""
+        """True if the last request left out partitions for their throttle."""
         self._changed = asyncio.Event()
         self._lost_at: float | None = None
         self._reconnected_at = float("-inf")
@@ -114,7 +114,7 @@ class Fetcher:
 
     @property
     def is_leader_doubtful(self) -> bool:
-        """Whether the leader's process may be dead: it ended the connection, and there is no other one yet.
+        """Return whether the leader's process may be dead: it ended the connection, and there is no other one yet.
 
         The doubt lasts `DOUBT_S` at most; by then the controller must have noticed, too. It ends when an attempt to
         connect fails, unless the leader's address refuses the connection.

@@ -28,15 +28,15 @@ class Following:
     fetched_epoch: int
     """The epoch of the last record here, or UNDEFINED."""
     truncating: bool
-    """Whether the log has to be made to agree with the leader's before anything is fetched."""
+    """True if the log has to be made to agree with the leader's before anything is fetched."""
     delayed_until: float = 0.0
-    """When it may be asked for again after an error, by the loop's clock."""
+    """The time from which it may be asked for again after an error, by the loop's clock."""
     lag: int | None = None
-    """How many records it lacked below the leader's high watermark at the last answer; None before the first one."""
+    """The number of records it lacked below the leader's high watermark at the last answer; None before the first."""
     pause: float = 0.0
     """The length of the last pause since it was fetched."""
     trouble: str = ""
-    """Why it is not fetched at present; empty if it is."""
+    """The reason why it is not fetched at present; empty if it is."""
 
     @classmethod
     def begin(cls, partition: Partition, *, truncates_on_fetch: bool) -> Following:
@@ -56,7 +56,7 @@ class Following:
 
     @property
     def is_current(self) -> bool:
-        """Whether the partition is still followed in this epoch, and its log can be used."""
+        """Return whether the partition is still followed in this epoch, and its log can be used."""
         partition = self.partition
         return not partition.is_leader and partition.leader_epoch == self.epoch and partition.log.offline is None
 
@@ -65,7 +65,7 @@ class Following:
 
     @property
     def may_be_held_back(self) -> bool:
-        """Whether it waits while throttled replicas use more than their rate: one that is in sync does not."""
+        """Return whether it waits while throttled replicas use more than their rate: one that is in sync does not."""
         return self.partition.throttled_follower and self.lag != 0
 
     def delay(self, now: float, longest: float, why: str) -> bool:

@@ -49,7 +49,7 @@ class FollowerSession:
         self._epoch = INITIAL_EPOCH
         self.wanted: dict[PartitionKey, Wanted] = {}
         self._before: dict[PartitionKey, Wanted | None] = {}
-        """What the leader has in the session of the partitions that have changed since the last request."""
+        """The entries of the leader's session for the partitions that have changed since the last request."""
         self._by_id = False
 
     def want(self, key: PartitionKey, wanted: Wanted | None) -> None:

@@ -49,7 +49,7 @@ class LeaderAndIsr:
     partition: int
     state: PartitionState
     is_new: bool = False
-    """Whether the partition has never been on this broker. If it may have been, no log is created while a log directory
+    """True if the partition has never been on this broker. If it may have been, no log is created while a log directory
     that may hold it is offline: the empty log could be elected leader, and the records in the other one would be lost.
     """
 
@@ -67,7 +67,7 @@ class StopReplica:
     leader_epoch: int = NO_LEADER_EPOCH
     """The leader epoch of the decision; NO_LEADER_EPOCH and DELETION_EPOCH apply whatever the epoch here is."""
     delete: bool = False
-    """Whether its log is deleted too."""
+    """True if its log is deleted too."""
 
     @property
     def key(self) -> PartitionKey:

@@ -48,7 +48,7 @@ class IsrProposal:
     isr: tuple[int, ...]
     """In the order of the assignment."""
     reason: str = ""
-    """Why, with the evidence."""
+    """The reason for the change, with the evidence."""
     epochs: Mapping[int, int] = field(default_factory=dict)
     """The followers' broker epochs at their last fetches, as far as they are known."""
 

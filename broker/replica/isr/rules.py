@@ -17,7 +17,7 @@ LONG_AGO_MS = -(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class FollowerState:
-    """What the leader knows about a follower (Kafka's `ReplicaState`)."""
+    """The state of a follower as the leader knows it (Kafka's `ReplicaState`)."""
 
     log_start_offset: int = UNKNOWN_OFFSET
     """The start of the follower's log, UNKNOWN_OFFSET before its first fetch."""
@@ -26,7 +26,7 @@ class FollowerState:
     last_fetch_leader_end: int = UNKNOWN_OFFSET
     """The leader's log end offset at the last fetch."""
     last_fetch_ms: int = LONG_AGO_MS
-    """When the last fetch arrived."""
+    """The time at which the last fetch arrived."""
     last_caught_up_ms: int = LONG_AGO_MS
     """The latest time at which the follower had everything that the leader had."""
     broker_epoch: int = UNKNOWN_BROKER_EPOCH

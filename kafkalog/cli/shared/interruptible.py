@@ -15,7 +15,7 @@ from kafkalog.signalled import SignalledEvent
 
 SAME_S = 1.0
 ENDING_S = 5.0
-"""How long a process that was told to end may wait for clusters that do not answer."""
+"""The time for which a process that was told to end may wait for clusters that do not answer."""
 
 _wakeup: tuple[int, int] | None = None
 

@@ -56,7 +56,7 @@ Without --from-beginning or --offset only what is written from now on is printed
 FORMATTERS = ("org.apache.kafka.tools.consumer.DefaultMessageFormatter", "kafka.tools.DefaultMessageFormatter")
 MAX_OFFSET = (1 << 63) - 1
 LEAST_PATIENCE_MS = 10_000
-"""How long `--timeout-ms` waits at least for a broker to answer."""
+"""The least time that `--timeout-ms` waits for a broker to answer."""
 POLL_S = 0.5
 POLL_RECORDS = 10_000
 

@@ -331,7 +331,7 @@ class LineReader:
 
     @property
     def plain(self) -> bool:
-        """Whether every line is a value without key and headers."""
+        """Return whether every line is a value without key and headers."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:

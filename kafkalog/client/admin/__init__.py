@@ -102,7 +102,7 @@ _MODULES = {
     "TopicAdmin": "topics",
     "TransactionsAdmin": "transactions",
 }
-"""Where a name is; the others are in `configs`."""
+"""The modules of names; all other names are in `configs`."""
 
 
 def __getattr__(name: str) -> Any:

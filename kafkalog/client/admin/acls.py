@@ -17,11 +17,11 @@ from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsR
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
 MAX_CREATIONS = 1000
-"""How many bindings one request creates; Kafka's controllers take ten thousand."""
+"""The largest number of bindings that one request creates; Kafka's controllers take ten thousand."""
 
 
 class AclResourceType(Code):
-    """What a binding is about; ANY only in filters."""
+    """The type of the resource that a binding is about; ANY only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -34,7 +34,7 @@ class AclResourceType(Code):
 
 
 class AclPatternType(Code):
-    """How a resource is named. Filters may say ANY, or MATCH: all bindings that apply to the name."""
+    """The pattern type of a resource's name. Filters may say ANY, or MATCH: all bindings that apply to the name."""
 
     UNKNOWN = 0
     ANY = 1
@@ -44,7 +44,7 @@ class AclPatternType(Code):
 
 
 class AclOperation(Code):
-    """What is allowed or denied; ANY only in filters."""
+    """The operation that is allowed or denied; ANY only in filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -65,7 +65,7 @@ class AclOperation(Code):
 
 
 class AclPermission(Code):
-    """Whether a binding allows or denies; ANY only in filters."""
+    """The permission type of a binding, which allows or denies; ANY only in filters."""
 
     UNKNOWN = 0
     ANY = 1

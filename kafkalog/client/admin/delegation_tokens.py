@@ -31,7 +31,7 @@ _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 class Principal(NamedTuple):
-    """Who a token belongs to, such as `User:alice`."""
+    """A principal, such as `User:alice`, the owner of a token."""
 
     type: str
     name: str
@@ -60,7 +60,7 @@ class DelegationToken:
     hmac: bytes = field(repr=False)
     owner: Principal
     requester: Principal | None
-    """Who asked for the token; None where the broker is too old to say so."""
+    """The principal that asked for the token; None where the broker is too old to say so."""
     issued_at: int
     expires_at: int
     max_timestamp: int

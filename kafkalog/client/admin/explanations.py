@@ -31,34 +31,34 @@ from kafkalog.protocol.messages.describe_topic_partitions import (
 )
 
 LEADER_TIMEOUT_S = 5.0
-"""How long to wait for the leader. If it is dead or cut off, the controller's answer is returned alone."""
+"""The time to wait for the leader. If it is dead or cut off, the controller's answer is returned alone."""
 
 
 class PartitionChange(NamedTuple):
     """One change of a partition."""
 
     at_ms: int
-    """When it was decided, in milliseconds since the epoch."""
+    """The time of the decision, in milliseconds since the epoch."""
     controller_epoch: int
     """The epoch of the controller that decided it."""
     what: str
     """The change, such as `leader 1 -> 2, isr [1, 2] -> [2]`."""
     cause: str
-    """Why, with the evidence."""
+    """The reason, with the evidence."""
 
 
 class FollowerPosition(NamedTuple):
-    """How far a follower is, as its leader knows."""
+    """The position of a follower, as its leader knows it."""
 
     broker: int
     log_end_offset: int
     """The end of its log; -1 before its first fetch."""
     lag: int
-    """How many records it lacks; -1 before its first fetch."""
+    """The number of records that it lacks; -1 before its first fetch."""
     behind_ms: int
-    """How long ago it last had all that the leader had; -1 if never in this leader epoch."""
+    """The time since it last had all that the leader had; -1 if it never had it in this leader epoch."""
     fetched_ms: int
-    """How long ago it fetched; -1 if never in this leader epoch."""
+    """The time since its last fetch; -1 if there was none in this leader epoch."""
 
 
 class ExplainedPartition(NamedTuple):
@@ -75,13 +75,13 @@ class ExplainedPartition(NamedTuple):
     followers: list[FollowerPosition]
     """Empty where the leader does not tell."""
     silence: str | None
-    """Why the leader has not told the positions of its followers; None if it has."""
+    """The reason why the leader has not told the positions of its followers; None if it has."""
     controller: int
     """The controller, or the lone broker that the cluster is."""
     controller_epoch: int
     """-1 where the cluster is one lone broker."""
     controller_since_ms: int
-    """When the controller was elected; -1 where the cluster is one lone broker."""
+    """The time of the controller's election; -1 where the cluster is one lone broker."""
     known_since_ms: int
     """Some changes before this time are lost; -1 where all are known."""
     changes: list[PartitionChange]

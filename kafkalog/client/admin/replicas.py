@@ -43,7 +43,7 @@ Outcomes = dict[TopicPartition, KafkaError | None]
 
 
 class ElectionType(IntEnum):
-    """Which replica is elected: the preferred leader, or any live replica even if it is not in sync."""
+    """The kind of replica that is elected: the preferred leader, or any live replica even if it is not in sync."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -70,10 +70,10 @@ class ReplicaInfo(NamedTuple):
     size: int
     """Its size in bytes."""
     offset_lag: int
-    """How many offsets it is behind the high watermark. For the copy that a move makes (`is_future`): behind the
-    replica that it will replace. -1 where it is unknown."""
+    """The number of offsets that it is behind the high watermark. For the copy that a move makes (`is_future`): behind
+    the replica that it will replace. -1 where it is unknown."""
     is_future: bool
-    """Whether it is the copy that a move to this directory makes."""
+    """True if it is the copy that a move to this directory makes."""
 
 
 class LogDirInfo(NamedTuple):

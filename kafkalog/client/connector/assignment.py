@@ -1,4 +1,4 @@
-"""Which stream of a group in ZooKeeper owns which partition.
+"""The assignment of partitions to the streams of a group in ZooKeeper.
 
 Each member computes this for itself, from what it has read of ZooKeeper. Members that have read the same come to
 results that fit together, so each of them follows `PartitionAssignor` of Kafka 0.8.2 to the letter.
@@ -18,7 +18,7 @@ from kafkalog.client.types import TopicPartition
 
 
 class GroupView(NamedTuple):
-    """What a member has read of its group and its topics."""
+    """A member's view of its group and its topics, as it has read them."""
 
     consumer: str
     """The member itself."""

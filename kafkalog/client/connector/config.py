@@ -67,7 +67,7 @@ class ConnectorConfig:
     offsets_commit_max_retries: int = option("offsets.commit.max.retries", 5, integer(0))
 
     zookeeper_security: SecurityOptions = dataclasses.field(default_factory=SecurityOptions)
-    """What secures the session with ZooKeeper: `zookeeper.ssl.client.enable`, …"""
+    """The security of the session with ZooKeeper: `zookeeper.ssl.client.enable`, …"""
     rest: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
     """The other properties: those of the client, such as `security.protocol`."""
     unknown: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -122,7 +122,7 @@ class ConnectorConfig:
 
     @property
     def is_dual(self) -> bool:
-        """Whether offsets are kept in ZooKeeper beside Kafka."""
+        """Return whether offsets are kept in ZooKeeper beside Kafka."""
         if self.offsets_storage == ZOOKEEPER:
             return False
         return True if self.dual_commit_enabled is None else self.dual_commit_enabled

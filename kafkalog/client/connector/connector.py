@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 QUESTIONS = 10
 """Questions to ZooKeeper in a session's time-out, which keep the lease."""
 END_S = 30.0
-"""How long a shutdown waits for the threads."""
+"""The time that a shutdown waits for each thread."""
 
 
 class MessageStreamsExistError(ClientError):
@@ -102,11 +102,11 @@ class ConsumerConnector(Closing):
         """Partitions that are not fetched any more and may not have been released yet."""
         self._listener: ConnectorRebalanceListener | None = None
         self._is_announcing = False
-        """Whether the listener is being called. The partitions are still this member's meanwhile."""
+        """True if the listener is being called. The partitions are still this member's meanwhile."""
         self._fetchers: Fetchers | None = None
         self._store: OffsetStore | None = None
         self._commits: Counter[str] = Counter()
-        """How many offsets were committed, by where they are kept. Only who holds the lock commits."""
+        """The number of committed offsets, by the store that keeps them. Only the holder of the lock commits."""
         self._began = time.monotonic()
         self._threads: list[threading.Thread] = []
 

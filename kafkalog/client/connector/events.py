@@ -1,4 +1,4 @@
-"""What has happened to a group, and which steps of a member follow from it."""
+"""The events of a group, and the steps that a member takes after them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.zookeeper.values import SessionState
 
 
 class Event(IntEnum):
-    """What a member does about what has happened; a larger one includes the smaller ones."""
+    """An event that a member acts on. What it does after a larger one includes what it does after the smaller ones."""
 
     LOOK = 1
     """A change that need not concern the partitions; or the connection was lost, and all watches with it."""

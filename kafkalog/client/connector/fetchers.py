@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.1
 _ALL = 1 << 31
 _STOP_S = 5.0
-"""How long to wait for a thread's end. One that hangs at a broker ends later, and can put nothing into its stream."""
+"""The time to wait for a thread's end. One that hangs at a broker ends later, and can put nothing into its stream."""
 
 
 def fetcher_of(tp: TopicPartition, fetchers: int) -> int:

@@ -1,4 +1,4 @@
-"""Until when a member may believe that its session with ZooKeeper lives.
+"""The time for which a member may believe that its session with ZooKeeper lives.
 
 ZooKeeper ends a session that it has not heard of for the session's time-out; then the partitions of the member are
 free, and others take them. A member that is cut off, or was suspended, learns of that only later. But a request that

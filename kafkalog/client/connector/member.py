@@ -55,7 +55,7 @@ class ConsumerRebalanceFailedError(ClientError):
 
 
 class Watch(Enum):
-    """What a watch is about."""
+    """The subject of a watch."""
 
     MEMBERS = "members"
     PARTITIONS = "partitions"
@@ -68,7 +68,7 @@ class StopFetching:
     """Stop fetching and forget what was fetched: no record of before is handed out after this."""
 
     are_lost: bool = False
-    """Whether other members may have the partitions already, so that nothing of them may be committed."""
+    """True if other members may have the partitions already, so that nothing of them may be committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Member:
         self._claims: set[TopicPartition] = set()
         """Partitions whose nodes may be this member's."""
         self._view: GroupView | None = None
-        """What the present partitions were decided from."""
+        """The view from which the present partitions were decided."""
 
     @property
     def path(self) -> str:

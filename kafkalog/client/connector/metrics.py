@@ -14,17 +14,17 @@ from kafkalog.client.types import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What a connector has counted since it was made, and what it owns now."""
+    """The counts of a connector since it was made, and the partitions that it owns now."""
 
     seconds: float
-    """How long it exists."""
+    """The time since the connector was made, in seconds."""
     messages: Mapping[str, int]
     """The records that the streams have returned, by topic."""
     bytes: Mapping[str, int]
     """The bytes of keys and values that were fetched, by topic."""
     owned: Collection[TopicPartition]
     lags: Mapping[TopicPartition, int]
-    """How many offsets the streams have not returned yet, where that is known."""
+    """The lags of partitions, where they are known: the number of offsets that were not consumed yet."""
     rebalances: int
     rebalance_ms: int
     """The time that all rebalances took, in ms."""

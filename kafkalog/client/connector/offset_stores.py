@@ -1,4 +1,4 @@
-"""Where a group's offsets are: in ZooKeeper, in Kafka, or in both while the group moves from one to the other.
+"""The stores of a group's offsets: ZooKeeper, Kafka, or both while the group moves from one to the other.
 
 With `offsets.storage=kafka` and `dual.commit.enabled` each commit goes to Kafka and then to ZooKeeper, and the larger
 of the two offsets is read. So members that know only one of the stores see the progress of the others.

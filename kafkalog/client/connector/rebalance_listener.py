@@ -1,4 +1,4 @@
-"""What an application learns about the rebalances of a connector."""
+"""The listener that tells an application about the rebalances of a connector."""
 
 from __future__ import annotations
 

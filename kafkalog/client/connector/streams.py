@@ -22,7 +22,7 @@ Decoder = Callable[[bytes], Any]
 """Make a value from the bytes of a record's key or value; not called for null."""
 
 _LEASE_S = 0.05
-"""How often a stream looks whether its lease holds again."""
+"""The interval at which a stream checks whether its lease holds again."""
 
 
 class ConsumerTimeoutError(ClientError, TimeoutError):
@@ -50,7 +50,7 @@ class PartitionState:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets were not consumed yet; None before the first fetch."""
+        """The number of offsets that were not consumed yet; None before the first fetch."""
         if self.consumed is None or self.high_watermark is None:
             return None
         return max(0, self.high_watermark - self.consumed)
@@ -62,7 +62,7 @@ class Chunk(NamedTuple):
     partition: PartitionState
     records: list[ConsumerRecord]
     is_reset: bool = False
-    """Whether the log did not have the offset that was due, so that these records have other ones."""
+    """True if the log did not have the offset that was due, so that these records have other ones."""
 
 
 class MessageStream:
@@ -94,7 +94,7 @@ class MessageStream:
         self._chunks: deque[Chunk] = deque()
         self._current: tuple[PartitionState, deque[ConsumerRecord]] | None = None
         self._taken: list[tuple[PartitionState, int]] = []
-        """What `poll` has returned and `consumed` has not noted yet: partitions and the offsets after the records."""
+        """The progress of `poll` that `consumed` has not noted yet: partitions and the offsets after the records."""
         self._messages: Counter[str] = Counter()
         """The records that were taken, by topic."""
         self._bytes: Counter[str] = Counter()

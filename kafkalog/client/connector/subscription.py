@@ -1,4 +1,4 @@
-"""What a member of a group in ZooKeeper reads, and the node in which it says so.
+"""The subscription of a member of a group in ZooKeeper, and the node that holds it.
 
     {"version": 1, "subscription": {"words": 2}, "pattern": "static", "timestamp": "1416400000000"}
 
@@ -26,7 +26,7 @@ the same topics for all members."""
 
 
 class Pattern(Enum):
-    """How a subscription names topics."""
+    """The pattern by which a subscription names topics."""
 
     STATIC = "static"
     WHITE_LIST = "white_list"

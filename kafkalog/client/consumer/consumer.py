@@ -46,7 +46,7 @@ Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 _CLOSE_S = 30.0
 _CAUSE_S = 0.1
-"""How long to wait after a deadline for the thread that works on the call to report what was wrong."""
+"""The time to wait after a deadline for the thread that works on the call to report what was wrong."""
 
 
 class Consumer(Closing):

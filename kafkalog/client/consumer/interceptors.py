@@ -22,7 +22,7 @@ class ConsumerInterceptors:
 
     @property
     def want_commits(self) -> bool:
-        """Whether some interceptor has `on_commit`."""
+        """Return whether some interceptor has `on_commit`."""
         return bool(self._commit)
 
     def on_consume(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:

@@ -29,7 +29,7 @@ from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
 FETCHES_AHEAD = 2
-"""How many fetches of a partition are kept: while one is handed out, the next one waits."""
+"""The number of fetches of a partition that are kept: while one is handed out, the next one waits."""
 
 
 class PartitionState:
@@ -97,7 +97,7 @@ class PartitionState:
 
     @property
     def lost(self) -> bool:
-        """Whether it has neither a position nor a timestamp to look one up."""
+        """Return whether it has neither a position nor a timestamp to look one up."""
         return self.position is None and self.reset is None
 
     def fetchable(self, now: float) -> bool:
@@ -124,7 +124,7 @@ class PartitionState:
 
 
 class SubscriptionType(Enum):
-    """How a consumer gets its partitions, as in Kafka's SubscriptionState."""
+    """The way in which a consumer gets its partitions, as in Kafka's SubscriptionState."""
 
     NONE = auto()
     AUTO_TOPICS = auto()
@@ -148,7 +148,7 @@ def checked_topics(topics: Iterable[str]) -> list[str]:
 
 
 class SubscriptionState:
-    """What a consumer subscribes to, and the partitions assigned to it.
+    """A consumer's subscription, and the partitions assigned to it.
 
     Attributes:
         topics: The topics that the member subscribes to.
@@ -168,7 +168,7 @@ class SubscriptionState:
 
     @property
     def grouped(self) -> bool:
-        """Whether a group assigns the partitions."""
+        """Return whether a group assigns the partitions."""
         return self.kind in (SubscriptionType.AUTO_TOPICS, SubscriptionType.AUTO_PATTERN)
 
     @property
@@ -270,7 +270,7 @@ class SubscriptionState:
 
     @property
     def watches_all(self) -> bool:
-        """Whether the metadata of all topics is needed."""
+        """Return whether the metadata of all topics is needed."""
         return self.kind is SubscriptionType.AUTO_PATTERN
 
     @property

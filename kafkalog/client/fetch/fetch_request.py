@@ -39,7 +39,7 @@ _NOTHING = memoryview(b"")
 
 
 class FetchedRecords(NamedTuple):
-    """What one fetch returned of one partition."""
+    """The result of one fetch of one partition."""
 
     records: memoryview
     """Record batches as the log holds them, or messages of formats v0 and v1; a view of a buffer of its own. The first

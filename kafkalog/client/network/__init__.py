@@ -1,4 +1,4 @@
-"""What carries a client's requests.
+"""The connections that carry a client's requests.
 
 - `connection`   requests to one broker and their responses; `transport` is its socket, `authentication` its handshakes
 - `waker`        ends a wait on sockets

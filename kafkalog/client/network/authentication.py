@@ -57,13 +57,13 @@ class Authentication:
         self._make_mechanism = make_mechanism
         self._keep = keep
         self._has_answered = False
-        """Whether the peer has answered anything, so that both sides speak the same protocol."""
+        """True if the peer has answered anything, so that both sides speak the same protocol."""
         # In seconds of `time.monotonic`.
         self._authenticated_at = self._session_ends = self._reauthenticate_at = _NEVER
 
     @property
     def due(self) -> bool:
-        """Whether the session is about to end."""
+        """Return whether the session is about to end."""
         return time.monotonic() >= self._reauthenticate_at
 
     def begin(self, diagnosis: Diagnosis, deadline: float) -> None:

@@ -76,7 +76,7 @@ class Connection(Closing):
         self.config = config
         self.serves_at = 0.0
         self._has_served = False
-        """Whether the peer has answered a request after the handshakes."""
+        """True if the peer has answered a request after the handshakes."""
         self._stashed: deque[Any] = deque()
         """Responses that came while the client authenticated again."""
         deadline = time.monotonic() + (config.connect_timeout if timeout is None else timeout)
@@ -111,15 +111,15 @@ class Connection(Closing):
 
     @property
     def closed(self) -> bool:
-        """Whether the socket is closed, by `close` or after an error."""
+        """Return whether the socket is closed, by `close` or after an error."""
         return self._transport.closed
 
     @property
     def authentication_due(self) -> bool:
-        """Whether the authenticated session is about to end (KIP-368), so that the next request authenticates again.
+        """Return whether the authenticated session is about to end (KIP-368).
 
-        `send_now` does that only while nothing is in flight; so its callers let the requests in flight be answered
-        first.
+        The next request then authenticates again. `send_now` does that only while nothing is in flight; so its callers
+        let the requests in flight be answered first.
         """
         return self._authentication.due
 

@@ -15,7 +15,7 @@ from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import ErrorCode
 
 PATIENCE_S = 2.0
-"""How long a listener may take to answer one of the questions."""
+"""The time that a listener may take to answer one of the questions."""
 _MAX_RESPONSE = 1 << 16
 _CORRELATION_ID = 0x6B61
 

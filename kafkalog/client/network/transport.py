@@ -71,12 +71,12 @@ class Transport(Closing):
 
     @property
     def closed(self) -> bool:
-        """Whether the socket is closed, or not opened yet."""
+        """Return whether the socket is closed, or not opened yet."""
         return self._socket is None
 
     @property
     def has_unsent(self) -> bool:
-        """Whether bytes to send wait because the peer does not read."""
+        """Return whether bytes to send wait because the peer does not read."""
         return bool(self._unsent)
 
     def connected(self) -> socket.socket:

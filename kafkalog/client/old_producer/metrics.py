@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class OldProducerCounters:
-    """What a producer has counted since it was made; for any thread."""
+    """The counts of a producer since it was made; for any thread."""
 
     messages: Counter[str] = field(default_factory=Counter)
     """Messages that were given to `send`, by topic."""

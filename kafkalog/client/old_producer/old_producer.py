@@ -43,15 +43,15 @@ class KeyedMessage(NamedTuple):
 
     topic: str
     message: Any
-    """What `serializer.class` takes."""
+    """The value that `serializer.class` serializes."""
     key: Any = None
-    """What `key.serializer.class` takes."""
+    """The key that `key.serializer.class` serializes."""
     part_key: Any = None
     """Chooses the partition in place of the key; it is not sent."""
 
     @property
     def partition_key(self) -> Any:
-        """What the partitioner gets; None where any partition will do."""
+        """The key that the partitioner gets; None where any partition will do."""
         return self.key if self.part_key is None else self.part_key
 
 
@@ -79,7 +79,7 @@ class OldProducer(Closing):
         """The producers, by whether they compress."""
         self._senders_changed = threading.Condition()
         self._senders = 0
-        """How many calls of `send` are under way."""
+        """The number of calls of `send` that are under way."""
         self._is_closed = False
         warn_about(config.producer(config.broker_list or "localhost:1", compress=False).unknown)
         if config.instead:

@@ -36,7 +36,7 @@ class ProducerClosedError(ClientError, RuntimeError):
 
 @dataclass
 class Plan:
-    """What the sender must do now."""
+    """The work that the sender must do now."""
 
     requests: dict[int, list[ProducerBatch]] = field(default_factory=dict)
     """Batches by the leader's node id, at most one of each partition."""
@@ -47,11 +47,11 @@ class Plan:
     unregistered: list[TopicPartition] = field(default_factory=list)
     """Partitions with batches that are not in the transaction yet."""
     wake_at: float = float("inf")
-    """When to look again even if nothing happens (`time.monotonic`)."""
+    """The time to look again even if nothing happens (`time.monotonic`)."""
     expires_at: float = float("inf")
-    """When the first of the waiting batches will have waited too long."""
+    """The time when the first of the waiting batches will have waited too long."""
     finished: bool = False
-    """Whether the producer is being closed and no batch is left."""
+    """True if the producer is being closed and no batch is left."""
 
 
 class Accumulator:
@@ -66,10 +66,10 @@ class Accumulator:
         self.transactions = TransactionManager(config.transactional_id) if config.transactional_id else None
         """Guarded by the lock."""
         self.shut = self.transactions is not None
-        """Whether records are refused at present; `check_open` raises the reason."""
+        """True if records are refused at present; `check_open` raises the reason."""
         self.why_closed = "the producer is closed"
         self.idle = False
-        """Whether the sender waits, and must be woken for new work."""
+        """True if the sender waits, and must be woken for new work."""
         self.sender_thread: int | None = None
         """The identifier of the sender's thread."""
         self._config = config
@@ -277,7 +277,7 @@ class Accumulator:
 
     @property
     def incomplete(self) -> bool:
-        """Whether there are batches that are not done."""
+        """Return whether there are batches that are not done."""
         return bool(self._incomplete)
 
     def gauges(self) -> dict[str, float]:

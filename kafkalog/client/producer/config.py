@@ -14,8 +14,8 @@ from kafkalog.records.compression import Codec
 
 DEFAULT_BATCH_SIZE = 16384
 UNSET_BATCH_LIMIT = 512 * 1024
-"""Where batch.size is not set, batches grow up to this while requests are on their way: the busier the connection, the
-fewer and larger the batches. It is half of a topic's default max.message.bytes."""
+"""The size in bytes up to which batches grow while requests are on their way, where batch.size is not set. The busier
+the connection, the fewer and larger the batches. The limit is half of a topic's default max.message.bytes."""
 MAX_IN_FLIGHT_IDEMPOTENT = 5
 """A broker remembers the last five batches of a producer in a partition (KIP-98)."""
 

@@ -14,7 +14,7 @@ FORKED = "the producer belongs to the process that this one was forked from; mak
 
 
 class Ownership:
-    """Whether a producer belongs to this process.
+    """The ownership of a producer by the process that made it.
 
     Args:
         accumulator: The producer's records; it takes none any more in a forked process.

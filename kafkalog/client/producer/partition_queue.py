@@ -41,12 +41,12 @@ class PartitionQueue:
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.next_sequence = 0
         self.begun = False
-        """Whether the broker has acknowledged a batch of the sequence."""
+        """True if the broker has acknowledged a batch of the sequence."""
         self.reset = False
-        """Whether the broker's sequence and this one differ, so that a new epoch must begin once nothing is in
+        """True if the broker's sequence and this one differ, so that a new epoch must begin once nothing is in
         flight."""
         self.last_error: Exception | None = None
-        """Why the last batch could not be written yet; None after one was."""
+        """The error that has kept the last batch from being written; None after one was written."""
 
     def begin_sequence(self) -> None:
         """Continue with sequence number 0, under another id or epoch."""

@@ -1,4 +1,4 @@
-"""What users may plug in between `Producer.send` and a batch: serializers, a partitioner, interceptors.
+"""The plug-ins that users may put between `Producer.send` and a batch: serializers, a partitioner, interceptors.
 
 A property holds an object, a class, or the dotted path of a class (`package.module.Class` or
 `package.module:Class`).
@@ -78,7 +78,7 @@ class Plugins:
     ignores_keys: bool = False
     interceptors: ProducerInterceptors | None = None
     present: bool = False
-    """Whether `send` must call any of them."""
+    """True if `send` must call any of them."""
     _closing: list[Any] = field(default_factory=list)
 
     @classmethod

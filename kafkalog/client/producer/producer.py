@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from kafkalog.client.producer.arrow.arrow_sender import ArrowSender, Table
 
 GRACE_S = 5.0
-"""How long `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything up."""
+"""The time that `Producer.close` waits for the sender's thread to end, once it has told the thread to give everything
+up."""
 STOPPING_S = 0.1
-"""How long `Producer.close` waits for the sender's thread to end, once all records are done."""
+"""The time that `Producer.close` waits for the sender's thread to end, once all records are done."""
 
 
 class Producer:

@@ -1,4 +1,4 @@
-"""What all configurations of the clients are made with: Kafka's client properties as fields of dataclasses.
+"""The common base of all configurations of the clients: Kafka's client properties as fields of dataclasses.
 
 - `options`    declares properties as fields, and parses their texts
 - `providers`  resolves references to files and variables in properties

@@ -72,7 +72,7 @@ def _by_name() -> Mapping[str, str]:
 
 
 IGNORED = _by_name()
-"""Why each of these properties, and of the options of `sasl.jaas.config`, has no effect."""
+"""The reason why each of these properties, and of the options of `sasl.jaas.config`, has no effect."""
 
 
 def warnings_about(unknown: Iterable[str], kind: str = "the property", prefix: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""What secures a client's connections, from the client's properties. SASL's messages are in `protocol.wire.sasl`.
+"""The security of a client's connections, from the client's properties. SASL's messages are in `protocol.wire.sasl`.
 
 - `tls`          TLS contexts; their properties are `tls_options`
 - `stores`       certificates and private keys in files of Java, PKCS #12 and PEM; `jks` reads Java's own format

@@ -1,4 +1,4 @@
-"""Which versions of TLS and which cipher suites a context may use, under Java's names.
+"""The versions of TLS and the cipher suites that a context may use, under Java's names.
 
 Python lets OpenSSL choose among all suites of TLS 1.3; only those of older versions can be restricted. From the release
 on that has `SSLContext.set_ciphersuites`, those of TLS 1.3 are restricted, too.

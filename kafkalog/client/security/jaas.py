@@ -76,7 +76,7 @@ OPTION_NAMES = frozenset(_LISTED.split())
 
 @dataclass(frozen=True)
 class JaasLogin:
-    """What a JAAS text says: the login module and its options."""
+    """The content of a JAAS text: the login module and its options."""
 
     module: LoginModule
     flag: str
@@ -141,7 +141,7 @@ class _SyntaxError(Exception):
 class _Token(NamedTuple):
     text: str
     is_text: bool
-    """Whether this is a word or a quoted value, not a single character such as `=`."""
+    """True if this is a word or a quoted value, not a single character such as `=`."""
     line: int
 
 

@@ -54,11 +54,11 @@ _OF_ROLE = ("awsRoleAccessKeyId", "awsRoleSecretAccessKey", "awsRoleSessionToken
 _WITHOUT_ROLE = "they are used where awsRoleArn is given"
 
 PREFIX = f"{PROPERTY}:"
-"""What stands before an option's name where it is told of together with properties."""
+"""The prefix of an option's name where it is listed together with properties."""
 IGNORED: Mapping[str, str] = MappingProxyType(
     {f"{PREFIX}{name}": reason for name, reason in (_REASONS | dict.fromkeys(_OF_ROLE, _WITHOUT_ROLE)).items()}
 )
-"""Why each of these options has no effect; names begin with `PREFIX`."""
+"""The reason why each of these options has no effect; names begin with `PREFIX`."""
 
 
 def without_effect(login: JaasLogin) -> list[str]:

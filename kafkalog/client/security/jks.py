@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 MAGIC = b"\xfe\xed\xfe\xed"
 JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _WHITENER = b"Mighty Aphrodite"
-"""What Java puts between the password and the file's bytes in the digest."""
+"""The bytes that Java puts between the password and the file's bytes in the digest."""
 _DIGEST = hashlib.sha1().digest_size
 _KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
 _PROTECTOR = bytes.fromhex("060a2b060104012a02110101")

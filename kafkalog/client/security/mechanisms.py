@@ -46,7 +46,8 @@ _MAKERS = {
     "AWS_MSK_IAM": "kafkalog.client.security.msk:msk_iam",
     "GSSAPI": "kafkalog.client.security.kerberos.factory:gssapi",
 }
-"""Where the maker of each mechanism is. Modules are imported when they are needed: some need optional packages."""
+"""The maker of each mechanism, as `module:function`. Modules are imported when they are needed: some need optional
+packages."""
 
 
 def make_mechanisms(config: ClientConfig) -> MechanismFactory | None:

@@ -19,7 +19,7 @@ from kafkalog.protocol.wire.sasl import Mechanism
 _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?", re.IGNORECASE)
 _SESSION_NAME = "kafkalog"
 _BEFORE_END_S = 300.0
-"""How long before their end the credentials of a role are replaced."""
+"""The time before their end at which the credentials of a role are replaced."""
 
 
 def msk_iam(config: ClientConfig) -> MechanismFactory:

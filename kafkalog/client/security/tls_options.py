@@ -56,7 +56,7 @@ class TlsOptions:
     ca_pem: str | None = _secret_pem("ssl.ca.pem")
     crl_location: str | None = option("ssl.crl.location", None, str)
     identify_endpoint: bool = option("ssl.endpoint.identification.algorithm", True, _endpoint_identification)
-    """Whether the broker's certificate must be for the host that the client connects to."""
+    """True if the broker's certificate must be for the host that the client connects to."""
     verify: bool = option("enable.ssl.certificate.verification", True, boolean)
 
     # Which certificate to show
@@ -135,5 +135,5 @@ class TlsOptions:
 
     @property
     def has_certificate(self) -> bool:
-        """Whether the client has a certificate to show."""
+        """Return whether the client has a certificate to show."""
         return bool(self.keystore_location or self.keystore_key or self.certificate_location or self.certificate_pem)

@@ -24,7 +24,7 @@ class OffsetFileError(ClientError):
 
 
 class GroupNodes(NamedTuple):
-    """What ZooKeeper holds of a group."""
+    """The contents of a group's nodes in ZooKeeper."""
 
     members: list[str]
     """The ids of the members that live."""

@@ -10,7 +10,7 @@ from kafkalog.client.types import TopicPartition
 
 
 class Outcome(Enum):
-    """What becomes of the offset of a partition."""
+    """The outcome for the offset of a partition."""
 
     MOVED = "moved"
     SAME = "same"

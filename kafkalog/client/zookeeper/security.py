@@ -41,10 +41,10 @@ def _is_off(text: str) -> bool:
 
 @dataclass(frozen=True)
 class SecurityOptions:
-    """What secures a session, as properties say it."""
+    """The security of a session, as properties describe it."""
 
     client_enable: bool = option(*shared.CLIENT_ENABLE, boolean)
-    """Whether to speak TLS. The other properties of TLS have an effect only then."""
+    """True if the session uses TLS. The other properties of TLS have an effect only then."""
     client_cnxn_socket: str | None = option(*shared.CLIENT_CNXN_SOCKET, str)
     """Kafka needs the name of a Java class here for TLS."""
     truststore_location: str | None = option(*shared.TRUSTSTORE_LOCATION, str)
@@ -62,7 +62,7 @@ class SecurityOptions:
     ocsp_enable: bool = option(*shared.OCSP_ENABLE, _is_off)
     jaas: str | None = option(*shared.JAAS, str, is_secret=True)
     set_acl: bool = option(*shared.SET_ACL, boolean)
-    """Whether only this identity may change the nodes that are made."""
+    """True if only this identity may change the nodes that are made."""
 
     def security(self) -> Security:
         """Return what secures the session; reads the files that the properties name.

@@ -46,7 +46,7 @@ class MirroredBatch(NamedTuple):
 
     Of a batch that passes with gaps, because offsets are kept, there is one stretch, from its first offset on."""
     decoded: bool
-    """Whether it had to be encoded anew."""
+    """True if it had to be encoded anew."""
 
 
 def batches(

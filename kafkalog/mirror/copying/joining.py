@@ -18,7 +18,7 @@ from kafkalog.records.errors import RecordsError
 SMALL_BYTES = 4 << 10
 """Smaller batches are joined."""
 JOINED_BYTES = 64 << 10
-"""How large a joined batch becomes, at most; counted before its records share one header."""
+"""The largest size of a joined batch; counted before its records share one header."""
 EXPANDED_BYTES = 1 << 20
 """The most bytes that the records of a joined batch take uncompressed.
 

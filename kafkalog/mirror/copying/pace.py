@@ -1,4 +1,4 @@
-"""When the tasks of a worker commit: soon where there is nothing more to read, seldom where there is.
+"""The times at which the tasks of a worker commit: soon where there is nothing more to read, seldom where there is.
 
 Readers of committed records wait for the end of a transaction. A transaction costs the same whether it has one record
 or a thousand: requests, and markers in each of its partitions. So a task that has read its partitions to their ends
@@ -11,7 +11,7 @@ from __future__ import annotations
 PAUSE_S = 0.01
 """The shortest pause after commits; it allows a hundred transactions of a task each second."""
 PAUSE_FOR_DURATION = 1.0
-"""How many times as long as commits take the pause after them is."""
+"""The length of the pause after commits, as a multiple of the time that they take."""
 PAUSE_WHILE_BEHIND = 9.0
 """The same while other tasks are behind: reading has nine tenths of the time."""
 
@@ -36,7 +36,7 @@ class Pace:
 
     @property
     def gather_until(self) -> float:
-        """Until when what was fetched may wait to be sent, because it could not be committed before."""
+        """The time until which what was fetched may wait to be sent, because it could not be committed before."""
         return self.soonest_at if self._eager else float("-inf")
 
     def next_at(self, *, ready: bool) -> float:

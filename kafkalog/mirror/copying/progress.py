@@ -34,12 +34,12 @@ class PartitionProgress:
     decoded: int = 0
     """Batches that had to be encoded anew."""
     committed_at: float = 0.0
-    """When it was last committed (`time.time`); 0 for never."""
+    """The time of its last commit (`time.time`); 0 for never."""
     offsets: OffsetMap = field(default_factory=OffsetMap, repr=False)
 
     @property
     def lag(self) -> int | None:
-        """How many offsets of the source are not in the target yet; None where that is unknown."""
+        """The number of offsets of the source that are not in the target yet; None where it is unknown."""
         return None if self.next_offset is None or self.end < 0 else max(self.end - self.next_offset, 0)
 
 
@@ -53,13 +53,13 @@ class Progress:
         """Of each partition that the process has or had. A worker that begins again goes on with them."""
         self._groups: dict[tuple[str, TopicPartition], tuple[int, int | None]] = {}
         self.assignments = 0
-        """How often the process got other partitions, or the same ones again: others may have had them meanwhile."""
+        """The number of assignments, also of the same partitions again: others may have had them meanwhile."""
         self.restarts = 0
-        """How often a worker was replaced, because something failed."""
+        """The number of times that a worker was replaced because something failed."""
         self.has_begun = False
-        """Whether a worker of the process has had partitions; for the workers alone, as the next one."""
+        """True if a worker of the process has had partitions; for the workers alone, as the next one."""
         self.late_starts: dict[TopicPartition, int] = {}
-        """Where partitions begin that begin at their end, as it was when a worker first had them."""
+        """The starts of partitions that begin at their end, as it was when a worker first had them."""
         self._topic_ids: dict[str, UUID] = {}
 
     def topics_are(self, ids: Mapping[str, UUID]) -> None:

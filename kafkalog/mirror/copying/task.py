@@ -38,11 +38,11 @@ _DEFAULTS = {
     "buffer.memory": str(64 << 20),
 }
 _FIXED = {"acks": "all", "enable.idempotence": "true", "retries": str(0x7FFFFFFF)}
-"""What exactly-once needs, whatever the file says."""
+"""The properties that exactly-once needs, whatever the file says."""
 
 
 class Committed(NamedTuple):
-    """What a committed transaction has done in one partition of the source."""
+    """The progress in one partition of the source that one transaction, or one write with kept offsets, has made."""
 
     next_offset: int
     runs: tuple[Run, ...]
@@ -65,7 +65,7 @@ class MirrorTask:
         self._producer = clients.producer(properties)
         self._sent: dict[TopicPartition, list[tuple[MirroredBatch, EncodedFuture]]] = {}
         self._starts: dict[TopicPartition, int | None] = {}
-        """Where a partition begins in the source; None once that is committed."""
+        """The offset at which a partition begins in the source; None once that is committed."""
         self._next: dict[TopicPartition, int] = {}
         self._open = False
         self._maps: dict[TopicPartition, OffsetMap] = {}
@@ -83,7 +83,7 @@ class MirrorTask:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is something to commit."""
+        """Return whether there is something to commit."""
         return bool(self._next or self._due)
 
     def begin_turn(self) -> None:

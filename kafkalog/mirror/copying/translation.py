@@ -22,9 +22,11 @@ from operator import attrgetter
 from kafkalog.mirror.internal_topics.runs import Run
 
 MOST_RUNS = 8192
-"""How many runs of a partition are kept. Beyond that, the older half is thinned: positions there become less exact."""
+"""The most runs kept of a partition. Beyond that, the older half is thinned: positions there become less exact."""
 _EXACTNESS = 1024
-"""How many times farther from the end than from its neighbour a run of the older half is, where there is room."""
+"""In the older half, the highest ratio of a run's distance from the end to that from its neighbour.
+
+It is halved until there is room."""
 
 
 class OffsetMap:

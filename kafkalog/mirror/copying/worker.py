@@ -87,11 +87,11 @@ class Worker(Closing, RebalanceListener):
         self._check_crcs = self._consumer.config.client.check_crcs
         self._tasks: dict[int, MirrorTask | KeptTask] = {}
         self._stated: dict[str, bool] = {}
-        """Whether the target takes the offsets of a topic as they are stated; only of topics that keep them."""
+        """For each topic that keeps its offsets: True if the target takes them as they are stated."""
         self._joined_bytes: dict[str, int] = {}
-        """How large a batch of joined ones may be, by topic; only of topics that do not keep offsets."""
+        """The most bytes of a batch of joined ones, by topic; only of topics that do not keep offsets."""
         self._found: list[FetchedBatches] = []
-        """What was fetched and is not sent yet."""
+        """The batches that were fetched and are not sent yet."""
         self._behind: dict[int, set[TopicPartition]] = defaultdict(set)
         """The partitions of each task of which more was in the source than was fetched."""
         self._ids: dict[str, UUID] = {}

@@ -49,7 +49,7 @@ class Checkpoints:
 
     @property
     def are_current(self) -> bool:
-        """Whether `newest` has what others have written of the partitions that this process has now."""
+        """Return whether `newest` has what others have written of the partitions that this process has now."""
         return self._read_at == self._progress.assignments
 
     def emit(self) -> None:

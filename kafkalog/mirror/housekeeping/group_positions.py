@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 Positions = Mapping[TopicPartition, CommittedOffset]
-"""What a group has committed."""
+"""The offsets that a group has committed."""
 
 
 def to_commit(
@@ -43,10 +43,10 @@ def to_commit(
 
 
 class Return(NamedTuple):
-    """What to do with the positions that a group has reached in the target; partitions are those of the source."""
+    """The decision about the positions that a group has reached in the target; partitions are those of the source."""
 
     commits: dict[TopicPartition, CommittedOffset]
-    """What to commit in the source."""
+    """The offsets to commit in the source."""
     known: dict[TopicPartition, int]
     """Positions in the target that the source has already."""
 
@@ -90,7 +90,7 @@ class GroupPositions:
         self._naming = settings.naming
         self._filters = settings.group_filter, settings.sync_group_filter
         self._said: set[str] = set()
-        """What was said, and is not said again."""
+        """The messages that were logged, and are not logged again."""
 
     # Forth
 

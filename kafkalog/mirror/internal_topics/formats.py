@@ -34,7 +34,7 @@ from kafkalog.client.types import TopicPartition
 CONNECTOR = "MirrorSourceConnector"
 """The name under which MirrorMaker 2 runs its source connector."""
 KEEPER = "kafkalog.mirror.source"
-"""What stands in its place in the records of kept topics."""
+"""The name in its place in the records of kept topics."""
 _VERSION = 0
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -160,7 +160,7 @@ class Heartbeat(NamedTuple):
 
 
 class SourcePosition(NamedTuple):
-    """How far a partition of the cluster `cluster` was mirrored."""
+    """The position up to which a partition of the cluster `cluster` was mirrored."""
 
     cluster: str
     partition: TopicPartition

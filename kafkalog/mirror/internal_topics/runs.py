@@ -28,10 +28,10 @@ from kafkalog.records.varint import append_varint, read_varlong
 
 OWN, BEFORE = "kafkalog.runs", "kafkalog.runs.before"
 MOST_RUNS_STORED = 256
-"""How many runs a header has at most; with offsets that are usual they take one to two KB."""
+"""The most runs that a header has; with offsets that are usual they take one to two KB."""
 _VERSION = 0
 _LEAST_BYTES = 3
-"""What a run takes at least."""
+"""The fewest bytes that a run takes."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 

@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 TIMEOUT_S = 120.0
-"""How long to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
+"""The time to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
 
 
 class StoredPosition(NamedTuple):
-    """How far a partition of the source was mirrored."""
+    """The position up to which a partition of the source was mirrored."""
 
     next_offset: int
     topic_id: UUID

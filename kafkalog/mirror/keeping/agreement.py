@@ -21,7 +21,7 @@ from kafkalog.mirror.keeping.kept_topics import check_topics
 from kafkalog.mirror.settings import MirrorSettings
 
 PATIENCE_S = 20.0
-"""How long to wait for last records; those that do not come in time are taken for gone."""
+"""The time to wait for last records; those that do not come in time are taken for gone."""
 _POLL_S = 0.2
 
 

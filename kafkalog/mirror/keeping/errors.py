@@ -1,4 +1,4 @@
-"""Why offsets cannot be kept."""
+"""The errors that tell why offsets cannot be kept."""
 
 from __future__ import annotations
 

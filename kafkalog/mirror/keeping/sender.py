@@ -32,11 +32,11 @@ from kafkalog.records.batch import set_producer
 logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 1 << 20
-"""How many bytes of a partition go in one request; at least one batch."""
+"""The most bytes of a partition in one request; at least one batch."""
 MAX_REQUEST_BATCHES = 500
-"""How many batches of a partition go in one request; brokers take a thousand."""
+"""The most batches of a partition in one request; brokers take a thousand."""
 DELIVERY_S = 120.0
-"""How long a batch is tried, as `delivery.timeout.ms` of producers."""
+"""The time for which a batch is tried, as `delivery.timeout.ms` of producers."""
 STATED_SINCE = 9
 """Produce requests of this version can say where the log has to end."""
 _SEQUENCE_MASK = 0x7FFFFFFF

@@ -58,7 +58,7 @@ class KeptTask:
 
     @property
     def dirty(self) -> bool:
-        """Whether there is something to tell."""
+        """Return whether there is something to tell."""
         return bool(self._next)
 
     def send(self, partition: TopicPartition, batch: MirroredBatch) -> None:

@@ -20,7 +20,7 @@ OLD_CONSUMER = frozenset({"zookeeper.connect", "zk.connect"})
 _POLL_S = 0.25
 _RECORDS = 500
 FLUSH_S = 1.0
-"""How often records that came count as consumed: the more often, the fewer come twice after a crash."""
+"""The interval at which records that came count as consumed: the shorter it is, the fewer come twice after a crash."""
 
 
 def is_old_consumer(properties: Mapping[str, str]) -> bool:

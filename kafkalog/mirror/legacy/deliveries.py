@@ -26,7 +26,7 @@ class Deliveries:
 
     @property
     def have_failed(self) -> bool:
-        """Whether `check` raises."""
+        """Return whether `check` raises."""
         return self._failure is not None
 
     def note(self, metadata: object, error: BaseException | None) -> None:

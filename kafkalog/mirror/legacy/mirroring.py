@@ -1,4 +1,4 @@
-"""What the streams of a mirror have in common, whichever kind of group they are in."""
+"""The parts that the streams of a mirror have in common, whichever kind of group they are in."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalog.mirror.legacy.senders import Senders
 
 @dataclass(frozen=True)
 class Mirroring:
-    """What is mirrored, where it goes to, and how far it may get before it is committed."""
+    """The topics to mirror, their producers, the interval of commits, and the effect of a failed delivery."""
 
     topics: TopicFilter
     """The topics to mirror."""
@@ -19,4 +19,4 @@ class Mirroring:
     commit_interval: float
     """Seconds between commits."""
     abort: bool
-    """Whether a record that cannot be delivered ends the stream that read it."""
+    """True if a record that cannot be delivered ends the stream that read it."""

@@ -16,7 +16,7 @@ from kafkalog.mirror.legacy.streams import Stream
 
 _POLL_S = 0.25
 TOGETHER_S = 3.0
-"""How long a stream that ends waits for the others, which may wait for a cluster."""
+"""The time for which a stream that ends waits for the others, which may wait for a cluster."""
 
 
 def run(

@@ -77,7 +77,7 @@ class AclFollower:
         self._followed: frozenset[str] = frozenset()
         self._copied: set[AclBinding] = set()
         self._said: set[str] = set()
-        """What was said, and is not said again before it has worked."""
+        """The messages that were logged, and are not logged again before the operation has worked."""
 
     def follow(self, topics: Collection[str]) -> None:
         """Create in the target what these topics of the source have, if it is time. What is refused is said once.

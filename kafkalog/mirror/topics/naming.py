@@ -32,7 +32,7 @@ class Naming:
 
     @property
     def keeps_names(self) -> bool:
-        """Whether topics have the same names on both sides, so that names cannot reveal a cycle."""
+        """Return whether topics have the same names on both sides, so that names cannot reveal a cycle."""
         return False
 
     def origin(self, topic: str) -> str | None:

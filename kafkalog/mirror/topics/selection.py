@@ -1,4 +1,4 @@
-"""Which topics, groups and configurations a mirror takes: MirrorMaker 2's filters.
+"""The topics, groups and configurations that a mirror takes: MirrorMaker 2's filters.
 
 A filter is a list of regular expressions between commas, each of which must match a whole name. What is excluded stays
 out even if it is included. Source: `connect/mirror/.../DefaultTopicFilter`, `DefaultGroupFilter`,
@@ -70,11 +70,11 @@ class MirroredTopics(TopicFilter):
     naming: Naming
     names: NameFilter
     heartbeats: bool = True
-    """Whether heartbeats are mirrored, whatever the filter says."""
+    """True if heartbeats are mirrored, whatever the filter says."""
     returning: Collection[str] = field(default=())
     """Topics that a reverse mirror writes under their own names: to mirror them would never end."""
     into_itself: bool = False
-    """Whether source and target are the same cluster, so that topics that came from the source stay out."""
+    """True if source and target are the same cluster, so that topics that came from the source stay out."""
 
     def allows(self, topic: str) -> bool:
         wanted = self.names.allows(topic) or (self.heartbeats and self.naming.is_heartbeats(topic))

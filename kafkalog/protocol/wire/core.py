@@ -132,7 +132,7 @@ class Wire:
         self._versions = Versions(peer)
         self._api_versions_version = ApiVersionsRequest.max_version
         self._is_again = False
-        """Whether the connection has been ready before: requests in flight may be others than those of SASL."""
+        """True if the connection has been ready before: requests in flight may be others than those of SASL."""
         self._step: Response | None = None
         """The response to a step of the handshake, until `proceed` handles it."""
 

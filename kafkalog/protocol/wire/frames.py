@@ -45,7 +45,7 @@ class FrameReader:
 
     @property
     def begun(self) -> bool:
-        """Whether a part of the next frame has been received."""
+        """Return whether a part of the next frame has been received."""
         return self._body is not None or self._filled > 0
 
     def space(self) -> memoryview:

@@ -29,7 +29,7 @@ class SecurityContext(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the context is established, so that no token of the server is due."""
+        """Return whether the context is established, so that no token of the server is due."""
 
     def step(self, token: bytes) -> bytes:
         """Take a token of the server; return the next one to send, or no bytes where none is due."""
@@ -62,12 +62,12 @@ class Gssapi:
 
     @property
     def identity(self) -> str:
-        """Who authenticates."""
+        """The principal that authenticates, for messages."""
         return f"principal {self._principal!r}"
 
     @property
     def remedy(self) -> str:
-        """What to change where the server refuses."""
+        """The remedy to name where the server refuses, for messages."""
         return (
             f"check that the broker's keytab has the present key of {self._service}, which follows from "
             "sasl.kerberos.service.name and the broker's advertised host, and that the clocks agree"

@@ -17,7 +17,7 @@ from kafkalog.protocol.wire.errors import AuthenticationFailedError
 
 SERVICE = "kafka-cluster"
 EXPIRES_S = 900
-"""How long a signed request can be used; brokers accept no other value."""
+"""The time for which a signed request can be used; brokers accept no other value."""
 _ACTION = f"{SERVICE}:Connect"
 _ALGORITHM = "AWS4-HMAC-SHA256"
 _VERSION = "2020_10_22"

@@ -33,11 +33,11 @@ class Mechanism(Protocol):
 
     @property
     def identity(self) -> str:
-        """Who authenticates, for messages: `user 'alice'`. Never a secret."""
+        """The identity that authenticates, for messages: `user 'alice'`. Never a secret."""
 
     @property
     def remedy(self) -> str:
-        """What to change where the server refuses, for messages: the names of options."""
+        """The remedy to name where the server refuses, for messages: the names of options."""
 
     def first(self) -> bytes:
         """Return the first message to send."""
@@ -83,7 +83,7 @@ class Plain:
 
     @property
     def identity(self) -> str:
-        """Who authenticates."""
+        """The user that authenticates, for messages."""
         return f"user {self._username!r}"
 
     def first(self) -> bytes:

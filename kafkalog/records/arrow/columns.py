@@ -43,7 +43,7 @@ _SHARED_ROWS = 1 << 16
 """Constant columns of so many rows or fewer are kept for the next decode: at most 16 MiB each, by a topic's name."""
 
 _BITMAP, _OFFSETS_32, _WORDS_32, _WORDS_64, _BYTES = range(5)
-"""What a buffer's size is counted in."""
+"""The units in which a buffer's size is counted."""
 
 _LAYOUT: dict[str, tuple[tuple[int, int, int], ...]] = {
     "key": ((t.KEY_OFFSETS, _OFFSETS_32, 0), (t.KEY_DATA, _BYTES, 1), (t.KEY_VALID, _BITMAP, 0)),

@@ -71,7 +71,7 @@ class Offsets:
     files: tuple[DataFile, ...] = ()
     lost: tuple[Lost, ...] = ()
     restarted: bool = False
-    """Whether this load started over because the topic had been deleted and created again."""
+    """True if this load started over because the topic had been deleted and created again."""
     versions: Mapping[str, str] = field(default_factory=dict)
 
     @property

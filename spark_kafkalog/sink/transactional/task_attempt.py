@@ -22,7 +22,7 @@ from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 from spark_kafkalog.sink.transactional.transactional_ids import of_process
 
 ABORT_S = 10.0
-"""How long a failed attempt waits for its transaction to be aborted; after that, the driver has to do it."""
+"""The time for which a failed attempt waits for its transaction to be aborted; after that, the driver has to do it."""
 
 
 class MicroBatch(NamedTuple):

@@ -75,7 +75,7 @@ def brokers_changed(context: ControllerContext, evidence: str = "") -> Steps[Non
 def process_died(context: ControllerContext, broker: BrokerRegistration) -> Steps[None]:
     """Delete the registration of a broker at whose address nothing listens, and do not wait for its session to expire.
 
-    Only for brokers that watch their registration: should it live nevertheless, it stops to lead when the node is gone,
+    Only for brokers that watch their registration: should it live nevertheless, it stops leading when the node is gone,
     and registers again. A registration that is newer than the refused connections stays.
     """
     present = context.brokers.get(broker.broker_id)

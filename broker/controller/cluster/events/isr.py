@@ -44,7 +44,7 @@ class WantedIsr:
     """The partition epoch that the change is based on."""
     recovery: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     reason: str = ""
-    """Why the leader proposes it; brokers of Apache Kafka do not say."""
+    """The reason why the leader proposes it; brokers of Apache Kafka do not give one."""
     epochs: Mapping[int, int] = field(default_factory=dict)
     """The broker epochs that the members had at their last fetches, -1 where the leader does not know (KIP-903)."""
 

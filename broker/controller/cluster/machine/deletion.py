@@ -23,7 +23,7 @@ from broker.zookeeper.interface import Delete, Node, NoNodeError, ZooKeeperError
 logger = logging.getLogger(__name__)
 
 CAUSE = "the topic is being deleted"
-"""Why a partition changes whose topic is deleted."""
+"""The cause of the changes of a partition whose topic is deleted."""
 
 
 def resume(context: ControllerContext, topics: Iterable[str]) -> Steps[None]:

@@ -113,7 +113,7 @@ class ControllerContext:
     ineligible: set[str] = field(default_factory=set)
     """Topics whose deletion waits for a broker."""
     cause: str = "the controller starts"
-    """Why the decisions are made that are made now."""
+    """The cause of the decisions that are made now."""
     causes: dict[PartitionKey, str] = field(default_factory=dict)
     """The causes of single partitions, for those whose cause is not `cause`."""
     changes: list[Change] = field(default_factory=list)
@@ -127,7 +127,7 @@ class ControllerContext:
 
     @property
     def is_alter_partition(self) -> bool:
-        """Whether leaders change the ISR only through this controller."""
+        """Return whether leaders change the ISR only through this controller."""
         return self.settings.protocol.has(Feature.ALTER_PARTITION)
 
     def live(self) -> set[int]:

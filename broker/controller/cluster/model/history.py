@@ -1,4 +1,4 @@
-"""Why partitions changed: each change of a leader, an ISR or an assignment with its cause, the newest ones kept.
+"""The history of partitions: each change of a leader, an ISR or an assignment with its cause, the newest ones kept.
 
 The controller tells all brokers, so that the next one knows what was before it. Apache Kafka's controller logs that an
 ISR or a leader changed, not why.
@@ -69,7 +69,7 @@ class Noted(NamedTuple):
     """A change in the history."""
 
     at_ms: int
-    """When it was decided, or when this broker was told, in milliseconds since the epoch."""
+    """The time at which it was decided, or this broker was told, in milliseconds since the epoch."""
     controller_epoch: int
     """The epoch of the controller that decided it."""
     topic: str
@@ -77,7 +77,7 @@ class Noted(NamedTuple):
     what: str
     cause: str
     is_creation: bool = False
-    """Whether the partition had no state before."""
+    """True if the partition had no state before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Explanation:
 
     controller_epoch: int
     controller_since_ms: int
-    """When the controller was elected, in milliseconds since the epoch."""
+    """The time of the controller's election, in milliseconds since the epoch."""
     known_since_ms: int
     """From this time on all changes are known, in milliseconds since the epoch; -1 if all are, since the creation."""
     changes: list[Noted]

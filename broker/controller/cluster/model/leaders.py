@@ -18,7 +18,7 @@ from broker.metadata.znodes.topics import StateNode
 
 
 class Strategy(Enum):
-    """Why there is an election; it decides who may win."""
+    """The reason for an election; it decides who may win."""
 
     OFFLINE = auto()
     """The leader is not available: an in-sync replica. If there is none, any replica, if the topic allows that."""

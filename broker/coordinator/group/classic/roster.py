@@ -60,7 +60,7 @@ class Roster:
 
     @property
     def all_joined(self) -> bool:
-        """Whether every member has sent JoinGroup, and so has every client that was given a member id."""
+        """Return whether every member has sent JoinGroup, and so has every client that was given a member id."""
         return self._awaiting_join == len(self._members) and not self.pending
 
     @property

@@ -37,7 +37,7 @@ from kafkalog.protocol.errors import (
 logger = logging.getLogger(__name__)
 
 FENCE_AGAIN_MS = 500
-"""When the removal of members could not be stored, they are fenced again after this time, in ms."""
+"""The time, in ms, after which members whose removal could not be stored are fenced again."""
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit that has a member's epoch."""
 

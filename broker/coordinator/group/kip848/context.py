@@ -83,7 +83,7 @@ class Timer:
     epoch: int = -1
     """For a REBALANCE timer: the member epoch in which it was started. In any other epoch it has no effect."""
     keep: bool = False
-    """Whether a timer that is running already continues instead of starting anew."""
+    """True if a timer that is running already continues instead of starting anew."""
 
 
 @dataclass(slots=True)

@@ -101,12 +101,12 @@ class ConsumerGroup:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the group's last record in the log is its tombstone."""
+        """Return whether the group's last record in the log is its tombstone."""
         return self.group_epoch < 0
 
     @property
     def is_new(self) -> bool:
-        """Whether no record of the group was ever stored."""
+        """Return whether no record of the group was ever stored."""
         return self.group_epoch == 0 and not self.members
 
     def copy(self) -> ConsumerGroup:

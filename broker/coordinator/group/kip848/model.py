@@ -68,7 +68,7 @@ class Member:
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
-    """How long the member may take to give partitions back."""
+    """The time that the member may take to give partitions back."""
     client_id: str = ""
     client_host: str = ""
     topic_names: frozenset[str] = frozenset()

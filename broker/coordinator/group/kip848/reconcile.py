@@ -16,7 +16,7 @@ from broker.coordinator.group.kip848.model import Assignment, Member, MemberStat
 from kafkalog.protocol.errors import FencedMemberEpochError
 
 IsOwned = Callable[[UUID, int], bool]
-"""Whether some member owns a partition, or has not given it back yet."""
+"""Returns whether some member owns a partition, or has not given it back yet."""
 
 
 def next_step(

@@ -11,7 +11,7 @@ from broker.log.tools.checks.findings import Finding, Level, Remedy
 from kafkalog.storage.index_arrays import OFFSET_ROW, TIME_ROW
 
 SHOWN = 3
-"""How many wrong entries of one file are reported one by one."""
+"""The number of wrong entries of one file that are reported one by one."""
 
 
 class _IndexCheck:

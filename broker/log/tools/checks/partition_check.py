@@ -43,7 +43,7 @@ class PartitionReport:
 
     @property
     def damaged(self) -> bool:
-        """Whether a `.log` file is damaged."""
+        """Return whether a `.log` file is damaged."""
         return any(segment.damages for segment in self.segments)
 
 

@@ -39,7 +39,7 @@ class Damage(NamedTuple):
     offset: int
     problem: str
     sound_after: bool = False
-    """Whether valid batches follow in the file."""
+    """True if valid batches follow in the file."""
 
 
 class LastBatch(NamedTuple):
@@ -58,7 +58,7 @@ class Transactional(NamedTuple):
     first_offset: int
     last_offset: int
     aborted: bool | None
-    """Whether a marker aborts the transaction; None for a batch of data."""
+    """True if a marker aborts the transaction; None for a batch of data."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class SegmentReport:
     """Ranges of offsets [from, to) that no batch has; the first hundred."""
     missing_offsets: int = 0
     thinned: bool = False
-    """Whether batches have fewer records than offsets, as compaction leaves them."""
+    """True if batches have fewer records than offsets, as compaction leaves them."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """(leader epoch, base offset of its first batch), for each change of the epoch."""
     producers: dict[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Where a group's offsets and members are: with the brokers, or in ZooKeeper. `reset-offsets` works with both."""
+"""The stores of a group's offsets and members: the brokers, or ZooKeeper. `reset-offsets` works with both."""
 
 from __future__ import annotations
 

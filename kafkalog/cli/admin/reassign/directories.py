@@ -1,4 +1,4 @@
-"""How far replicas are that a file puts into certain log directories, in the words of Kafka's tool. Pure."""
+"""The state of replicas that a file puts into certain log directories, in the words of Kafka's tool. Pure."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class DirectoryMove(NamedTuple):
     told: str
     """A line about it."""
     is_active: bool = False
-    """Whether it moves between directories now."""
+    """True if it moves between directories now."""
     is_done: bool = False
-    """Whether it is in the directory that the file names."""
+    """True if it is in the directory that the file names."""
 
 
 def directory_moves(wanted: Mapping[ReplicaOnBroker, str], found: LogDirs) -> list[DirectoryMove]:

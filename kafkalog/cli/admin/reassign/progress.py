@@ -1,4 +1,4 @@
-"""How far a reassignment is: the bytes that new replicas still lack, and the time that takes. Pure."""
+"""The progress of a reassignment: the bytes that new replicas still lack, and the time that is left. Pure."""
 
 from __future__ import annotations
 

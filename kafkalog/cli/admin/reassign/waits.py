@@ -1,4 +1,4 @@
-"""What a reassignment waits for, as the controller and the partition's leader tell. Pure."""
+"""The reasons why a reassignment is not complete, as the controller and the partition's leader tell them. Pure."""
 
 from __future__ import annotations
 

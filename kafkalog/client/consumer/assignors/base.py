@@ -17,7 +17,7 @@ Layout = Mapping[str, Sequence[Racks]]
 
 
 class RebalanceProtocol(IntEnum):
-    """What members give up before they join: everything, or nothing (KIP-429)."""
+    """The protocol of a rebalance: members give up all partitions before they join, or none (KIP-429)."""
 
     EAGER = 0
     COOPERATIVE = 1

@@ -37,7 +37,7 @@ class MemberData(NamedTuple):
 
 
 class _AbstractSticky(Assignor):
-    """What both assignors have in common.
+    """The common part of both sticky assignors.
 
     Attributes:
         max_generation: The highest generation that a member has ever reported, kept as Kafka's assignors keep it.

@@ -26,7 +26,7 @@ _MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILAB
 
 
 class State(Enum):
-    """What the member is doing."""
+    """The states of a member."""
 
     UNJOINED = auto()
     JOINING = auto()
@@ -49,7 +49,7 @@ class Member:
 
     @property
     def beating(self) -> bool:
-        """Whether the coordinator expects heartbeats."""
+        """Return whether the coordinator expects heartbeats."""
         return self.state in (State.SYNCING, State.STABLE)
 
     def request_rejoin(self, reason: str) -> None:

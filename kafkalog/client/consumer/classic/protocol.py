@@ -41,7 +41,7 @@ class MalformedMemberDataError(ClientError):
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member subscribes to and owns.
+    """A member's subscription, and the partitions that it owns.
 
     `instance_id` (KIP-345) comes from the coordinator, not from the bytes.
     """

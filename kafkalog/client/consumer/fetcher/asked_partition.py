@@ -23,7 +23,7 @@ class AskedPartition:
     topic_id: UUID
     """The id by which to fetch the topic; zero to fetch it by its name."""
     is_other: bool
-    """Whether the metadata has another id of the topic than the one in which the position is."""
+    """True if the metadata has another id of the topic than the one in which the position is."""
     of_follower: bool = False
 
 

@@ -191,12 +191,12 @@ class CompletedFetch:
 
     @property
     def untouched(self) -> bool:
-        """Whether no record of it has been taken."""
+        """Return whether no record of it has been taken."""
         return self._records is None
 
     @property
     def arrow_left(self) -> bool:
-        """Whether `take_arrow` has another batch, or an error to raise."""
+        """Return whether `take_arrow` has another batch, or an error to raise."""
         return bool(self._arrow) or self.failure is not None
 
     def take_arrow(self) -> tuple[pa.RecordBatch | None, FetchPosition]:

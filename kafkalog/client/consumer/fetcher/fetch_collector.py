@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FetchedBatches(NamedTuple):
-    """What one fetch returned of one partition, as the log holds it."""
+    """The record batches that one fetch returned of one partition, as the log holds them."""
 
     partition: TopicPartition
     offset: int

@@ -55,8 +55,8 @@ logger = logging.getLogger(__name__)
 
 RESET_TIMESTAMPS = {"earliest": EARLIEST, "latest": LATEST}
 _IMPATIENT_S = 0.025
-"""How long a leader waits for records while some of its partitions are left out, because enough of them was fetched. It
-is short, so that they are asked for soon after the application has taken records."""
+"""The time that a leader waits for records while some of its partitions are left out, because enough of them was
+fetched. It is short, so that they are asked for soon after the application has taken records."""
 _IDLE_S = 5.0
 
 

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 _IDLE_S = 5.0
 _MISSING_S = 1.0
-"""How often to look for topics that do not exist."""
+"""The interval at which topics that do not exist are looked for."""
 
 
 class MetadataWatcher:

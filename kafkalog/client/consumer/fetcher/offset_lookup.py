@@ -16,7 +16,7 @@ from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
 _PATIENCE_S = 5.0
-"""How long one leader may take before metadata is fetched again."""
+"""The time that one leader may take before metadata is fetched again."""
 
 
 class OffsetLookup(NamedTuple):

@@ -9,7 +9,7 @@ NO_GENERATION_ID = -1
 
 
 class Next(Enum):
-    """What to do about an error that the coordinator reports."""
+    """The step to take after an error that the coordinator reports."""
 
     AGAIN = auto()
     """Send the request again at once."""
@@ -37,7 +37,7 @@ class Generation(NamedTuple):
 
     @property
     def valid(self) -> bool:
-        """Whether the member belongs to the group."""
+        """Return whether the member belongs to the group."""
         return self.id != NO_GENERATION_ID and bool(self.member_id)
 
 

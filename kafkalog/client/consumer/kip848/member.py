@@ -44,7 +44,7 @@ _LEAST_INTERVAL_MS = 10
 
 
 class State(Enum):
-    """What the member is doing."""
+    """The states of a member."""
 
     OUTSIDE = auto()
     JOINING = auto()
@@ -71,7 +71,7 @@ NOTHING: Partitions = frozenset()
 
 
 class Wanted(NamedTuple):
-    """What a member subscribes to: topics by name, and a regular expression of RE2 that the coordinator matches."""
+    """The subscription of a member: topics by name, and a regular expression of RE2 that the coordinator matches."""
 
     topics: frozenset[str]
     regex: str | None = None
@@ -79,11 +79,11 @@ class Wanted(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """What a member tells the coordinator about itself; durations in seconds."""
+    """The settings of a member, which it tells the coordinator except for the back-off; durations in seconds."""
 
     group_id: str
     rebalance_timeout: float
-    """How long it may take to give partitions up, and how long it may go without a poll: `max.poll.interval.ms`."""
+    """The time that it may take to give partitions up, and that it may go without a poll: `max.poll.interval.ms`."""
     instance_id: str | None = None
     rack_id: str | None = None
     assignor: str | None = None
@@ -111,7 +111,7 @@ class Reconciliation(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What the coordinator knows of the member."""
+    """The state of the member that the coordinator knows."""
 
     wanted: Wanted
     taken: int
@@ -131,12 +131,12 @@ class Member:
     current: Partitions | None = None
     """The assignment that it has; None before its first one."""
     incarnation: int = 0
-    """How often it has begun anew."""
+    """The number of times that it has begun anew."""
     rebalances: int = 0
     interval: float = 0.0
     """Seconds between heartbeats, as the coordinator wants it."""
     polled: float = 0.0
-    """When the application last polled."""
+    """The time of the application's last poll."""
     _failure: Exception | None = None
     _told: _Told | None = None
     _taken: int = 0
@@ -158,7 +158,7 @@ class Member:
 
     @property
     def has_lost(self) -> bool:
-        """Whether its partitions are lost, and the application must hear of it first (`released`)."""
+        """Return whether its partitions are lost, and the application must hear of it first (`released`)."""
         return self.state in (State.FENCED, State.STALE)
 
     @property
@@ -168,7 +168,7 @@ class Member:
 
     @property
     def fenced(self) -> bool:
-        """Whether another member with the same `group.instance.id` ended the membership."""
+        """Return whether another member with the same `group.instance.id` ended the membership."""
         return isinstance(self._failure, FencedInstanceIdError)
 
     # The application's side

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is in the log.
+    """The position of a record in the log.
 
     `offset` is -1 with acks=0. `timestamp` is in ms; with LogAppendTime it is the broker's.
     """

@@ -17,7 +17,7 @@ from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.protocol.schema import Request
 
 FIRST_PATIENCE_S = 1.0
-"""How long the first attempt to connect may take. Each attempt that times out doubles it, up to
+"""The time that the first attempt to connect may take. Each attempt that times out doubles it, up to
 socket.connection.setup.timeout.ms. Batches for other brokers wait meanwhile."""
 
 
@@ -37,7 +37,7 @@ class Channel:
         self._connection: Connection | None = None
         self._requests: deque[tuple[float, list[ProducerBatch]]] = deque()
         self._unsent_since = float("inf")
-        """When the request was begun that the broker has not received completely (`time.monotonic`)."""
+        """The time when the request was begun that the broker has not received completely (`time.monotonic`)."""
         self._unanswered: list[ProducerBatch] = []
         """The batches of an acks=0 request that is still being written."""
         self._failures = 0
@@ -67,12 +67,12 @@ class Channel:
 
     @property
     def unsent(self) -> bool:
-        """Whether the broker has not received a request completely."""
+        """Return whether the broker has not received a request completely."""
         return self._unsent_since != float("inf")
 
     @property
     def busy(self) -> bool:
-        """Whether requests are in flight."""
+        """Return whether requests are in flight."""
         return bool(self._requests)
 
     def batches(self) -> Iterator[ProducerBatch]:
@@ -83,7 +83,7 @@ class Channel:
 
     @property
     def sends_in_vain(self) -> bool:
-        """Whether the rest of a request is useless, because its batches were given up.
+        """Return whether the rest of a request is useless, because its batches were given up.
 
         The broker ignores a request that is not complete.
         """
@@ -163,7 +163,7 @@ class Channel:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection."""
+        """Return whether there is a connection."""
         return self._connection is not None
 
     def has_response(self) -> bool:

@@ -33,7 +33,7 @@ from kafkalog.records.batch import NO_SEQUENCE
 MIN_PRODUCE_VERSION = 3
 """The first version that carries record batch v2."""
 SENDING_S = 0.02
-"""How long brokers may take to receive what is sent to them in one turn. A broker that keeps up has received it by
+"""The time that brokers may take to receive what is sent to them in one turn. A broker that keeps up has received it by
 then. Without this time, each piece of a request would take a turn of its own."""
 _METADATA_ERRORS = frozenset(
     {
@@ -105,12 +105,12 @@ class Sender:
 
     @property
     def on_this_thread(self) -> bool:
-        """Whether the caller is a delivery callback, which runs in the sender's thread."""
+        """Return whether the caller is a delivery callback, which runs in the sender's thread."""
         return threading.current_thread() is self._thread
 
     @property
     def busy(self) -> bool:
-        """Whether some request has not been answered, even if its batches were given up; from any thread."""
+        """Return whether some request has not been answered, even if its batches were given up; from any thread."""
         return any(channel.busy for channel in list(self._channels.values()))
 
     # The loop

@@ -46,12 +46,15 @@ class Sequences:
         self.producer_id = NO_PRODUCER_ID
         self.producer_epoch = NO_PRODUCER_EPOCH
         self._spent = False
-        """Whether some partition has used the producer id's last epoch, so that another id must be requested."""
+        """True if some partition has used the producer id's last epoch, so that another id must be requested."""
         self.request_at = 0.0
 
     @property
     def identified(self) -> bool:
-        """Whether there is a producer id. With transactions, init_transactions got one before the first record."""
+        """Return whether there is a producer id.
+
+        With transactions, init_transactions got one before the first record.
+        """
         return self._registration is not None or (self.producer_id != NO_PRODUCER_ID and not self._spent)
 
     def number(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -17,12 +17,12 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartit
 from kafkalog.protocol.messages.produce import ProduceResponse
 
 UNKNOWN_TOPIC_TRIES = 30
-"""How often a topic may be unknown to a broker before it counts as missing. It may have been created a moment ago, or
-be created by the question itself (auto.create.topics.enable)."""
+"""The number of times that a topic may be unknown to a broker before it counts as missing. It may have been created a
+moment ago, or be created by the question itself (auto.create.topics.enable)."""
 
 
 class Patience:
-    """How long the sender's thread may wait for an answer of the cluster before it looks at time-outs again.
+    """The time that the sender's thread may wait for an answer of the cluster before it looks at time-outs again.
 
     The time is short at first, and grows while no answer comes: brokers may be slow rather than gone. Until the first
     answer it includes a login or a TLS handshake, which may take seconds (a KDC, a token endpoint), and would only

@@ -19,7 +19,7 @@ from kafkalog.records.batch import NO_SEQUENCE
 
 
 class TransactionRegistration:
-    """What the sender's thread does for the transactions of a producer with a `transactional.id`.
+    """The work of the sender's thread for the transactions of a producer with a `transactional.id`.
 
     Attributes:
         next_at: When partitions may be added (`time.monotonic`); later than now after a failure.

@@ -1,4 +1,4 @@
-"""What a transactional producer may do next, and what ended transactions leave behind: a state machine without I/O.
+"""The states of a transactional producer, and what ended transactions leave behind: a state machine without I/O.
 
     UNINITIALIZED ─► INITIALIZING ─► READY ─► IN_TRANSACTION ─► COMMITTING ─► READY
                                                    │    └─────► ABORTING ───► READY
@@ -203,27 +203,27 @@ class TransactionManager:
 
     @property
     def open(self) -> bool:
-        """Whether a transaction is open and can be ended."""
+        """Return whether a transaction is open and can be ended."""
         return self.state in (State.IN_TRANSACTION, State.COMMITTING, State.ABORTING, State.ABORTABLE_ERROR)
 
     @property
     def doomed(self) -> bool:
-        """Whether no record can be delivered any more, including those that wait for a retry."""
+        """Return whether no record can be delivered any more, including those that wait for a retry."""
         return self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR)
 
     @property
     def withdrawing(self) -> bool:
-        """Whether records that were never sent must not be sent."""
+        """Return whether records that were never sent must not be sent."""
         return self.doomed or self.state is State.ABORTING
 
     @property
     def must_end(self) -> bool:
-        """Whether the coordinator must be told how the transaction ends."""
+        """Return whether the coordinator must be told how the transaction ends."""
         return (self.began or self.in_doubt) and not self.end_known and not cannot_be_ended(self.error)
 
     @property
     def must_raise_epoch(self) -> bool:
-        """Whether another epoch is needed before the next transaction."""
+        """Return whether another epoch is needed before the next transaction."""
         return self.needs_epoch or cannot_be_ended(self.error)
 
     # Inside

@@ -58,7 +58,7 @@ class Context:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the context is established."""
+        """Return whether the context is established."""
         return bool(self._context.complete)
 
     def begin(self) -> bytes:

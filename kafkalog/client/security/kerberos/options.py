@@ -20,7 +20,7 @@ _JAAS = "sasl.jaas.config"
 
 @dataclass(frozen=True)
 class KerberosOptions:
-    """Whose ticket to use, for which service, and when to renew it."""
+    """The properties of Kerberos: whose ticket to use, for which service, and when to renew it."""
 
     service_name: str | None = option("sasl.kerberos.service.name", None, str)
     principal: str | None = option("sasl.kerberos.principal", None, str)
@@ -32,7 +32,7 @@ class KerberosOptions:
 
 
 class KerberosLogin(NamedTuple):
-    """Where a client's tickets come from. With a cache and a keytab, the keytab is used where the cache has none."""
+    """The source of a client's tickets. With a cache and a keytab, the keytab is used where the cache has none."""
 
     service: str
     """The first part of the broker's principal."""
@@ -41,13 +41,13 @@ class KerberosLogin(NamedTuple):
     keytab: str | None
     """The path of a keytab."""
     uses_cache: bool
-    """Whether a ticket cache is used."""
+    """True if a ticket cache is used."""
     cache: str | None
     """The name of the ticket cache, where it is not that of the environment."""
     keytab_option: str
-    """How the user names the keytab, for messages."""
+    """The name of the keytab's option, for messages."""
     principal_option: str
-    """How the user names the principal, for messages."""
+    """The name of the principal's option, for messages."""
 
 
 def login_of(options: KerberosOptions, jaas: Mapping[str, str] | None) -> KerberosLogin:

@@ -26,13 +26,13 @@ from kafkalog.client.security.oauth.token import Token
 logger = logging.getLogger(__name__)
 
 AFTER_FAILURE_S = 10.0
-"""When a token could not be replaced, how long to use it before the next try; as in Java."""
+"""The time to use a token that could not be replaced, before the next try; as in Java."""
 FAILURE_KEPT_S = 1.0
-"""How long a failure is reported without another request: a client's threads meet it one after another."""
+"""The time that a failure is reported without another request: a client's threads meet it one after another."""
 PATIENCE_S = 2.0
-"""How long to wait for a new token while the present one can still be used."""
+"""The time to wait for a new token while the present one can still be used."""
 UNKNOWN_LIFE_S = 300.0
-"""How long a token is used before the next one is requested, where nobody says when it ends."""
+"""The time that a token is used before the next one is requested, where its end is unknown."""
 _ENDING_S = 1.0
 """A token that ends so soon is not sent any more."""
 _KEPT_LOGINS = 64

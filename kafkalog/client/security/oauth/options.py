@@ -12,7 +12,7 @@ from kafkalog.client.properties.options import boolean, decimal, integer, millis
 CLIENT_CREDENTIALS = "client_credentials"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ALGORITHMS = ("RS256", "ES256")
-"""What Kafka's clients can sign an assertion with."""
+"""The algorithms with which Kafka's clients can sign an assertion."""
 
 ENDPOINT_KEY = "sasl.oauthbearer.token.endpoint.url"
 CLIENT_ID_KEY = "sasl.oauthbearer.client.credentials.client.id"
@@ -44,7 +44,7 @@ def _provider(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class OAuthOptions:
-    """How to get tokens, and when to get the next one. Durations are in seconds.
+    """The properties of OAuth: how to get tokens, and when to get the next one. Durations are in seconds.
 
     Two objects that are equal describe the same login.
     """
@@ -54,7 +54,7 @@ class OAuthOptions:
     read_timeout: float = option("sasl.login.read.timeout.ms", 10.0, milliseconds(1))
     retry_backoff: float = option("sasl.login.retry.backoff.ms", 0.1, milliseconds(1))
     retry_backoff_max: float = option("sasl.login.retry.backoff.max.ms", 4.0, milliseconds(1))
-    """How long to repeat a request to the token endpoint. Java repeats it for 10 seconds."""
+    """The time for which a request to the token endpoint is repeated. Java repeats it for 10 seconds."""
     refresh_window_factor: float = option("sasl.login.refresh.window.factor", 0.8, decimal(0.5, 1.0))
     refresh_window_jitter: float = option("sasl.login.refresh.window.jitter", 0.05, decimal(0.0, 0.25))
     refresh_min_period: int = option("sasl.login.refresh.min.period.seconds", 60, integer(0, 900))
@@ -70,7 +70,7 @@ class OAuthOptions:
     token_provider: object | None = option("sasl_oauth_token_provider", None, _provider, is_object=True)
     unsecured: bool = option("enable.sasl.oauthbearer.unsecure.jwt", False, boolean)
     config: str = option("sasl.oauthbearer.config", "", str, is_secret=True)
-    """What `oauth_cb` is called with, or the claims of unsecured tokens; as in librdkafka."""
+    """The argument of `oauth_cb`, or the claims of unsecured tokens; as in librdkafka."""
 
     # The token endpoint
     endpoint: str | None = option(ENDPOINT_KEY, None, str)

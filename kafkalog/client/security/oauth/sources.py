@@ -41,7 +41,7 @@ class TokenSource(Protocol):
     """Gives tokens. `Login` calls it on a thread of its own, and never on two at once."""
 
     name: str
-    """What it is, for messages; with the name of the option that chose it. Never a secret."""
+    """The source's name in messages, with the name of the option that chose it. Never a secret."""
 
     def fetch(self) -> Token:
         """Get a token.

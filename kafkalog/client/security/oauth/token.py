@@ -22,10 +22,10 @@ class Token:
 
     value: str = field(repr=False)
     expires_at: float = float("inf")
-    """When it ends; infinity where that is not known."""
+    """The time when it ends; infinity where that is not known."""
     issued_at: float | None = None
     principal: str | None = None
-    """Whose token it is, for messages."""
+    """The owner of the token, for messages."""
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

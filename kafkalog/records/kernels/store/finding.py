@@ -27,9 +27,9 @@ class Found:
     """Their bytes, by name."""
     processor: Processor
     directory: Path | None
-    """Where its file is; None if there is none."""
+    """The directory of its file; None if there is none."""
     is_new: bool
-    """Whether it was compiled now, by this process."""
+    """True if it was compiled now, by this process."""
 
 
 def file_name(group: str, processor: Processor) -> str:

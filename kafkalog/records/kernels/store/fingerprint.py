@@ -1,4 +1,4 @@
-"""What compiled kernels depend on besides the processor: versions, and the text of their sources."""
+"""The fingerprint of what compiled kernels depend on besides the processor: versions, and the text of their sources."""
 
 from __future__ import annotations
 

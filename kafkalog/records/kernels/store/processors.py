@@ -22,7 +22,7 @@ _LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"),
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }
-"""What each level adds, as LLVM names it."""
+"""The features that each level adds, as LLVM names them."""
 
 
 class UnknownProcessorError(ValueError):
@@ -36,7 +36,7 @@ class Processor(NamedTuple):
     """The name in commands and in the names of files."""
     cpu: str
     features: str
-    """What is added to (+) and taken from (-) what `cpu` implies, separated by commas."""
+    """The features added to (+) and taken from (-) those that `cpu` implies, separated by commas."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What numba compiled, as bytes, and back.
+"""Convert what numba compiled to bytes, and back.
 
 numba offers this only to its own cache. Private names that are used: `Dispatcher._cache` and the interface of what it
 holds, `CompileResult._reduce` and `_rebuild`. Should a version change them, the kernels are compiled in each process as
@@ -29,7 +29,7 @@ _EXTERNAL = re.compile(
 )
 """In LLVM's text: a function or variable that is defined elsewhere."""
 _BUILT_IN = "llvm."
-"""How the names of functions start that LLVM replaces by instructions."""
+"""The beginning of the names of functions that LLVM replaces by instructions."""
 
 
 class AdoptError(Exception):

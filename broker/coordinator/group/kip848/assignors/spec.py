@@ -35,7 +35,7 @@ class GroupSpec:
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether all members are subscribed to the same topics."""
+        """Return whether all members are subscribed to the same topics."""
         return len({member.topics for member in self.members.values()}) <= 1
 
     def count(self, topic_id: UUID) -> int:
