@@ -16,6 +16,10 @@ from tools.reference.api import list_sections
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "benchmarks", "conformance", "peers", "tools")
 DOUBLE = re.compile(r"(?<!`)``[^`]")
+HEADLESS = re.compile(
+    r'[rR]?"""(?:How (?:far|long|many|much|often)|For how|Until when|What|When|Where|Whether|Which|Who|Whose|Why)\b'
+)
+"""A docstring that begins with a clause that depends on no verb."""
 ERROR_IN_PROSE = re.compile(
     r"\b[Rr]aises?\s+(?:(?:an?|any|the)\s+)?`?[\w.]*(?:Error|Exception)\b"
     r"|(?:^|[.;]\s)\s*`?[\w.]*(?:Error|Exception)`?\s+(?:if|for|where|unless|names)\b",
@@ -56,6 +60,21 @@ def doubled_backticks(source: str) -> list[int]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_stand_in_single_backticks(package: str) -> None:
     assert found_in(package, doubled_backticks) == []
+
+
+def headless(source: str) -> list[int]:
+    """Return the lines of docstrings that begin neither with a noun nor with a verb."""
+    return [line for line, text in prose(source) if HEADLESS.match(text)]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_begin_with_a_noun_or_a_verb(package: str) -> None:
+    assert found_in(package, headless) == []
+
+
+def test_headless_docstrings_are_found() -> None:
+    source = '"""What it is."""\n# When all is over.\nx = 1\n"""Whether it is."""\n"""Return what it is."""\n'
+    assert headless(source) == [1, 4]
 
 
 def test_prose_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: a cache over the file `leader-epoch-checkpoint`.
+"""The start offset of each leader epoch: a cache over the file `leader-epoch-checkpoint`.
 
 An entry `(epoch, start offset)` says that the leader of that epoch wrote the records from the start offset up to the
 start offset of the next entry. Followers and consumers ask where an epoch ends, to find the offset up to which two logs

@@ -1,4 +1,4 @@
-"""Which id a broker has, where both its configuration and its log directories may name one."""
+"""Decide the id of a broker, where both its configuration and its log directories may name one."""
 
 from __future__ import annotations
 

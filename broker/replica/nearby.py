@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from: one in its own rack (KIP-392). Pure."""
+"""Choose the replica that a consumer should read from: one in its own rack (KIP-392). Pure."""
 
 from __future__ import annotations
 

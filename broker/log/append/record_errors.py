@@ -1,4 +1,4 @@
-"""Which of Kafka's errors tells a client what is wrong with its records.
+"""Map what is wrong with a client's records to Kafka's errors.
 
 `kafkalog.records` knows no protocol: its errors say what is wrong with bytes. This is the only table from them to
 Kafka's codes.

@@ -1,4 +1,4 @@
-"""Which segments are cleaned into one. Pure.
+"""Group the segments that are cleaned into one. Pure.
 
 Segments shrink each time they are cleaned. So that they do not become very many small ones, neighbours that fit into
 one segment together are written to one. They fit by the bytes of their logs and of their indexes, and by their offsets,

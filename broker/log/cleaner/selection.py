@@ -1,4 +1,4 @@
-"""Which part of a log may be cleaned, how dirty it is, and which log is cleaned next. Pure.
+"""Choose the log that is cleaned next, by the part that may be cleaned and its dirty ratio. Pure.
 
 The rules are those of Apache Kafka's `LogCleanerManager`. Everything before the first dirty offset was cleaned
 before. The cleanable part reaches from there to the first uncleanable segment. The active segment cannot be cleaned,
@@ -51,7 +51,7 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     cleanable_bytes: int
     compaction_delay_ms: int
-    """For how many ms something in the log has been due for compaction; 0 if nothing is."""
+    """The ms since something in the log became due for compaction; 0 if nothing is."""
     min_cleanable_dirty_ratio: float
 
     @property

@@ -1,4 +1,4 @@
-"""Which segments retention deletes. Pure: segments in, a number out.
+"""Count the segments that retention deletes. Pure: segments in, a number out.
 
 Segments are deleted oldest first, without gaps, and never past the high watermark. Segments before the log start offset
 are always deleted. With `cleanup.policy=delete`, the retention policy decides how many more. The default policy is

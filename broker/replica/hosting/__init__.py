@@ -1,4 +1,4 @@
-"""Which partitions this broker hosts, and in which of its log directories.
+"""The partitions that this broker hosts, and the log directory of each.
 
 - `applier`   applies a controller's LeaderAndIsr and StopReplica to partitions and logs
 - `retries`   retries partitions whose log could not be opened

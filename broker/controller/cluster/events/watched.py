@@ -1,4 +1,4 @@
-"""Which decision follows from what a watch tells."""
+"""Map each event of a watch to the decision that follows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica an unclean election chooses: the one with the longest log.
+"""The choice of an unclean election: the replica with the longest log.
 
 Where no in-sync replica is alive, any other one may lead, if that is allowed. Each of them lacks records. Apache Kafka
 elects the first one that is alive in the order of the assignment. Here the one leads that lacks least: whose last

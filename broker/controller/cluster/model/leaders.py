@@ -1,4 +1,4 @@
-"""Which replica becomes the leader of a partition (Kafka: `Election`, `PartitionLeaderElectionAlgorithms`).
+"""Choose the replica that becomes the leader of a partition (Kafka: `Election`, `PartitionLeaderElectionAlgorithms`).
 
 The order of the assignment is the order of preference. Each election increments the leader epoch.
 """

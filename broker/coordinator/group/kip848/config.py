@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """Which groups may change their protocol while they have members (`group.consumer.migration.policy`)."""
+    """The groups that may change their protocol while they have members (`group.consumer.migration.policy`)."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"

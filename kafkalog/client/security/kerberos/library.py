@@ -33,7 +33,7 @@ class Credentials:
     principal: str
     """The client's name, such as `alice@EXAMPLE.COM`."""
     lifetime: float
-    """For how many seconds the ticket was valid."""
+    """The seconds for which the ticket was valid."""
 
 
 class Context:
