@@ -73,13 +73,16 @@ def _now(found: ExplainedPartition) -> Iterator[str]:
 
 
 def _position(follower: FollowerPosition) -> str:
-    if follower.log_end_offset < 0:
+    # A new leader counts the members of the ISR as up to date before it has heard of them.
+    if follower.log_end_offset < 0 or follower.fetched_ms < 0:
         return "has not fetched in this leader epoch"
-    lag = (
-        f"lacks {follower.lag} records (its log ends at {follower.log_end_offset})" if follower.lag else "lacks nothing"
+    fetched = f"fetched {_ago(follower.fetched_ms)}"
+    if not follower.lag:
+        return f"lacks nothing, {fetched}"
+    had_all = (
+        "has never had all in this leader epoch" if follower.behind_ms < 0 else f"had all {_ago(follower.behind_ms)}"
     )
-    behind = "" if not follower.lag else f", had all {_ago(follower.behind_ms)}"
-    return f"{lag}{behind}, fetched {_ago(follower.fetched_ms)}"
+    return f"lacks {follower.lag} records (its log ends at {follower.log_end_offset}), {had_all}, {fetched}"
 
 
 def _history(found: ExplainedPartition) -> Iterator[str]:
@@ -126,7 +129,7 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 
 def _ago(millis: int) -> str:
-    return "never in this leader epoch" if millis < 0 else f"{millis / 1000:.1f} s ago"
+    return f"{millis / 1000:.1f} s ago"
 
 
 def _time(at_ms: int) -> str:

@@ -41,7 +41,7 @@ class TokenSource(Protocol):
     """Gives tokens. `Login` calls it on a thread of its own, and never on two at once."""
 
     name: str
-    """The source's name in messages, with the name of the option that chose it. Never a secret."""
+    """The source in messages: the option that chose it, or the file, endpoint or function it names. Never a secret."""
 
     def fetch(self) -> Token:
         """Get a token.

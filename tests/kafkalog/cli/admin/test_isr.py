@@ -72,11 +72,22 @@ def test_a_silent_leader_and_a_new_controller(monkeypatch: pytest.MonkeyPatch) -
         "  the positions of the followers are not known: there is no leader",
     ]
     assert lines[-1] == "It has decided no change of this partition."
-    unknown = FollowerPosition(1, -1, -1, -1, -1)
-    assert (
-        "broker 1: not in sync, has not fetched in this leader epoch"
-        in told(FOUND._replace(followers=[unknown]), monkeypatch)[1]
-    )
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (FollowerPosition(1, -1, -1, -1, -1), "has not fetched in this leader epoch"),
+        # A new leader takes members of the ISR for complete before they fetch from it.
+        (FollowerPosition(1, 100, 0, 0, -1), "has not fetched in this leader epoch"),
+        (
+            FollowerPosition(1, 40, 60, -1, 1_000),
+            "lacks 60 records (its log ends at 40), has never had all in this leader epoch, fetched 1.0 s ago",
+        ),
+    ],
+)
+def test_followers_of_a_new_leader(position: FollowerPosition, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(FOUND._replace(followers=[position]), monkeypatch)[1] == f"  broker 1: not in sync, {words}"
 
 
 @pytest.mark.parametrize("text", ["words", "words-", "-3", "words-x", "words-³"])
