@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,14 +38,21 @@ the time of a machine's processors, its line says so.
 The **ratio** is kafkalog's figure divided by the peer's. The sign tells which side is better: ▲ kafkalog, ▼ the peer,
 ＝ neither, within 5 %.
 
-![how many times better than the peer](images/performance.svg)
-
 Rates of Spark are bounded by PySpark's data source interface, whose JVM side copies row by row: 60 % of the CPU of a
 batch read is spent there, and 20 % in fetching and decoding. Tasks in Python cost a small micro-batch more than its
 records do, so the planner of a query reads small ones itself
 ([small micro-batches](reference/spark.md#small-micro-batches)). Plots: [partitions and
 codecs](reference/spark.md#how-fast), [scale](explanation/scale.md).
 """
+_CHOSEN = """## In short
+
+![how many times better than the peer](images/performance.svg)
+
+| case | kafkalog | peer | ratio | all cases |
+|--|--:|--:|--:|--|
+"""
+_LONGEST = 30
+"""A table with more rows than this is folded."""
 _ORDER = (
     *("produce", "consume", "producer_client", "consumer", "spark_read", "spark_latency", "spark_write", "spark_once"),
     *(
@@ -66,6 +74,16 @@ _ORDER = (
 """The sections in a reader's order; others follow."""
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A bar of the chart: its label, the result, and how many times better kafkalog is."""
+
+    label: str
+    benchmark: str
+    outcome: Outcome
+    times: float
+
+
 # ---------------------------------------------------------------------------------------------- the page
 
 
@@ -75,6 +93,8 @@ def shown(figure: Figure, unit: str = "") -> str:
         return "–"
     if isinstance(figure, list):
         return "–".join(shown(each) for each in figure) + (f" {unit}" if unit else "")
+    if unit == "ms" and figure >= 1e4:
+        return shown(figure / 1e3, "s")
     for factor, letter in ((1e6, " M"), (1e3, " K"), (1.0, "")):
         if abs(figure) >= factor or factor == 1.0:
             # Numbers up to 9,999 are easier to read as they are.
@@ -114,16 +134,31 @@ def _run(outcome: Outcome) -> str:
     return "; ".join(words)
 
 
-def _row(outcome: Outcome, run: str | None) -> str:
+def _row(outcome: Outcome, *more: str, label: str | None = None) -> str:
     ratio = "–" if outcome.ratio is None else shown(outcome.ratio) + _sign(outcome)
     cells = [
-        outcome.name if outcome.variant is None else f"{outcome.name}, {outcome.variant}",
+        label or (outcome.name if outcome.variant is None else f"{outcome.name}, {outcome.variant}"),
         shown(outcome.ours, outcome.unit),
         "–" if outcome.peer is None else f"{shown(outcome.peer, outcome.unit)} ({outcome.peer_name})",
         ratio,
-        *([] if run is None else [run]),
+        *more,
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _anchor(heading: str) -> str:
+    """Make the fragment that GitHub gives a heading."""
+    return "#" + re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def in_short(everything: Sequence[Outcomes], chosen: Sequence[Bar]) -> str:
+    """Make the table of the chart's cases, each with a link to the section that has all cases of its kind."""
+    titles = {found.benchmark: found.title for found in everything}
+    rows = [
+        _row(bar.outcome, f"[{titles[bar.benchmark]}]({_anchor(titles[bar.benchmark])})", label=bar.label)
+        for bar in chosen
+    ]
+    return _CHOSEN + "\n".join(rows) + "\n"
 
 
 def section(found: Outcomes) -> str:
@@ -135,16 +170,18 @@ def section(found: Outcomes) -> str:
         lines += ["| case | kafkalog | peer | ratio | run |", "|--|--:|--:|--:|--:|"]
     else:
         lines += ["| case | kafkalog | peer | ratio |", "|--|--:|--:|--:|"]
-    lines += [_row(outcome, numbers.get(_run(outcome))) for outcome in found.results]
+    lines += [_row(outcome, *([numbers[_run(outcome)]] if numbers else [])) for outcome in found.results]
+    if len(found.results) > _LONGEST:
+        lines[4:] = ["<details>", f"<summary>{len(found.results)} cases</summary>", "", *lines[4:], "", "</details>"]
     lines += ["", *(f"{number}. {run}" for run, number in numbers.items())] if numbers else ["", *runs]
     return "\n".join(lines) + "\n"
 
 
-def render(everything: Sequence[Outcomes]) -> str:
-    """Make the page as Markdown."""
+def render(everything: Sequence[Outcomes], chosen: Sequence[Bar]) -> str:
+    """Make the page as Markdown; `chosen` are the chart's bars."""
     rank = {name: at for at, name in enumerate(_ORDER)}
     ordered = sorted(everything, key=lambda each: (rank.get(each.benchmark, len(rank)), each.benchmark))
-    return "\n".join([_HEAD, *(section(each) for each in ordered)])
+    return "\n".join([_HEAD, in_short(ordered, chosen), *(section(each) for each in ordered)])
 
 
 # ---------------------------------------------------------------------------------------------- the chart
@@ -152,14 +189,6 @@ def render(everything: Sequence[Outcomes]) -> str:
 _WIDTH, _LABELS, _RIGHT, _TOP, _STEP = 900, 370, 60, 64, 26
 _TICKS = (0.5, 1, 2, 4, 8, 16)
 _BETTER, _WORSE = "#2f7d4f", "#b5482f"
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar: its label, and how many times better kafkalog is."""
-
-    label: str
-    times: float
 
 
 def bars(everything: Sequence[Outcomes], chosen: Path = BARS) -> list[Bar]:
@@ -172,7 +201,7 @@ def bars(everything: Sequence[Outcomes], chosen: Path = BARS) -> list[Bar]:
             told = f"{choice['case']!r} of {choice['benchmark']} has no ratio in benchmarks/results/"
             print(f"warning: the chart has no bar {choice['label']!r}: {told}", file=sys.stderr)
             continue
-        made.append(Bar(choice["label"], times))
+        made.append(Bar(choice["label"], choice["benchmark"], found, times))
     return made
 
 
@@ -230,8 +259,9 @@ def draw(drawn: Sequence[Bar]) -> str:
 
 def main() -> None:
     everything = list(load_all())
-    PAGE.write_text(render(everything))
-    CHART.write_text(draw(bars(everything)))
+    drawn = bars(everything)
+    PAGE.write_text(render(everything, drawn))
+    CHART.write_text(draw(drawn))
     count = sum(len(each.results) for each in everything)
     print(f"{count} results in {PAGE.relative_to(ROOT)} and {CHART.relative_to(ROOT)}")
 
