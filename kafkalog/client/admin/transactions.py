@@ -12,9 +12,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from kafkalog.client.admin.connected import Connected
+from kafkalog.client.admin.every_broker import ask_every_broker
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
@@ -142,10 +144,8 @@ class TransactionsAdmin(Connected):
             state_filters=list(states), producer_id_filters=list(producer_ids), duration_filter=longer_than_ms
         )
         retry = Retry(self.cluster.config)
-        found: list[TransactionListing] = []
-        for node_id in sorted(self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers):
-            found += retry.run(lambda node_id=node_id: self._list(node_id, request, retry))  # type: ignore[misc]
-        return sorted(found)
+        answers = ask_every_broker(self.cluster, retry, lambda node_id: self._list(node_id, request, retry))
+        return sorted(chain.from_iterable(answers))
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """Describe the present transactions of these ids.

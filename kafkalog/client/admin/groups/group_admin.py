@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from kafkalog.client.admin.connected import Connected
+from kafkalog.client.admin.every_broker import ask_every_broker
 from kafkalog.client.admin.groups.descriptions import (
     CONSUMER_TYPE,
     CommittedOffset,
@@ -90,21 +91,22 @@ class GroupAdmin(Connected):
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         least = _TYPES_SINCE if request.types_filter else _STATES_SINCE if request.states_filter else 0
         retry = Retry(self._config)
-        found: dict[str, GroupListing] = {}
-        for node_id in self.cluster.metadata([], refresh=True, deadline=retry.deadline).brokers:
 
-            def ask(node_id: int = node_id) -> ListGroupsResponse:
-                response: ListGroupsResponse = self.cluster.request_to(
-                    node_id, request, timeout=self._timeout(retry), min_version=least
-                )
-                if response.error_code:
-                    raise _error(response.error_code, f"broker {node_id}")
-                return response
+        def ask(node_id: int) -> ListGroupsResponse:
+            response: ListGroupsResponse = self.cluster.request_to(
+                node_id, request, timeout=self._timeout(retry), min_version=least
+            )
+            if response.error_code:
+                raise _error(response.error_code, f"broker {node_id}")
+            return response
 
-            for each in retry.run(ask).groups:
-                found[each.group_id] = GroupListing(
-                    each.group_id, each.protocol_type, each.group_state, each.group_type.capitalize()
-                )
+        found = {
+            each.group_id: GroupListing(
+                each.group_id, each.protocol_type, each.group_state, each.group_type.capitalize()
+            )
+            for response in ask_every_broker(self.cluster, retry, ask)
+            for each in response.groups
+        }
         return [found[name] for name in sorted(found)]
 
     def describe_groups(self, groups: Iterable[str]) -> dict[str, GroupDescription]:
