@@ -73,7 +73,7 @@ def test_the_performance_page_and_the_chart_show_the_results() -> None:
 def test_the_cases_below_the_aims_are_explained() -> None:
     [reads] = [found for found in load_all() if found.benchmark == "spark_read"]
     rates = {
-        each.name: each.ratio
+        each.name if each.variant is None else f"{each.name}, {each.variant}": each.ratio
         for each in reads.results
         if each.peer_name == "Spark's connector" and each.unit == "rows/s" and isinstance(each.ratio, float)
     }

@@ -67,14 +67,14 @@ GROUP_KEYS = [
     ConfigKey("offsets.commit.timeout.ms", Type.INT, 5000, "How long an offset commit waits for the replicas at most.", at_least(1)),
     ConfigKey("offsets.load.buffer.size", Type.INT, 5 << 20, "How many bytes are read at a time when groups are loaded.", at_least(1)),
     ConfigKey("offsets.topic.num.partitions", Type.INT, 50, "The number of partitions of __consumer_offsets. Used when the topic is created.", at_least(1)),
-    ConfigKey("offsets.topic.replication.factor", Type.SHORT, 3, "The replication factor of __consumer_offsets, or the number of brokers if that is smaller. Used when the topic is created.", at_least(1)),
+    ConfigKey("offsets.topic.replication.factor", Type.SHORT, 3, "The replication factor of __consumer_offsets; a lone broker makes one replica. Used when the topic is created.", at_least(1)),
     ConfigKey("offsets.topic.segment.bytes", Type.INT, 100 << 20, "The segment.bytes of __consumer_offsets. Used when the topic is created.", at_least(1)),
     ConfigKey("offsets.topic.compression.codec", Type.INT, 0, "The compression codec of records in __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.", between(0, 4)),
 ]  # fmt: skip
 
 TRANSACTION_LOG_KEYS = [
     ConfigKey("transaction.state.log.num.partitions", Type.INT, 50, "The number of partitions of __transaction_state. Used when the topic is created.", at_least(1)),
-    ConfigKey("transaction.state.log.replication.factor", Type.SHORT, 3, "The replication factor of __transaction_state, or the number of brokers if that is smaller. Used when the topic is created.", at_least(1)),
+    ConfigKey("transaction.state.log.replication.factor", Type.SHORT, 3, "The replication factor of __transaction_state; a lone broker makes one replica. Used when the topic is created.", at_least(1)),
     ConfigKey("transaction.state.log.min.isr", Type.INT, 2, "The min.insync.replicas of __transaction_state, or its replication factor if that is smaller. Used when the topic is created.", at_least(1)),
     ConfigKey("transaction.state.log.segment.bytes", Type.INT, 100 << 20, "The segment.bytes of __transaction_state. Used when the topic is created.", at_least(1)),
     ConfigKey("transaction.state.log.load.buffer.size", Type.INT, 5 << 20, "How many bytes are read at a time when transactions are loaded.", at_least(1)),

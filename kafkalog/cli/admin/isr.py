@@ -22,8 +22,8 @@ examples:
   kafkalog isr why words-0 --bootstrap-server localhost:9092
   kafkalog isr why words-0 --bootstrap-server localhost:9092 --json
 
-The addresses may be those of any brokers: the command finds the controller and the leader. The controller keeps the
-newest changes in memory, and one that is elected anew knows only what it decides itself.
+The addresses may be those of any brokers: the command finds the controller and the leader. Each broker keeps the
+newest 10,000 changes that controllers have told it, so that a new controller knows those of earlier ones.
 
 exit codes: 0 done, 1 there is no such partition or no answer, 2 wrong usage
 """
