@@ -82,7 +82,9 @@ def assemble(
         topics = _cluster_topics(store, cache, replicas, member)
         producer_ids = _cluster_producer_ids(config, store, cache, member)
         version = config.protocol_version.request_version(ApiKey.WRITE_TXN_MARKERS)
-        access = ClusterAccess(cache, member.links.connect, version, member.partition_counts.read)
+        access = ClusterAccess(
+            cache, member.links.connect, version, member.partition_counts.read, member.partition_counts.is_absent
+        )
     groups = GroupCoordinator(
         replicas=replicas, topics=topics, read_count=None if member is None else member.partition_counts.read
     )

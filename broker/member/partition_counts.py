@@ -43,3 +43,19 @@ class PartitionCounts:
             logger.warning("%s", error)
             return None
         return PartitionCount(found.topic_id or NO_TOPIC_ID, len(found.partitions))
+
+    async def is_absent(self, topic: str, index: int) -> bool:
+        """Return whether ZooKeeper has no such partition; False where the topic's node cannot be understood.
+
+        Raises:
+            OSError: there was no connection to ZooKeeper for too long.
+            ZooKeeperError: ZooKeeper refuses.
+        """
+        node = await self._session.read(lambda: self._session.zookeeper.get(paths.topic(topic)))
+        if node is None:
+            return True
+        try:
+            return index not in decode_topic(topic, node.data).partitions
+        except ZnodeError as error:
+            logger.warning("%s", error)
+            return False

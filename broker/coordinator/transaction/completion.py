@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from broker.coordinator.state_log import StateRecord
 from broker.coordinator.transaction.machine import TopicPartition, Transaction, TransactionMachine, TransactionState
 from broker.coordinator.transaction.markers import Marker
 from broker.coordinator.transaction.partition_transactions import PartitionTransactions
 from broker.coordinator.transaction.records import encode_key, encode_value
+from broker.zookeeper.interface import ZooKeeperError
 from kafkalog.protocol.errors import (
     InvalidProducerEpochError,
     TransactionCoordinatorFencedError,
@@ -26,6 +27,9 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.05, 5.0
 """The pause between attempts to write a marker or record, in seconds; it doubles each time."""
 MARKERS_AT_ONCE = 64
 """The number of markers of a transaction that are appended before other requests get their turn."""
+
+IsAbsent = Callable[[str, int], Awaitable[bool]]
+"""Asks whether the cluster has no such partition. Raises OSError and ZooKeeperError where that cannot be said."""
 
 
 def _look_at(write: asyncio.Future[int]) -> None:
@@ -40,7 +44,8 @@ class Completion:
     Args:
         append: stores records in a partition of `__transaction_state`.
         write_marker: as `markers.MarkerWriter.write`.
-        exists: whether the cluster has a partition.
+        is_known: whether this broker knows a partition.
+        is_absent: asks whether the cluster has no such partition, where this broker knows none.
 
     Attributes:
         under_way: transactions whose markers are being written.
@@ -51,11 +56,13 @@ class Completion:
         self,
         append: Callable[[int, Iterable[StateRecord]], asyncio.Future[int]],
         write_marker: Callable[[str, int, Marker], asyncio.Future[int]],
-        exists: Callable[[str, int], bool],
+        is_known: Callable[[str, int], bool],
+        is_absent: IsAbsent,
     ) -> None:
         self._append = append
         self._write_marker = write_marker
-        self._exists = exists
+        self._is_known = is_known
+        self._is_absent = is_absent
         self.under_way: dict[TransactionMachine, None] = {}
         self.unstored = 0
 
@@ -111,16 +118,12 @@ class Completion:
                 await asyncio.sleep(0)
             writes: list[tuple[TopicPartition, asyncio.Future[int]]] = []
             for partition in wanted[first : first + MARKERS_AT_ONCE]:
-                if self._exists(*partition):
-                    write = self._write_marker(*partition, marker)
-                    write.add_done_callback(_look_at)
-                    writes.append((partition, write))
-                else:
-                    logger.info(
-                        "transactional id %s: %s-%d was deleted, and needs no marker",
-                        machine.transactional_id, *partition,
-                    )  # fmt: skip
-                    machine.unmarked.discard(partition)
+                if not self._is_known(*partition):
+                    await self._drop_if_absent(machine, partition, level)
+                    continue
+                write = self._write_marker(*partition, marker)
+                write.add_done_callback(_look_at)
+                writes.append((partition, write))
             waiting = [write for _, write in writes if not write.done()]
             if waiting:
                 await asyncio.wait(waiting)
@@ -131,6 +134,22 @@ class Completion:
             fenced = next((error for error in errors if isinstance(error, TransactionCoordinatorFencedError)), None)
             if fenced is not None:
                 raise fenced
+
+    async def _drop_if_absent(self, machine: TransactionMachine, partition: TopicPartition, level: int) -> None:
+        """Write no marker to a partition that was deleted. The controller may not have told of another one yet."""
+        text = "transactional id %s: retrying the marker in %s-%d: %s"
+        try:
+            is_absent = await self._is_absent(*partition)
+        except (OSError, ZooKeeperError) as error:
+            logger.log(level, text, machine.transactional_id, *partition, f"it may have been deleted: {error}")
+            return
+        if is_absent:
+            logger.info(
+                "transactional id %s: %s-%d was deleted, and needs no marker", machine.transactional_id, *partition
+            )
+            machine.unmarked.discard(partition)
+        else:
+            logger.log(level, text, machine.transactional_id, *partition, "the controller has not told of it yet")
 
     def _needs_none(
         self, machine: TransactionMachine, partition: TopicPartition, error: BaseException, level: int

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coro
 from typing import Any, Protocol
 
 from broker.coordinator.state_log import LOADS_AT_ONCE, RETRY_LOAD_MS, Shortage, StateBatch, StateRecord
-from broker.coordinator.transaction.completion import Completion
+from broker.coordinator.transaction.completion import Completion, IsAbsent
 from broker.coordinator.transaction.machine import (
     NO_PRODUCER_ID,
     Producer,
@@ -68,7 +68,8 @@ class TransactionCoordinator:
 
     Args:
         write_marker: as `markers.MarkerWriter.write`.
-        exists: whether the cluster has a partition.
+        is_known: as in `Completion`.
+        is_absent: as in `Completion`.
         allocate_producer_id: a fresh producer id.
         reserve_producer_ids: reserves a producer id and all smaller ones, so that they are not allocated again.
 
@@ -84,7 +85,8 @@ class TransactionCoordinator:
         *,
         log: Log,
         write_marker: Callable[[str, int, Marker], asyncio.Future[int]],
-        exists: Callable[[str, int], bool],
+        is_known: Callable[[str, int], bool],
+        is_absent: IsAbsent,
         allocate_producer_id: Callable[[], Awaitable[int]],
         reserve_producer_ids: Callable[[int], Awaitable[None]],
         settings: Callable[[], TransactionSettings],
@@ -103,7 +105,7 @@ class TransactionCoordinator:
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
         self.loads, self.load_ms = 0, 0
-        self.completion = Completion(log.append, write_marker, exists)
+        self.completion = Completion(log.append, write_marker, is_known, is_absent)
         self.waiting = WaitingDecisions(log.shortage)
 
     # -- starting and stopping

@@ -12,6 +12,7 @@ from broker.coordinator.partition_count import ReadCount
 from broker.coordinator.state_log import StateLog
 from broker.coordinator.state_topic import transaction_state_topic
 from broker.coordinator.transaction.admission import Admission, Answered
+from broker.coordinator.transaction.completion import IsAbsent
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.marker_router import MarkerRouter
@@ -39,6 +40,8 @@ class ClusterAccess(NamedTuple):
     """The newest version of WriteTxnMarkers to send (by `inter.broker.protocol.version`)."""
     read_count: ReadCount
     """Reads how many partitions a topic has."""
+    is_absent: IsAbsent
+    """Asks ZooKeeper whether a partition was deleted."""
 
 
 class Transactions:
@@ -70,9 +73,13 @@ class Transactions:
         now_ms: Callable[[], int],
         cluster: ClusterAccess | None = None,
     ) -> None:
-        def exists(topic: str, index: int) -> bool:
+        def is_known(topic: str, index: int) -> bool:
             state = topics.state(topic)
             return state is not None and index < len(state.partitions)
+
+        async def is_absent(topic: str, index: int) -> bool:
+            # A lone broker knows all partitions that there are. A member of a cluster knows what it was told.
+            return True if cluster is None else await cluster.is_absent(topic, index)
 
         self.markers = MarkerWriter(replicas, now_ms, on_offsets)
         self.log = StateLog(
@@ -97,7 +104,8 @@ class Transactions:
         self.coordinator = TransactionCoordinator(
             log=self.log,
             write_marker=self.markers.write if self._router is None else self._router.write,
-            exists=exists,
+            is_known=is_known,
+            is_absent=is_absent,
             allocate_producer_id=allocate_producer_id,
             reserve_producer_ids=reserve_producer_ids,
             settings=lambda: TransactionSettings.of(replicas.config),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.coordinator.state_topic import partition_of
+from broker.member.partition_counts import PartitionCounts
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import paths, topics
 from broker.metadata.znodes.topics import Assignment, TopicNode
@@ -25,6 +26,21 @@ async def find(cluster: Cluster, kind: int, key: str) -> tuple[int, int]:
     answer = await cluster.hosts[1].ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
     (found,) = answer.coordinators
     return found.error_code, found.node_id
+
+
+def test_a_partition_that_was_not_told_of_is_not_deleted(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        counts = PartitionCounts(cluster.zookeeper, cluster.loop, patience_s=1.0)
+        assert await counts.is_absent("data", 0)
+        await cluster.zookeeper.create(
+            paths.topic("data"), topics.encode_topic(TopicNode(TOPIC_ID, {0: Assignment((2,))}))
+        )
+        assert not await counts.is_absent("data", 0)
+        assert await counts.is_absent("data", 1)
+        await cluster.zookeeper.create(paths.topic("odd"), b"no JSON")
+        assert not await counts.is_absent("odd", 0)
+
+    with_cluster(tmp_path, work)
 
 
 @pytest.mark.parametrize(("kind", "topic"), [(0, CONSUMER_OFFSETS), (1, TRANSACTION_STATE)])

@@ -16,6 +16,11 @@ from kafkalog.protocol.errors import CoordinatorNotAvailableError, KafkaError, K
 from kafkalog.records.batch import Record
 
 
+async def never_absent(topic: str, index: int) -> bool:
+    """Say that no partition was deleted."""
+    return False
+
+
 class _Owner:
     """The owner of the partition of `__transaction_state`."""
 

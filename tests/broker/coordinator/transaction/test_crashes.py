@@ -35,7 +35,13 @@ from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.markers import Marker
 from broker.coordinator.transaction.settings import TransactionSettings
 from kafkalog.protocol.errors import KafkaError
-from tests.broker.coordinator.transaction.simulated import Data, SimulatedLog, SimulatedMarkers, SimulatedPartition
+from tests.broker.coordinator.transaction.simulated import (
+    Data,
+    SimulatedLog,
+    SimulatedMarkers,
+    SimulatedPartition,
+    never_absent,
+)
 
 IDS = ("one", "two")
 PARTITIONS = (("a", 0), ("a", 1), ("b", 0))
@@ -95,7 +101,8 @@ class Crashes(RuleBasedStateMachine):
         self.coordinator = TransactionCoordinator(
             log=self.log,
             write_marker=self.markers.write,
-            exists=lambda topic, index: True,
+            is_known=lambda topic, index: True,
+            is_absent=never_absent,
             allocate_producer_id=self.allocate,
             reserve_producer_ids=self.reserve,
             settings=lambda: SETTINGS,

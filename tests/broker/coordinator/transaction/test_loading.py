@@ -24,7 +24,7 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
     NotLeaderOrFollowerError,
 )
-from tests.broker.coordinator.transaction.simulated import SimulatedLog
+from tests.broker.coordinator.transaction.simulated import SimulatedLog, never_absent
 
 PARTITIONS = 10
 EXPIRATION_MS = 1000
@@ -74,7 +74,8 @@ class World:
         self.coordinator = TransactionCoordinator(
             log=self.log,
             write_marker=self.write_marker,
-            exists=lambda topic, index: True,
+            is_known=lambda topic, index: True,
+            is_absent=never_absent,
             allocate_producer_id=self.allocate,
             reserve_producer_ids=self.reserve,
             settings=lambda: TransactionSettings(expiration_ms=EXPIRATION_MS),

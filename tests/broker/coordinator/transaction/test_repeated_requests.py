@@ -14,7 +14,7 @@ from broker.coordinator.transaction.machine import Producer, Transaction, Transa
 from broker.coordinator.transaction.records import encode_key, encode_value
 from broker.coordinator.transaction.settings import TransactionSettings
 from kafkalog.protocol.errors import CoordinatorNotAvailableError
-from tests.broker.coordinator.transaction.simulated import SimulatedLog
+from tests.broker.coordinator.transaction.simulated import SimulatedLog, never_absent
 
 NOW = 1_700_000_000_000
 PRODUCER = Producer(7, 4)
@@ -64,7 +64,8 @@ def test_a_repeated_request_is_answered_only_if_this_broker_can_still_write(
         coordinator = TransactionCoordinator(
             log=log,
             write_marker=lambda topic, index, marker: asyncio.get_running_loop().create_future(),
-            exists=lambda topic, index: True,
+            is_known=lambda topic, index: True,
+            is_absent=never_absent,
             allocate_producer_id=allocate,
             reserve_producer_ids=reserve,
             settings=TransactionSettings,
