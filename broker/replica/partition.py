@@ -130,6 +130,15 @@ class Partition:
         return NO_LEADER_EPOCH if self.role is None else self.role.epoch
 
     @property
+    def led_since(self) -> int:
+        """The leader epoch in which this broker became leader, and since when it has led without a break.
+
+        NO_LEADER_EPOCH where it does not lead. The leader epoch grows each time that a replica leaves the ISR by the
+        controller's decision; what a leader holds in memory stays true then.
+        """
+        return NO_LEADER_EPOCH if self.leading is None else self.leading.since
+
+    @property
     def replicas(self) -> tuple[int, ...]:
         return () if self.role is None else self.role.replicas
 

@@ -51,7 +51,7 @@ class PartitionGroups:
 
     Attributes:
         partition: the partition of `__consumer_offsets`.
-        leader_epoch: the leader epoch in which this broker leads it.
+        led_since: the leader epoch from which on this broker leads it.
         groups: the groups by id.
         removal: deletes groups and offsets, and lets offsets expire.
         failed_ms: when the state became FAILED, in ms of the monotonic clock.
@@ -61,7 +61,7 @@ class PartitionGroups:
     def __init__(self, index: int, partition: Partition, parts: CoordinatorParts) -> None:
         self.index = index
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
+        self.led_since = partition.led_since
         self.state = LoadState.LOADING
         self.failed_ms = 0
         self.groups: dict[str, Group] = {}
@@ -74,8 +74,8 @@ class PartitionGroups:
         """Markers of transactions that ended while the groups were being loaded: producer id, committed, marker."""
 
     def is_of(self, partition: Partition | None) -> bool:
-        """Return whether these are the groups of `partition` under its present leadership."""
-        return self.partition is partition and self.leader_epoch == partition.leader_epoch
+        """Return whether these are the groups of `partition`, which this broker has led without a break since."""
+        return self.partition is partition and self.led_since == partition.led_since
 
     def is_to_be_loaded_again(self, now_ms: int) -> bool:
         """Return whether loading has failed, and the time for another attempt has come."""

@@ -101,7 +101,7 @@ class TransactionCoordinator:
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(LOADS_AT_ONCE)
         self._failed: dict[int, tuple[Owner | None, int, int]] = {}
-        """Partitions that could not be loaded: the owner, its leader epoch, and when that was."""
+        """Partitions that could not be loaded: the owner, since when it is led, and when that was."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._active = False
         self.loads, self.load_ms = 0, 0
@@ -210,8 +210,8 @@ class TransactionCoordinator:
         failed = self._failed.get(index)
         if failed is None:
             return False
-        failed_owner, epoch, failed_ms = failed
-        same = failed_owner is owner and epoch == owner.leader_epoch
+        failed_owner, led_since, failed_ms = failed
+        same = failed_owner is owner and led_since == owner.led_since
         if same and 0 <= self._now_ms() - failed_ms < RETRY_LOAD_MS:
             return True
         del self._failed[index]
@@ -231,7 +231,7 @@ class TransactionCoordinator:
             # Another registry may have allocated them, such as that of the Apache Kafka whose directory this was.
             await self._reserve(transactions.largest_producer_id)
         except Exception as error:
-            self._failed[transactions.index] = transactions.owner, transactions.epoch, self._now_ms()
+            self._failed[transactions.index] = transactions.owner, transactions.led_since, self._now_ms()
             logger.error("transactions of __transaction_state-%d could not be loaded: %s", transactions.index, error)
             return
         if not transactions.is_of(self._log.leads(transactions.index)):

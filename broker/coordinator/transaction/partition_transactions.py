@@ -33,6 +33,8 @@ class Owner(Protocol):
     @property
     def leader_epoch(self) -> int: ...
     @property
+    def led_since(self) -> int: ...
+    @property
     def log(self) -> Bounds: ...
 
 
@@ -41,17 +43,19 @@ class PartitionTransactions:
 
     Attributes:
         index: of the partition.
-        epoch: its leader epoch, which is the coordinator epoch of the markers written for it.
+        epoch: the leader epoch in which they were loaded, which is the coordinator epoch of their markers.
         owner: the partition itself; another object means another leadership. None before it has one.
+        led_since: the leader epoch from which on this broker leads it.
         largest_producer_id: the largest that any record names, superseded ones included.
     """
 
-    __slots__ = ("epoch", "index", "largest_producer_id", "machines", "owner")
+    __slots__ = ("epoch", "index", "largest_producer_id", "led_since", "machines", "owner")
 
     def __init__(self, index: int, epoch: int, owner: Owner | None) -> None:
         self.index = index
         self.epoch = epoch
         self.owner = owner
+        self.led_since = epoch if owner is None else owner.led_since
         self.largest_producer_id = NO_PRODUCER_ID
         self.machines: dict[str, TransactionMachine] = {}
 
@@ -59,8 +63,8 @@ class PartitionTransactions:
         return iter(self.machines.values())
 
     def is_of(self, owner: Owner | None) -> bool:
-        """Return whether these are the transactions of `owner` under its present leadership."""
-        return owner is not None and self.owner is owner and self.epoch == owner.leader_epoch
+        """Return whether these are the transactions of `owner`, which this broker has led without a break since."""
+        return owner is not None and self.owner is owner and self.led_since == owner.led_since
 
     def replay(self, batches: Sequence[StateBatch]) -> None:
         """Apply batches, in the order of the log; the last record of a transactional id counts.

@@ -112,5 +112,12 @@ def refuse_appends(partition: Partition, refuse: bool = True) -> None:
 
 
 def begin_epoch(partition: Partition) -> None:
-    """Elect the leader again."""
+    """Elect the leader again, after it has led no more."""
+    state = PartitionState(partition.replicas, tuple(partition.isr), 0, partition.leader_epoch + 1)
+    partition.stop()
+    partition.become(state)
+
+
+def raise_epoch(partition: Partition) -> None:
+    """Raise the leader epoch of a partition that stays led, as when the controller takes a replica out of the ISR."""
     partition.become(PartitionState(partition.replicas, tuple(partition.isr), 0, partition.leader_epoch + 1))

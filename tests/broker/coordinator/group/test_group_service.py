@@ -32,7 +32,7 @@ from kafkalog.protocol.errors import (
 )
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 from tests.broker.coordinator.group.running import ANYBODY, T0, Running, Start, at
-from tests.broker.coordinator.support import begin_epoch, refuse_appends
+from tests.broker.coordinator.support import begin_epoch, raise_epoch, refuse_appends
 from tests.support.in_process.registry import having
 
 DAY_MS = 86_400_000
@@ -332,6 +332,20 @@ def test_a_topic_is_not_forgotten_for_groups_that_were_read_anew(start: Start, m
     # What was there when the partition was unloaded is.
     assert [later.committed(name) for name in names[1:-1]] == [1, 1]
     later.groups.stop()
+
+
+def test_groups_stay_loaded_while_their_partition_stays_led(start: Start) -> None:
+    running = start(offsets_topic_num_partitions="1")
+    running.ready()
+    running.commit("g", 1)
+    [loaded] = running.groups.all_partition_groups()
+    raise_epoch(loaded.partition)
+    assert running.groups.all_partition_groups() == [loaded]
+    running.commit("g", 2)
+    begin_epoch(loaded.partition)
+    assert running.groups.all_partition_groups() != [loaded]
+    running.ready()
+    running.groups.stop()
 
 
 @pytest.mark.parametrize("ends", ["deleted", "classic"])

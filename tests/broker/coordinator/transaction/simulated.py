@@ -25,7 +25,7 @@ class _Owner:
     """The owner of the partition of `__transaction_state`."""
 
     def __init__(self, leader_epoch: int, size: int) -> None:
-        self.leader_epoch = leader_epoch
+        self.leader_epoch = self.led_since = leader_epoch
         self.log = self
         self.log_start_offset, self.log_end_offset = 0, size
 
@@ -59,6 +59,10 @@ class SimulatedLog:
         """Begin a new leader; open writes must be settled."""
         self._owner = _Owner(leader_epoch, len(self.records))
         self._until_replicated.clear()
+
+    def raise_epoch(self) -> None:
+        """Raise the leader epoch; the leader stays."""
+        self._owner.leader_epoch += 1
 
     @property
     def unreplicated(self) -> int:

@@ -119,6 +119,26 @@ def test_few_are_loaded_at_once() -> None:
     asyncio.run(work())
 
 
+def test_transactions_stay_loaded_while_their_partition_stays_led() -> None:
+    async def work() -> None:
+        world = World()
+        world.coordinator.start()
+        await world.settled()
+        world.log.raise_epoch()
+        for index in range(PARTITIONS):
+            world.coordinator.role_changed(index)
+        await world.settled()
+        assert world.coordinator.loads == PARTITIONS
+        world.log.begin(2)
+        for index in range(PARTITIONS):
+            world.coordinator.role_changed(index)
+        await world.settled()
+        assert world.coordinator.loads == 2 * PARTITIONS
+        await world.coordinator.stop()
+
+    asyncio.run(work())
+
+
 @pytest.mark.parametrize("what", ["read", "unforeseen", "reserved"])
 def test_what_cannot_be_loaded_is_tried_again_after_a_pause(what: str) -> None:
     async def work() -> None:
