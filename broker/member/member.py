@@ -228,6 +228,7 @@ class ClusterMember:
 
     def _registered(self) -> None:
         self._unregistered.clear()
+        self.control.registered()
         for each in self.on_registered:
             each()
 

@@ -5,6 +5,8 @@ Quotas of clients are not for them.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.member.control.control import Control
@@ -36,7 +38,19 @@ async def handle_stop_replica(request: Request) -> None:
     request.reply(response, 0)
 
 
-def handle_update_metadata(request: Request) -> None:
+def handle_update_metadata(request: Request) -> Awaitable[None] | None:
+    if _control(request).is_early(request.message.broker_epoch):
+        return _update_when_registered(request)
+    _update(request)
+    return None
+
+
+async def _update_when_registered(request: Request) -> None:
+    await _control(request).until_registered(request.message.broker_epoch)
+    _update(request)
+
+
+def _update(request: Request) -> None:
     try:
         _control(request).update_metadata(request.message, request.version)
         if request.broker.controller is not None:

@@ -1,11 +1,14 @@
 """Carries out what the controller sends: roles, replicas to stop, and the cluster's metadata, as in Kafka's KafkaApis.
 
 A request for an earlier life of this broker, or from a controller that was replaced, is refused as a whole. A request
-for a later life is carried out: the controller may see the registration before this broker does (KAFKA-9839).
+for a later life waits until this broker knows that it is registered: the controller may see the registration first
+(KAFKA-9839). If it were refused, the controller would not send it again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -27,6 +30,8 @@ ANY_EPOCH = -1
 """The broker epoch of a request that is for whatever life of this broker."""
 NOT_YET = -2
 """No epoch of a broker."""
+REGISTERED_WITHIN_S = 5.0
+"""The longest time that a request of the controller waits for this broker to learn of its registration."""
 Merge = Callable[[ClusterState], tuple[ClusterState, Sequence[Operation]]]
 
 
@@ -73,6 +78,26 @@ class Control:
         self._on_brokers = on_brokers
         self._roles_in = self._metadata_in = NOT_YET
         """The lives of this broker, by their epochs, in which the controller told it roles and partitions last."""
+        self._latest = ANY_EPOCH
+        """The epoch of the latest life of which this broker knows."""
+        self._begun = asyncio.Event()
+
+    def registered(self) -> None:
+        """Note that a life of this broker has begun."""
+        self._latest = self._broker_epoch()
+        self._begun.set()
+        self._begun.clear()
+
+    def is_early(self, broker_epoch: int) -> bool:
+        """Return whether a request is for a life that begins, so that `until_registered` has to come first."""
+        return self._broker_epoch() < 0 and broker_epoch > self._latest
+
+    async def until_registered(self, broker_epoch: int) -> None:
+        """Wait until this broker knows that it is registered, where a request for `broker_epoch` is early."""
+        if self.is_early(broker_epoch):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REGISTERED_WITHIN_S):
+                    await self._begun.wait()
 
     @property
     def has_metadata(self) -> bool:
@@ -90,6 +115,7 @@ class Control:
         Raises:
             StaleBrokerEpochError, StaleControllerEpochError, InvalidRequestError: it is refused as a whole.
         """
+        await self.until_registered(message.broker_epoch)
         self._check(message)
         check = self._same_life()
         wanted = roles(message, version)
@@ -102,12 +128,16 @@ class Control:
 
     async def stop_replica(self, message: StopReplicaRequest, version: int) -> StopReplicaResponse:
         """Stop the replicas of a request; see `leader_and_isr` for the errors."""
+        await self.until_registered(message.broker_epoch)
         self._check(message)
         wanted = stops(message, version)
         return stops_answered(await self._applier.stop_replica(message.controller_epoch, wanted, self._same_life()))
 
     def update_metadata(self, message: UpdateMetadataRequest, version: int) -> None:
-        """Take over what a request tells of the cluster; see `leader_and_isr` for the errors."""
+        """Take over what a request tells of the cluster; see `leader_and_isr` for the errors.
+
+        It does not wait: where the request `is_early`, the caller does so before.
+        """
         self._check(message)
         self._applier.note_controller(message.controller_epoch)
         before = self._store.state.brokers

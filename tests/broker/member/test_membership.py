@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from broker.config.definition import ConfigError
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import brokers, paths
 from broker.metadata.znodes.notices import decode_log_dir_event
-from broker.zookeeper.interface import Create, Delete
+from broker.zookeeper.interface import Create, Delete, Operation, Result
 from kafkalog.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -135,6 +136,40 @@ def test_a_member_whose_session_expires_stops_leading_before_it_registers_again(
         await cluster.zookeeper.delete(paths.broker_id(1))
         newer = cluster.hosts[1].server.registration.epoch
         await cluster.until(lambda: cluster.hosts[1].server.registration.epoch > newer, "it registers once more")
+
+    with_cluster(tmp_path, work)
+
+
+def test_roles_may_arrive_before_the_broker_knows_that_it_is_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        session, epoch = cluster.hosts[1].session, (await cluster.alive())[1].epoch
+        registering, is_told = session.multi, asyncio.Event()
+
+        async def answered_late(operations: Sequence[Operation]) -> list[Result]:
+            results = await registering(operations)
+            await is_told.wait()
+            return results
+
+        monkeypatch.setattr(session, "multi", answered_late)
+        session.disconnect()
+        await asyncio.sleep(7)
+        session.reconnect()
+        while (found := (await cluster.alive()).get(1)) is None or found.epoch == epoch:
+            await asyncio.sleep(0.01)
+        await cluster.elect("t", 2, (2,), to=[2])
+        telling = asyncio.ensure_future(cluster.tell_metadata(("t", 0), to=[1]))
+        following = asyncio.ensure_future(cluster.tell_roles(("t", 0), to=[1]))
+        await asyncio.sleep(1)
+        assert cluster.hosts[1].server.registration.epoch < 0
+        assert not telling.done()
+        assert not following.done()
+        is_told.set()
+        await telling
+        assert await following == {1: [0]}
+        await cluster.until_isr("t", {1, 2})
 
     with_cluster(tmp_path, work)
 
