@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from broker.counters import TopicCounters
 from broker.log.append.append_info import AppendInfo
+from broker.log.append.fetched import first_header
 from broker.log.append.legacy.message_sets import PreparedSet
 from broker.log.append.mirrored import MirroredRecords
 from broker.log.append.validation import CheckedBatch, Origin
@@ -30,7 +31,6 @@ from kafkalog.protocol.errors import (
     PolicyViolationError,
     UnknownLeaderEpochError,
 )
-from kafkalog.records.any_format import iter_any_headers
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
 NO_LEADER = -1
@@ -282,7 +282,7 @@ class Partition:
             raise FencedLeaderEpochError
         log = self.log
         if len(records) and log.log_start_offset == log.log_end_offset:
-            first = next((header for _, header in iter_any_headers(records)), None)
+            first = first_header(records, f"{self.topic}-{self.index}")
             if first is not None and first.base_offset < log.log_end_offset <= first.last_offset:
                 # The leader's log begins within this batch, because records were deleted.
                 log.truncate_fully_and_start_at(first.base_offset, now_ms=now_ms)

@@ -62,3 +62,19 @@ def fetched_batches(records: memoryview, end_offset: int, leader_epoch: int | No
         failure.__cause__ = error
         return FetchedBatches(runs, failure)
     return FetchedBatches(runs, None)
+
+
+def first_header(records: memoryview, label: str) -> BatchHeader | None:
+    """Return the header of the first whole batch in `records`, or None if there is none.
+
+    Args:
+        label: the partition's name, for messages.
+
+    Raises:
+        CorruptMessageError, UnsupportedForMessageFormatError: the header is damaged.
+    """
+    try:
+        return next((header for _, header in iter_any_headers(records)), None)
+    except RecordsError as error:
+        # A follower delays one partition for a KafkaError, and all partitions of the leader for any other error.
+        raise as_protocol_error(error, label) from error

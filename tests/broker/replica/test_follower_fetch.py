@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from broker.replica.partition import Partition
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import (
+    CorruptMessageError,
+    ErrorCode,
+    KafkaError,
+    UnsupportedForMessageFormatError,
+)
 from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasEntity,
     AlterClientQuotasEntry,
@@ -243,5 +248,26 @@ def test_a_follower_appends_what_its_leader_wrote_and_takes_over_its_high_waterm
         wire = await broker.connect()
         answer = await wire.exchange(produce_request("t", {0: batch([b"c"])}, -1), 9)
         assert answer.responses[0].partition_responses[0].base_offset == 2
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "error"), [(8, 0xFF, CorruptMessageError), (16, 9, UnsupportedForMessageFormatError)]
+)
+def test_a_damaged_first_batch_is_an_error_of_its_partition(
+    tmp_path: Path, at: int, value: int, error: type[KafkaError]
+) -> None:
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("t")
+        broker.assign(partition, leader=FOLLOWER, leader_epoch=1, replicas=(0, FOLLOWER), isr=(FOLLOWER,))
+        records = bytearray(batch([b"a"], leader_epoch=1))
+        whole, records[at] = records[at], value
+        with pytest.raises(error, match="in topic partition t-0"):
+            partition.append_as_follower(memoryview(records), 1, 1, 0)
+        assert partition.log.log_end_offset == 0
+        records[at] = whole
+        assert partition.append_as_follower(memoryview(records), 1, 1, 0) is not None
+        assert partition.log.log_end_offset == 1
 
     with_broker(tmp_path, work)
