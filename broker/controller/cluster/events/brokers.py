@@ -138,12 +138,19 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
 def roles_answered(
     context: ControllerContext, broker_id: int, answers: Mapping[PartitionKey, ErrorCode]
 ) -> Steps[None]:
-    """Take note which replicas of a broker are in failed log directories, by its answer to LeaderAndIsr."""
+    """Take note which replicas of a broker are in failed log directories, by its answer to LeaderAndIsr.
+
+    A replica that can be used again may be the only one of its partition, or the last in-sync one. Apache Kafka elects
+    it when its broker starts anew.
+    """
     before = context.offline_logs.get(broker_id, set())
     lost = {key for key, error in answers.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
     usable = {key for key, error in answers.items() if error is ErrorCode.NONE}
     context.offline_logs[broker_id] = (before - usable) | lost
-    new = lost - before
+    back, new = before & usable, lost - before
+    if back:
+        context.cause = f"broker {broker_id} answered that {len(back)} replicas can be used again"
+        yield from partitions.bring_online(context)
     if new:
         context.cause = f"broker {broker_id} answered that log directories of {len(new)} replicas are offline"
         yield from _offline(context, [ReplicaKey(*key, broker_id) for key in new])

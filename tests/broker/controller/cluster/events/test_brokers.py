@@ -176,8 +176,41 @@ def test_a_replica_that_can_be_used_again_is_online() -> None:
     world = made()
     world.run(brokers.roles_answered(world.context, 3, {WORDS: ErrorCode.KAFKA_STORAGE_ERROR}))
     assert world.state("words").isr == (1, 2)
+    before = world.state("words")
+    world.forget()
     world.run(brokers.roles_answered(world.context, 3, {WORDS: ErrorCode.NONE}))
     assert world.context.is_online(3, WORDS)
+    assert world.state("words") == before, "its leader stays"
+    assert not world.sent
+
+
+def test_a_partition_without_a_leader_gets_one_when_its_only_replica_can_be_used_again() -> None:
+    world = made()
+    world.run(brokers.roles_answered(world.context, 3, {LONE: ErrorCode.KAFKA_STORAGE_ERROR}))
+    lost = world.state("lone")
+    assert (lost.leader, lost.isr) == (-1, (3,))
+    assert [(broker, key) for broker, key, *_ in world.stops()] == [(3, LONE)]
+    # The broker has forgotten the partition then, and asks for its roles.
+    world.make(f"{paths.LOG_DIR_EVENTS}/log_dir_event_0000000001", notices.encode_log_dir_event(3, "it has no role"))
+    world.forget()
+    world.run(brokers.log_dirs_failed(world.context))
+    assert world.roles()[3, LONE] == (-1, lost.leader_epoch, (3,), False)
+    world.forget()
+    world.run(brokers.roles_answered(world.context, 3, {LONE: ErrorCode.NONE}))
+    assert world.roles()[3, LONE] == (3, lost.leader_epoch + 1, (3,), False)
+    assert (world.state("lone").leader, world.state("lone").isr) == (3, (3,))
+    assert world.informed()[1][LONE] == (3, (3,)), "clients of all brokers find it"
+    assert world.context.partition_phases[LONE] is PartitionPhase.ONLINE
+    assert world.context.changes[-1].cause == "broker 3 answered that 1 replicas can be used again"
+
+
+def test_replicas_that_fail_while_others_can_be_used_again() -> None:
+    world = made()
+    world.run(brokers.roles_answered(world.context, 3, {LONE: ErrorCode.KAFKA_STORAGE_ERROR}))
+    answers = {LONE: ErrorCode.NONE, WORDS: ErrorCode.KAFKA_STORAGE_ERROR}
+    world.run(brokers.roles_answered(world.context, 3, answers))
+    assert world.state("lone").leader == 3
+    assert world.state("words").isr == (1, 2)
 
 
 @pytest.mark.parametrize("is_newer", [False, True])
