@@ -134,7 +134,7 @@ def _cluster_topics(
     store: MetadataStore, cache: MetadataCache, replicas: ReplicaManager, member: ClusterMember
 ) -> TopicController:
     listeners = DeletionListeners()
-    execution = ClusterExecution(store, cache, listeners, member.check_topic)
+    execution = ClusterExecution(store, cache, listeners, member)
     return TopicController(store, cache, replicas, execution, listeners)
 
 

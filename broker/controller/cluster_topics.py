@@ -9,19 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
+from broker.controller.decisions.planning import colliding
 from broker.controller.topic_execution import Creation, DeletionListeners, Errors
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import NO_LEADER, ClusterState, TopicState, may_be_one_topic
 from broker.metadata.operations import CreateTopic, DeleteTopic, Operation
 from broker.metadata.store import MetadataStore
+from broker.zookeeper.interface import ZooKeeperError
 from kafkalog.protocol.errors import RequestTimedOutError
 
 logger = logging.getLogger(__name__)
 
 Holds = Callable[[], bool]
+
+
+class TopicNodes(Protocol):
+    """The nodes of topics in ZooKeeper."""
+
+    def check_topic(self, topic: TopicState) -> object:
+        """Refuse a new topic that ZooKeeper would not take."""
+
+    async def missing_topics(self, names: Iterable[str]) -> set[str]:
+        """Return those of the topics that ZooKeeper does not have.
+
+        Raises:
+            ZooKeeperError: ZooKeeper does not answer.
+        """
 
 
 class _Waiting:
@@ -46,7 +63,7 @@ class ClusterExecution:
         store: the cluster's metadata.
         cache: the broker's view of it, which has subscribed to `store` before.
         listeners: called with the names of deleted topics, whichever broker deleted them.
-        check: refuses a topic that the store would not take.
+        nodes: tell which topics ZooKeeper has, and would take.
     """
 
     def __init__(
@@ -54,11 +71,11 @@ class ClusterExecution:
         store: MetadataStore,
         cache: MetadataCache,
         listeners: DeletionListeners,
-        check: Callable[[TopicState], object],
+        nodes: TopicNodes,
     ) -> None:
         self._cache = cache
         self._listeners = listeners
-        self._check = check
+        self._nodes = nodes
         self._topics: Mapping[str, TopicState] = cache.image.topics
         self._waiting: dict[_Waiting, None] = {}
         store.subscribe(self._changed)
@@ -70,7 +87,23 @@ class ClusterExecution:
 
     def check(self, topic: TopicState) -> None:
         """See `TopicExecution.check`."""
-        self._check(topic)
+        self._nodes.check_topic(topic)
+
+    async def gone(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """Return the topics of this broker's metadata that ZooKeeper does not have; see `TopicExecution.gone`.
+
+        The controller tells only the brokers that are registered of a deletion, and none of them a second time.
+        """
+        topics = self._cache.image.topics
+        known = {name: topics[name] for name in colliding(names, topics)}
+        if not known:
+            return {}
+        try:
+            missing = await self._nodes.missing_topics(known)
+        except ZooKeeperError as error:
+            logger.debug("what is known of topics cannot be compared with ZooKeeper at present: %r", error)
+            return {}
+        return {name: known[name] for name in missing}
 
     async def created(self, state: ClusterState, operations: Sequence[Creation], wait_ms: int) -> Errors:
         """Wait for leaders of all new partitions; see `TopicExecution.created`."""

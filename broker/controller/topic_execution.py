@@ -72,6 +72,13 @@ class TopicExecution(Protocol):
             KafkaError: it cannot.
         """
 
+    async def gone(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """Return the topics that do not exist any more, although this broker knows of them.
+
+        Args:
+            names: the names of topics that are to be created. Only topics that forbid that are looked at.
+        """
+
     async def created(self, state: ClusterState, operations: Sequence[Creation], wait_ms: int) -> Errors:
         """Go on after a commit that led to `state`; return what went wrong, by topic.
 
@@ -119,6 +126,10 @@ class LoneExecution:
 
     def check(self, topic: TopicState) -> None:
         """Take any topic."""
+
+    async def gone(self, names: Sequence[str]) -> Mapping[str, TopicState]:
+        """Return nothing: this broker itself deletes its topics."""
+        return {}
 
     async def created(self, state: ClusterState, operations: Sequence[Creation], wait_ms: int) -> Errors:
         """Tell the brokers of their roles in new partitions, one topic at a time, so that others get their turn."""

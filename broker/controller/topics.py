@@ -13,7 +13,15 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.controller.channel import ControlChannel
-from broker.controller.decisions.planning import NewTopic, Placement, TopicPlan, creations, deletions, growth
+from broker.controller.decisions.planning import (
+    NewTopic,
+    Placement,
+    TopicPlan,
+    creations,
+    deletions,
+    growth,
+    without,
+)
 from broker.controller.topic_execution import DeletionListeners, LoneExecution, TopicExecution
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState, TopicState
@@ -135,10 +143,12 @@ class TopicController:
         The error is KafkaStorageError if the commit could not be stored, and RequestTimedOutError for a topic that is
         created but has no leaders after `wait_ms`.
         """
+        wanted = list(topics)
+        gone = await self._execution.gone([topic.name for topic in wanted])
         placement = self._placement()
-        plan = TopicPlan(self._cache.image, placement)
+        plan = TopicPlan(without(self._cache.image, gone), placement)
         results: dict[str, TopicState | KafkaError] = {}
-        for number, topic in enumerate(topics, 1):
+        for number, topic in enumerate(wanted, 1):
             try:
                 planned = plan.plan(topic)
                 self._execution.check(planned)
@@ -158,7 +168,7 @@ class TopicController:
 
         def decide(state: ClusterState) -> Sequence[CreateTopic]:
             nonlocal refused, made
-            made, refused = creations(state, placement, plan.topics.values())
+            made, refused = creations(without(state, gone), placement, plan.topics.values())
             return made
 
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from broker.cluster_links import ClusterLinks
 from broker.config.listeners import Endpoint
@@ -90,6 +90,7 @@ class ClusterMember:
             self._epoch,
             zookeeper,
             self.control,
+            store,
             replicas,
             self.isr,
             interval_s=config["kafkalog.role.check.interval.ms"] / 1000,
@@ -130,6 +131,14 @@ class ClusterMember:
             PolicyViolationError: one of its nodes would be too large.
         """
         self._store.check_topic(topic)
+
+    async def missing_topics(self, names: Iterable[str]) -> set[str]:
+        """Return those of the topics that ZooKeeper does not have.
+
+        Raises:
+            ZooKeeperError: ZooKeeper does not answer.
+        """
+        return await self._store.missing_topics(names)
 
     @property
     def broker(self) -> BrokerRegistration:

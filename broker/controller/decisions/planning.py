@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from broker.config.definition import ConfigError
 from broker.config.topic import parse_topic_config
@@ -155,6 +155,22 @@ class TopicPlan:
         factor = placement.replication_factor if unset else topic.replication_factor
         start = placement.random.randrange(max(1, len(placement.brokers)))
         return assign_replicas(placement.brokers, count, factor, start, racks=placement.racks)
+
+
+def colliding(names: Iterable[str], topics: Collection[str]) -> list[str]:
+    """Return the topics because of which topics of these names cannot be created; see `TopicPlan.check_vacant`."""
+    wanted = set(names)
+    folded = {_fold(name) for name in wanted if "." in name or "_" in name}
+    if not folded:
+        return [name for name in wanted if name in topics]
+    return [name for name in topics if name in wanted or _fold(name) in folded]
+
+
+def without(state: ClusterState, gone: Mapping[str, TopicState]) -> ClusterState:
+    """Return `state` without topics that are gone, by name. It may have other ones of the same names: they stay."""
+    if not gone:
+        return state
+    return replace(state, topics={name: topic for name, topic in state.topics.items() if gone.get(name) is not topic})
 
 
 def creations(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from broker.member.control.orders import roles, roles_answered, stops, stops_answered
@@ -47,6 +47,12 @@ class PublishedStore(Protocol):
 
     def check_topic(self, topic: TopicState) -> None:
         """Refuse a new topic that the store would not take."""
+
+    def forget_topics(self, gone: Collection[TopicState]) -> None:
+        """Take topics that do not exist any more out of the state, and tell the listeners."""
+
+    async def missing_topics(self, names: Iterable[str]) -> set[str]:
+        """Return those of the topics that ZooKeeper does not have."""
 
     async def read_topic_configs(self, names: Iterable[str]) -> None:
         """Read the configurations of topics that are new, before their logs are created."""

@@ -4,4 +4,5 @@
 - `role_check`      what differs between the role of a replica and ZooKeeper; pure
 - `role_survey`     reads what differs for all replicas
 - `role_mending`    mends what differs; sets strays aside
+- `gone_topics`     forgets topics that the cluster does not have any more
 """

@@ -1,5 +1,7 @@
 """Looks now and then whether this broker has the roles that ZooKeeper says it has, and sets strays aside.
 
+It forgets topics that ZooKeeper does not have any more, too (`gone_topics`).
+
 A look reads the nodes of all topics, and the states of the partitions that are assigned to this broker, some at a time.
 What differs (`role_survey`) is looked at a second time after a pause, because a decision may just be on its way. What
 differs then, too, and has not changed here meanwhile, is mended (`role_mending`).
@@ -13,7 +15,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from broker.member.control.control import Control
+from broker.member.control.control import Control, PublishedStore
+from broker.member.reconciliation.gone_topics import GoneTopics
 from broker.member.reconciliation.role_mending import RoleMending
 from broker.member.reconciliation.role_survey import RoleSurvey
 from broker.replica.isr.keeper import IsrKeeper
@@ -38,6 +41,7 @@ class Reconciliation:
         broker_epoch: returns its epoch; negative while it is not registered.
         zookeeper: its session.
         control: carries out what the controller tells.
+        store: the cluster's metadata.
         replicas: its partitions.
         isr: keeps the ISRs of what it leads.
         interval_s: how often to look; negative for never.
@@ -53,6 +57,7 @@ class Reconciliation:
         broker_epoch: Callable[[], int],
         zookeeper: ZooKeeper,
         control: Control,
+        store: PublishedStore,
         replicas: ReplicaManager,
         isr: IsrKeeper,
         *,
@@ -62,6 +67,7 @@ class Reconciliation:
         self._broker_epoch = broker_epoch
         self._control = control
         self._runtime = replicas.runtime
+        self._gone_topics = GoneTopics(zookeeper, store)
         self._survey = RoleSurvey(broker_id, zookeeper, replicas)
         self._mending = RoleMending(broker_id, zookeeper, replicas, isr, retention_ms)
         self._interval_s = interval_s
@@ -92,7 +98,8 @@ class Reconciliation:
             if self._broker_epoch() < 0 or not self._control.has_metadata:
                 continue
             try:
-                if await self._look():
+                has_gone = await self._gone_topics.look()
+                if await self._look() or has_gone:
                     # Something that cannot be mended must not keep the controller busy.
                     pause, again = again, min(2 * again, interval)
                 else:

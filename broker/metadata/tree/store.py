@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -35,6 +35,7 @@ from broker.metadata.tree.reading import read_all, read_nodes
 from broker.metadata.tree.session import MAX_BYTES, Session, each_of
 from broker.metadata.tree.topics import TopicOperation, TopicWriter, View
 from broker.metadata.tree.writing import ConfigWriter, next_producer_id, take_producer_ids
+from broker.metadata.znodes import paths
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
 
 logger = logging.getLogger(__name__)
@@ -151,6 +152,28 @@ class ZooKeeperStore:
         """
         await self._read_again(f"{TOPICS}/{name}" for name in dict.fromkeys(names) if name not in self._read_topics)
 
+    def forget_topics(self, gone: Collection[TopicState]) -> None:
+        """Take topics that do not exist any more out of the state, and tell the listeners.
+
+        Args:
+            gone: the topics as the state has had them. Those of which the controller has told since stay.
+        """
+        found = {topic.name: topic for topic in gone if self._state.topics.get(topic.name) is topic}
+        if found:
+            topics = {name: topic for name, topic in self._state.topics.items() if name not in found}
+            operations = [DeleteTopic(name, topic.topic_id) for name, topic in found.items()]
+            self.publish(lambda state: (replace(state, topics=topics), operations))
+
+    async def missing_topics(self, names: Iterable[str]) -> set[str]:
+        """Return those of the topics that the tree does not have.
+
+        Raises:
+            ZooKeeperError: there is no connection, or it was lost; it is not waited for.
+        """
+        asked = list(names)
+        nodes = await each_of(map(paths.topic, asked), self._session.zookeeper.get)
+        return {name for name, node in zip(asked, nodes, strict=True) if node is None}
+
     def topic_config(self, name: str) -> dict[str, str]:
         """Return the configuration of a topic as far as it is known, also of one that is not in the state yet."""
         return self._contents.get(f"{TOPICS}/{name}", {})
@@ -227,10 +250,14 @@ class ZooKeeperStore:
         self, state: ClusterState, operations: Sequence[TopicOperation], view: View, done: set[tuple[str, ...]]
     ) -> bool:
         async def write(operation: TopicOperation) -> bool:
+            former = self._state.topics.get(operation.topic.name) if isinstance(operation, CreateTopic) else None
             if not await self._topics.write(view, state, operation):
                 return False
             done.add(_key(operation))
             if isinstance(operation, CreateTopic):
+                if former is not None:
+                    # The name was free in the tree. Whoever waits for the new topic must not take this one for it.
+                    self.forget_topics([former])
                 self._contents[f"{TOPICS}/{operation.topic.name}"] = dict(operation.topic.config)
                 self._read_topics.add(operation.topic.name)
             return True

@@ -40,7 +40,7 @@ from kafkalog.protocol.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
-from tests.broker.metadata.tree.support import World, new_topic, run
+from tests.broker.metadata.tree.support import World, new_topic, run, until
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.workers import SimulatedWorkers
 
@@ -65,7 +65,7 @@ class Member:
         self.cache = MetadataCache(store.state)
         store.subscribe(self.cache.update)
         listeners = DeletionListeners()
-        execution = ClusterExecution(store, self.cache, listeners, store.check_topic)
+        execution = ClusterExecution(store, self.cache, listeners, store)
         self.replicas = ReplicaManager(runtime, 1, config, logs)
         self.topics = TopicController(store, self.cache, self.replicas, execution, listeners)
         self.gone: list[frozenset[str]] = []
@@ -266,5 +266,73 @@ def test_the_topic_of_a_coordinator_waits_for_as_many_brokers_as_it_has_replicas
         state = member.cache.topic("__consumer_offsets")
         assert state is not None
         assert {len(partition.replicas) for partition in state.partitions} == {3}
+
+    in_cluster(tmp_path, scenario)
+
+
+async def forgotten_elsewhere(member: Member, name: str) -> None:
+    """Delete a topic of which this broker knows, as while it is not registered: nobody tells it."""
+    for path in (paths.topic(name), paths.config("topics", name)):
+        await member.zookeeper.delete(path)
+    assert member.cache.topic(name) is not None
+
+
+def test_a_topic_can_be_created_anew_that_was_deleted_without_a_word_to_this_broker(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("words", 4, 1)], wait_ms=0)
+        await member.tell()
+        await forgotten_elsewhere(member, "words")
+        wanted = [NewTopic("words", 1, 1)]
+        assert isinstance((await member.topics.create(wanted, validate_only=True))["words"], TopicState)
+        assert member.gone == []
+        creating = asyncio.ensure_future(member.topics.create(wanted, wait_ms=60_000))
+        await until(lambda: member.world.ensemble.exists(paths.topic("words")), "it is created")
+        await until(lambda: member.gone == [frozenset({"words"})], "the former one is known to be gone")
+        assert not creating.done(), "the former topic has leaders, and the new one has none"
+        await member.tell()
+        assert isinstance((await creating)["words"], TopicState)
+        found = member.cache.topic("words")
+        assert found is not None
+        assert len(found.partitions) == 1
+        assert member.gone == [frozenset({"words"})]
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_a_name_is_free_that_collided_with_a_topic_which_is_gone(tmp_path: Path) -> None:
+    async def scenario(member: Member) -> None:
+        await member.topics.create([NewTopic("many.words", 1, 1)], wait_ms=0)
+        await member.tell()
+        wanted = [NewTopic("many_words", 1, 1)]
+        assert isinstance((await member.topics.create(wanted, wait_ms=0))["many_words"], InvalidTopicError)
+        await forgotten_elsewhere(member, "many.words")
+        assert isinstance((await member.topics.create(wanted, wait_ms=0))["many_words"], RequestTimedOutError)
+        assert await member.zookeeper.children(paths.TOPICS) == ["many_words"]
+
+    in_cluster(tmp_path, scenario)
+
+
+def test_a_topic_is_not_taken_for_gone_while_zookeeper_does_not_answer_or_has_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(member: Member) -> None:
+        wanted = [NewTopic("words", 1, 1)]
+        await member.topics.create(wanted, wait_ms=0)
+        await member.tell()
+        assert isinstance((await member.topics.create(wanted, wait_ms=0))["words"], TopicAlreadyExistsError)
+        member.world.sessions[1].disconnect()
+        began = member.world.loop.time()
+        assert isinstance((await member.topics.create(wanted, wait_ms=0))["words"], TopicAlreadyExistsError)
+        assert member.world.loop.time() == began
+        member.world.sessions[1].reconnect()
+
+        async def all_missing(names: Iterable[str]) -> set[str]:
+            return set(names)
+
+        # Another broker creates it between the look and the commit.
+        monkeypatch.setattr(member.store, "missing_topics", all_missing)
+        assert isinstance((await member.topics.create(wanted, wait_ms=0))["words"], TopicAlreadyExistsError)
+        assert member.cache.topic("words") is not None
+        assert member.gone == []
 
     in_cluster(tmp_path, scenario)
