@@ -99,7 +99,7 @@ class ConsumerConnector(Closing):
         self._streams: list[MessageStream] = []
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._stopped: dict[TopicPartition, PartitionState] = {}
-        """Partitions that are not fetched any more and may not have been released yet."""
+        """Partitions that are not fetched any more and are this member's still."""
         self._listener: ConnectorRebalanceListener | None = None
         self._is_announcing = False
         """True if the listener is being called. The partitions are still this member's meanwhile."""
@@ -376,20 +376,21 @@ class ConsumerConnector(Closing):
         with self._lock:
             for stream in self._streams:
                 stream.revoke(self._partitions.values())
+            are_lost |= self._lease.begin()
             # From now on they are committed only before their release: after it they may be another member's.
-            self._stopped |= self._partitions
+            owned = self._member.owned if self._member is not None and not are_lost else {}
+            stopped = self._stopped | self._partitions
             self._partitions = {}
+            self._stopped = {tp: each for tp, each in stopped.items() if tp in owned}
             if are_lost or self._listener is None:
-                self._settle()
-            if are_lost:
-                self._stopped = {}
-        self._lease.begin()
+                for stream in self._streams:
+                    stream.settle(stopped.values())
         if self._fetchers is not None:
             self._fetchers.stop()
             self._fetchers = None
 
     def _announce_release(self) -> None:
-        if self._listener is None:
+        if self._listener is None or not self._stopped:
             return
         self._is_announcing = True
         try:
@@ -398,11 +399,8 @@ class ConsumerConnector(Closing):
             logger.exception("%s: the rebalance listener failed", self.consumer_id)
         finally:
             self._is_announcing = False
-            self._settle()
-
-    def _settle(self) -> None:
-        for stream in self._streams:
-            stream.settle(self._stopped.values())
+            for stream in self._streams:
+                stream.settle(self._stopped.values())
 
     def _client(self, **more: str) -> ClientConfig:
         """Return the settings of a client of the live brokers.
@@ -440,7 +438,25 @@ class ConsumerConnector(Closing):
     def _commit_all(self, partitions: Mapping[TopicPartition, PartitionState]) -> None:
         offsets = {tp: each.consumed for tp, each in partitions.items() if each.consumed is not None}
         if offsets:
+            if self.config.offsets_storage == KAFKA:
+                self._check_session()
             self._offset_store().commit(offsets)
+
+    def _check_session(self) -> None:
+        """Raise an error unless the partitions are this member's still. Brokers do not know whose they are.
+
+        Raises:
+            SessionExpiredError: The session has expired, or ZooKeeper does not answer.
+        """
+        if self._lease.holds(time.monotonic()):
+            return
+        try:
+            # The thread that keeps the lease may have been busy with a listener.
+            self._ask()
+        except ClientError as error:
+            raise SessionExpiredError(f"the partitions may be another member's: {error}") from error
+        if not self._lease.holds(time.monotonic()):
+            raise SessionExpiredError("the partitions may be another member's: the session has expired")
 
     def _load(self, effect: LoadOffsets) -> dict[TopicPartition, int]:
         with self._lock:

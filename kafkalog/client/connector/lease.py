@@ -48,9 +48,13 @@ class Lease:
         self._has_ended = True
         self._heard_at = float("-inf")
 
-    def begin(self) -> None:
-        """Let the next answer renew the lease: what was fetched in a session before is not handed out any more."""
-        self._has_ended = False
+    def begin(self) -> bool:
+        """Let the next answer renew the lease: what was fetched in a session before is not handed out any more.
+
+        Return whether it had ended: then others may own what was claimed before.
+        """
+        had_ended, self._has_ended = self._has_ended, False
+        return had_ended
 
     def holds(self, now: float) -> bool:
         """Return whether the session lives."""

@@ -329,6 +329,8 @@ class Member:
         for tp in sorted(self._claims):
             path = nodes.owner(self.group, tp)
             node = yield Read(path)
+            # The answer to the deletion may be lost: from here on the partition may be another member's.
+            self.owned.pop(tp, None)
             if node is not None and node.stat.owner == session:
                 try:
                     yield Write([Check(self.path, ANY_VERSION), Delete(path, node.stat.version)])
@@ -338,4 +340,3 @@ class Member:
                     if not isinstance(error.reason, NoNodeError):
                         raise
             self._claims.discard(tp)
-            self.owned.pop(tp, None)

@@ -19,7 +19,7 @@ from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes
 from kafkalog.client.zookeeper.session import ZooKeeperSession
-from kafkalog.client.zookeeper.steps import Read, Steps, put
+from kafkalog.client.zookeeper.steps import Read, SessionExpiredError, Steps, put
 from kafkalog.protocol.errors import KafkaError
 
 logger = logging.getLogger(__name__)
@@ -161,12 +161,17 @@ class DualOffsets(Closing):
 def commit_with_retries(
     commit: Callable[[], None], retries: int, backoff: float, sleep: Callable[[float], object] = time.sleep
 ) -> bool:
-    """Call `commit` until it succeeds, with at most so many retries; return whether it did. Errors are logged."""
+    """Call `commit` until it succeeds, with at most so many retries; return whether it did. Errors are logged.
+
+    There is no retry once the session has expired.
+    """
     for left in range(retries, -1, -1):
         try:
             commit()
         except (ClientError, KafkaError) as error:
             logger.error("offsets were not committed: %s", error)
+            if isinstance(error, SessionExpiredError):
+                return False
             if left:
                 sleep(backoff)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack
@@ -9,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.admin import Admin
+from kafkalog.client.admin.groups.offsets import GroupOffsets
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector import (
     ConsumerConnector,
     ConsumerRebalanceFailedError,
@@ -257,6 +262,115 @@ def test_partitions_that_are_lost_are_not_committed(
     connector._perform(StopFetching(are_lost=True))
     connector.shutdown()
     assert over_zookeeper.offsets(group, topic) == {}
+
+
+IN_KAFKA = {"offsets_storage": "kafka", "dual_commit_enabled": False, "auto_commit_interval_ms": 3_600_000}
+
+
+class InKafka:
+    """The offsets of a group in Kafka."""
+
+    def __init__(self, address: str, group: str) -> None:
+        self._address, self._group = address, group
+
+    def of(self, tp: TopicPartition) -> int | None:
+        with Cluster(ClientConfig.from_dict({"bootstrap.servers": self._address})) as cluster:
+            return GroupOffsets(cluster, self._group).committed([tp]).get(tp)
+
+    def commit(self, tp: TopicPartition, offset: int) -> None:
+        """Commit as another member does."""
+        with Cluster(ClientConfig.from_dict({"bootstrap.servers": self._address})) as cluster:
+            GroupOffsets(cluster, self._group).commit({tp: offset})
+
+
+@pytest.fixture
+def in_kafka(over_zookeeper: MemberCluster, group: str) -> InKafka:
+    return InKafka(over_zookeeper.bootstrap, group)
+
+
+def test_a_member_that_is_cut_off_commits_nothing_to_kafka(
+    over_zookeeper: MemberCluster, connect: Connect, in_kafka: InKafka
+) -> None:
+    tp = TopicPartition(over_zookeeper.new_topic(1), 0)
+    over_zookeeper.write(tp.topic, 1, 0, 10)
+    host, _, port = over_zookeeper.zookeeper.partition(":")
+    proxy = Proxy((host, int(port)), seed=1)
+    first = connect(zookeeper_connect=f"127.0.0.1:{proxy.port}", zookeeper_session_timeout_ms=2000, **IN_KAFKA)
+    (stream,) = first.create_message_streams({tp.topic: 1})[tp.topic]
+    numbers(stream, 3)
+    assert first.commit_offsets()
+    numbers(stream, 1)
+    proxy.shut = True
+    proxy.hang_up()
+    second = connect(**IN_KAFKA)
+    (other,) = second.create_message_streams({tp.topic: 1})[tp.topic]
+    assert numbers(other, 7) == list(range(3, 10))
+    assert second.commit_offsets()
+    # The brokers answer, and would take it.
+    assert not first.commit_offsets(retry=False)
+    first.shutdown()
+    assert in_kafka.of(tp) == 10
+    proxy.close()
+
+
+def test_what_was_released_is_not_committed_again(
+    over_zookeeper: MemberCluster, connect: Connect, group: str, in_kafka: InKafka
+) -> None:
+    tp = TopicPartition(over_zookeeper.new_topic(1), 0)
+    over_zookeeper.write(tp.topic, 1, 0, 10)
+    connector = connect(rebalance_backoff_ms=3_600_000, **IN_KAFKA)
+    (stream,) = connector.create_message_streams({tp.topic: 1})[tp.topic]
+    numbers(stream, 3)
+    # With this node in its way it releases its partition and waits.
+    over_zookeeper.nodes.create(f"/consumers/{group}/owners/{tp.topic}/1", b"somebody-0", makepath=True)
+    with Admin({"bootstrap.servers": over_zookeeper.bootstrap}) as admin:
+        admin.create_partitions({tp.topic: 2})
+    wait_until(lambda: over_zookeeper.owners(group, tp.topic) == {1: "somebody-0"}, "the partition is released")
+    assert in_kafka.of(tp) == 3
+    in_kafka.commit(tp, 10)
+    connector.shutdown()
+    assert in_kafka.of(tp) == 10
+
+
+def test_what_an_expired_session_has_read_is_not_committed_to_kafka(
+    over_zookeeper: MemberCluster, connect: Connect, in_kafka: InKafka
+) -> None:
+    tp = TopicPartition(over_zookeeper.new_topic(1), 0)
+    over_zookeeper.write(tp.topic, 1, 0, 10)
+    connector = connect(**IN_KAFKA)
+    (stream,) = connector.create_message_streams({tp.topic: 1})[tp.topic]
+    numbers(stream, 3)
+    # As kazoo tells it; the member's thread has not heard of it yet.
+    connector._lease.end()
+    assert not connector.commit_offsets(retry=False)
+    connector.shutdown()
+    assert in_kafka.of(tp) is None
+
+
+class Waiting:
+    """A listener that needs longer than the lease lasts."""
+
+    def __init__(self, connector: ConsumerConnector) -> None:
+        self._connector = connector
+        connector.set_rebalance_listener(self)
+
+    def before_releasing_partitions(self, partitions: Set[TopicPartition]) -> None:
+        wait_until(lambda: not self._connector._lease.holds(time.monotonic()), "the lease has run out")
+
+
+def test_what_was_read_is_committed_to_kafka_before_the_release_however_long_that_takes(
+    over_zookeeper: MemberCluster, connect: Connect, in_kafka: InKafka
+) -> None:
+    tp = TopicPartition(over_zookeeper.new_topic(2), 0)
+    over_zookeeper.write(tp.topic, 2, 0, 20)
+    first = connect(zookeeper_session_timeout_ms=2000, **IN_KAFKA)
+    Waiting(first)
+    (stream,) = first.create_message_streams({tp.topic: 1})[tp.topic]
+    numbers(stream, 20)
+    second = connect()
+    second.create_message_streams({tp.topic: 1})
+    wait_until(lambda: len(first.assignment()) == len(second.assignment()) == 1, "both own one")
+    assert [in_kafka.of(each) for each in (tp, TopicPartition(tp.topic, 1))] == [10, 10]
 
 
 def test_streams_are_made_once(over_zookeeper: MemberCluster, connect: Connect) -> None:

@@ -40,6 +40,7 @@ def test_an_answer_of_a_new_session_renews_nothing_before_it_begins() -> None:
     lease.end()
     lease.renew(101.0)
     assert not lease.holds(101.0)
-    lease.begin()
+    assert lease.begin(), "what was fetched before is lost"
+    assert not lease.begin()
     lease.renew(102.0)
     assert lease.holds(102.0)
