@@ -206,9 +206,10 @@ class Member:
             yield from self.rebalance()
 
     def expired(self) -> Steps[None]:
-        """Forget the partitions of the session that has expired, register again and rebalance."""
+        """Give up the partitions of the session that has expired, register again and rebalance."""
         yield StopFetching(are_lost=True)
-        self._claims.clear()
+        # The claims stay noted, because they may be of the present session: the last one has expired during a
+        # rebalance, or somebody has deleted the member's node. The rebalance releases those.
         self.owned = {}
         self._view = None
         yield from self.register()

@@ -190,6 +190,36 @@ def test_a_member_whose_node_was_deleted_registers_again() -> None:
     simulate(work)
 
 
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["a session before", "the node was deleted"])
+def test_a_member_that_takes_its_session_for_expired_gives_up_what_others_get(is_deleted: bool) -> None:
+    """It hears late of the end of a session before the present one, or somebody deletes its node."""
+
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        first = SimulatedMember(world, "a", words(), "range")
+
+        async def others(effect: Any) -> Any:
+            return {} if isinstance(effect, LoadOffsets) else None
+
+        await perform_all(first.session, first.member.register())
+        await perform_all(first.session, first.member.rebalance(), others)
+        assert len(world.owners()) == 2
+        if is_deleted:
+            await world._admin.delete(first.member.path)
+        second = await world.join("b", words())
+        await asyncio.sleep(BACKOFF_S / 2)
+        assert world.ensemble.exists(second.member.path)
+        await perform_all(first.session, first.member.expired(), others)
+        await asyncio.sleep(SETTLE_S)
+        assert len(owned(first)) == len(owned(second)) == 1
+        assert {tp: owner[0] for tp, owner in world.owners().items()} == {
+            TopicPartition("words", 0): "a",
+            TopicPartition("words", 1): "b",
+        }
+
+    simulate(work)
+
+
 def test_an_expired_session_commits_nothing() -> None:
     async def work(world: World) -> None:
         await world.make_topic("words", 1)
