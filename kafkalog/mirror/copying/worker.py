@@ -36,6 +36,7 @@ from kafkalog.mirror.copying.created_again import (
 )
 from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
+from kafkalog.mirror.copying.lost_records import ends_before
 from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.recalled import recalled
@@ -59,7 +60,8 @@ _POLL_S = 0.25
 _FIXED = {
     "isolation.level": "read_committed",
     "enable.auto.commit": "false",
-    # A log whose beginning was deleted goes on at its new beginning. The start of new partitions is sought.
+    # A log whose beginning was deleted goes on at its new beginning. The start of new partitions is sought, as is the
+    # end of those that have lost records.
     "auto.offset.reset": "earliest",
     "exclude.internal.topics": "true",
 }
@@ -98,6 +100,8 @@ class Worker(Closing, RebalanceListener):
         """The ids of the source's topics when their partitions were assigned."""
         self._anew: frozenset[TopicPartition] = frozenset()
         """Partitions whose stored position is in a topic that was deleted; another one has its name."""
+        self._same: frozenset[TopicPartition] = frozenset()
+        """Partitions whose stored position is in the present topic, as its id tells."""
         self._left_out: frozenset[TopicPartition] = frozenset()
         """Assigned partitions of topics that the mirror of the other direction writes."""
         self._unshown: dict[TopicPartition, int] = {}
@@ -258,6 +262,7 @@ class Worker(Closing, RebalanceListener):
             positions, runs = self._translate(self._by_task(partitions))
             mine = self._leave_out(partitions, self._begin_new(partitions, positions))
             positions = {tp: at for tp, at in positions.items() if tp not in self._anew}
+            positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in self._same})
             self._follower.make({tp.topic for tp in mine})
             self._joined_bytes = self._limits({tp.topic for tp in mine})
         self._progress.assigned(mine, positions, runs)
@@ -355,6 +360,15 @@ class Worker(Closing, RebalanceListener):
         positions |= starts
         return returning
 
+    def _set_back(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the ends of partitions that have lost records, and store them as the positions.
+
+        Later the log may be longer than the old position was, which would pass over records then.
+        """
+        ends = ends_before(self._source, positions)
+        self._store(ends)
+        return ends
+
     def _store(self, positions: Mapping[TopicPartition, int | None]) -> None:
         for mine in self._by_task(positions).values():
             self._mirror_task(mine[0]).store({tp: positions[tp] for tp in mine})
@@ -375,6 +389,10 @@ class Worker(Closing, RebalanceListener):
         stored = read_stored(self._settings) if by_task else {}
         positions = {tp: each.next_offset for tp, each in stored.items()}
         self._anew = begun_anew(chain.from_iterable(by_task.values()), stored, self._ids)
+        # A position without an id may be in another topic, which was deleted: then nothing of the present one came.
+        self._same = frozenset(
+            tp for tp, at in stored.items() if at.topic_id == self._ids.get(tp.topic) and at.topic_id != ZERO_UUID
+        )
         if not (by_task and self._settings.emit_checkpoints):
             return positions, []
         maps = recalled(present_syncs(read_syncs(self._settings), stored, self._ids))
