@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from kafkalog.client.consumer import Consumer, RebalanceListener
+from kafkalog.client.consumer import CommitFailedError, Consumer, RebalanceListener
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.legacy.deliveries import Deliveries
@@ -79,8 +79,9 @@ class Stream(RebalanceListener):
         self._deliveries.check()
         try:
             self._consumer.commit()
-        except ClientTimeoutError as error:
+        except (ClientTimeoutError, CommitFailedError) as error:
+            # If the group has gone on, whoever has the partitions now mirrors these records again.
             logger.warning("the positions are not committed: %s", error)
         except KafkaError as error:
-            # The group has gone on: whoever has the partitions now mirrors these records again.
+            # The group rebalances: whoever gets partitions that were not committed mirrors their records again.
             logger.warning("the positions are not committed: %s", error.message)
