@@ -16,6 +16,7 @@ from kafkalog.client.errors import ConfigError
 from kafkalog.client.properties.options import boolean, declared, integer, one_of, option, read_options
 from kafkalog.mirror.topics.naming import Naming, naming_of
 from kafkalog.mirror.topics.selection import CONFIGS_EXCLUDE, GROUPS_EXCLUDE, TOPICS_EXCLUDE, MirroredTopics, NameFilter
+from kafkalog.mirror.transaction_timeout import transaction_timeout_ms
 
 CLIENT_KINDS = ("consumer.", "producer.", "admin.")
 _ELSEWHERE = frozenset({"clusters", "enabled", "bootstrap.servers"})
@@ -113,7 +114,7 @@ class MirrorSettings:
         """Check what depends on several settings.
 
         Raises:
-            ConfigError: A regular expression, the policy or an alias cannot be used.
+            ConfigError: A regular expression, the policy or an alias cannot be used, or transactions would time out.
         """
         _ = self.naming, self.topic_filter, self.group_filter, self.sync_group_filter, self.config_filter
         if self.keeps_offsets and self.start_at == "latest":
@@ -121,6 +122,8 @@ class MirrorSettings:
                 "auto.offset.reset=latest (--from) does not go with replication.offsets=keep: where the target's log "
                 "ends is the position, and an empty log begins at the source's beginning. Use earliest"
             )
+        if not self.keeps_offsets:
+            _ = self.transaction_timeout_ms
 
     @property
     def naming(self) -> Naming:
@@ -159,6 +162,11 @@ class MirrorSettings:
     def brings_groups_back(self) -> bool:
         """Return whether positions that groups reach in the target come back; only of groups that are brought there."""
         return self.emit_checkpoints and self.sync_groups and self.sync_groups_back
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """The time after which the target aborts a transaction of a task."""
+        return transaction_timeout_ms(self.commit_interval_ms, self.target_client)
 
     @property
     def commits_early(self) -> bool:

@@ -62,6 +62,7 @@ class MirrorTask:
         self._topic_ids = topic_ids or {}
         properties = {**_DEFAULTS, **settings.target_client, **_FIXED}
         properties["transactional.id"] = settings.transactional_id(number)
+        properties["transaction.timeout.ms"] = str(settings.transaction_timeout_ms)
         self._producer = clients.producer(properties)
         self._sent: dict[TopicPartition, list[tuple[MirroredBatch, EncodedFuture]]] = {}
         self._starts: dict[TopicPartition, int | None] = {}

@@ -30,8 +30,11 @@ from kafkalog.mirror.settings import MirrorSettings
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-TIMEOUT_S = 120.0
-"""The time to wait for the end of the transactions of processes that died: `transaction.timeout.ms`, and some more."""
+TIMEOUT_S = 240.0
+"""The time to wait for the end of the transactions of processes that died.
+
+It is `transaction.timeout.ms` of a mirror that commits every minute, and some more.
+"""
 
 
 class StoredPosition(NamedTuple):

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from kafkalog.client.errors import ConfigError
+from kafkalog.mirror import clients
 from kafkalog.mirror.actions.options import add_clusters, settings_of
+from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.settings import MirrorSettings, aliases_of
 
 FILE = """
@@ -112,6 +114,54 @@ def test_kept_offsets_begin_at_the_beginning() -> None:
     client = {"bootstrap.servers": "a:1"}
     with pytest.raises(ConfigError, match=r"auto\.offset\.reset=latest .* replication\.offsets=keep"):
         MirrorSettings.of({"auto.offset.reset": "latest", "replication.offsets": "keep"}, "A", "B", (client, client))
+
+
+def with_times(interval: str, **client: str) -> MirrorSettings:
+    target = {"bootstrap.servers": "b:1"} | {key.replace("_", "."): text for key, text in client.items()}
+    source = {"bootstrap.servers": "a:1"}
+    return MirrorSettings.of({"offset.flush.interval.ms": interval}, "A", "B", (source, target))[0]
+
+
+@pytest.mark.parametrize(
+    ("interval", "client", "timeout"),
+    [
+        ("1000", {}, "121000"),
+        ("60000", {}, "180000"),
+        ("1000", {"delivery_timeout_ms": "40000"}, "60000"),
+        ("850000", {}, "900000"),
+        ("60000", {"transaction_timeout_ms": "60001"}, "60001"),
+        ("1000000", {"transaction_timeout_ms": "1200000"}, "1200000"),
+    ],
+)
+def test_a_transaction_may_be_open_for_longer_than_the_interval(
+    interval: str, client: dict[str, str], timeout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, str]] = []
+    monkeypatch.setattr(clients, "producer", made.append)
+    MirrorTask(with_times(interval, **client), 0)
+    assert [each["transaction.timeout.ms"] for each in made] == [timeout]
+
+
+@pytest.mark.parametrize(
+    ("interval", "client", "words"),
+    [
+        ("900000", {}, r"offset\.flush\.interval\.ms=900000: .*\(transaction\.max\.timeout\.ms"),
+        (
+            "5000",
+            {"transaction_timeout_ms": "5000"},
+            r"transaction\.timeout\.ms=5000 .* offset\.flush\.interval\.ms=5000",
+        ),
+    ],
+)
+def test_transactions_that_would_time_out_are_refused(interval: str, client: dict[str, str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        with_times(interval, **client)
+
+
+def test_kept_offsets_have_no_transactions_that_time_out() -> None:
+    given = {"replication.offsets": "keep", "offset.flush.interval.ms": "3600000"}
+    address = {"bootstrap.servers": "a:1"}
+    assert MirrorSettings.of(given, "A", "B", (address, address))[0].commit_interval_ms == 3_600_000
 
 
 def test_an_address_must_be_given() -> None:
