@@ -208,12 +208,14 @@ class ConsumerConnector(Closing):
         self._ended.set()
         with self._events:
             self._events.notify_all()
-        for thread in self._threads:
-            thread.join(END_S)
-        self._stop_fetching()
-        for stream in self._streams:
-            stream.close()
         try:
+            for thread in self._threads:
+                # A listener may shut the connector down, on the thread that rebalances.
+                if thread is not threading.current_thread():
+                    thread.join(END_S)
+            self._stop_fetching()
+            for stream in self._streams:
+                stream.close()
             if self._member is not None:
                 if self.config.auto_commit_enable:
                     retries = self.config.offsets_commit_max_retries if self.config.offsets_storage == KAFKA else 0
@@ -318,6 +320,8 @@ class ConsumerConnector(Closing):
             logger.error("%s; it owns nothing, and tries again", error)
             self._again(Event.REBALANCE)
         except (ClientError, KafkaError) as error:
+            if self._ended.is_set():
+                return
             if event is None:
                 logger.debug("ZooKeeper does not answer: %s", error)
                 return
@@ -340,11 +344,14 @@ class ConsumerConnector(Closing):
         self._session.run(work, self._perform)
 
     def _perform(self, effect: Any) -> Any:
+        if isinstance(effect, StopFetching):
+            self._stop_fetching(are_lost=effect.are_lost)
+            return None
+        self._check_open()
         match effect:
-            case StopFetching():
-                self._stop_fetching(are_lost=effect.are_lost)
             case AnnounceRelease():
                 self._announce_release()
+                self._check_open()
             case CommitOffsets():
                 self._commit_released()
             case LoadOffsets():
@@ -352,11 +359,16 @@ class ConsumerConnector(Closing):
             case StartFetching():
                 self._start_fetching(effect)
             case Pause():
-                if self._ended.wait(effect.seconds):
-                    raise ConnectionLossError("the connector is shut down")
+                self._ended.wait(effect.seconds)
+                self._check_open()
             case _:
                 raise TypeError(f"{effect!r} is no effect of a member")
         return None
+
+    def _check_open(self) -> None:
+        """Raise an error once the shutdown has begun: it commits and releases, and a rebalance must not claim again."""
+        if self._ended.is_set():
+            raise ConnectionLossError("the connector is shut down")
 
     # Fetching
 

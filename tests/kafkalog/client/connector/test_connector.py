@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Set
@@ -31,6 +33,7 @@ from tests.support.tcp_proxy import Proxy
 from tests.support.waiting import wait_until
 
 Connect = Callable[..., ConsumerConnector]
+DEADLINE_S = 60.0
 
 
 @pytest.fixture
@@ -249,6 +252,43 @@ def test_a_listener_that_fails_holds_nothing_up(
     other.wait(10)
     assert len(listener.calls) == 1
     assert "the rebalance listener failed" in caplog.text
+
+
+class Ending:
+    """A listener that shuts its connector down."""
+
+    def __init__(self, connector: ConsumerConnector) -> None:
+        self.has_ended = threading.Event()
+        self._connector = connector
+        connector.set_rebalance_listener(self)
+
+    def before_releasing_partitions(self, partitions: Set[TopicPartition]) -> None:
+        self._connector.shutdown()
+        self.has_ended.set()
+
+
+@pytest.mark.parametrize("is_automatic", [True, False])
+def test_a_listener_may_shut_the_connector_down(
+    over_zookeeper: MemberCluster, connect: Connect, group: str, is_automatic: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = over_zookeeper.new_topic(2)
+    over_zookeeper.write(topic, 2, 0, 20)
+    first, second = connect(auto_commit_enable=is_automatic), connect()
+    listener = Ending(first)
+    (stream,) = first.create_message_streams({topic: 1})[topic]
+    assert sorted(numbers(stream, 20)) == list(range(20))
+    second.create_message_streams({topic: 1})
+    assert listener.has_ended.wait(DEADLINE_S), "the shutdown returns"
+    assert list(stream) == [], "the stream has ended"
+    assert over_zookeeper.offsets(group, topic) == ({0: 10, 1: 10} if is_automatic else {})
+    wait_until(lambda: len(second.assignment()) == 2, "the other takes over")
+    assert over_zookeeper.names(f"/consumers/{group}/ids") == [second.consumer_id]
+    for thread in first._threads:
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+    assert not first.assignment()
+    ours = [each for each in caplog.records if each.name.startswith("kafkalog.client.connector")]
+    assert not [each.getMessage() for each in ours if each.levelno >= logging.WARNING]
 
 
 def test_partitions_that_are_lost_are_not_committed(
