@@ -89,6 +89,6 @@ class StickyPartitioner:
     def next(self, available: Sequence[int]) -> int:
         """Draw another partition of `available` (or the only one), and stay with it."""
         others = [partition for partition in available if partition != self.partition] or list(available)
-        self.partition = self._random.choice(others)
+        self.partition = drawn = self._random.choice(others)
         self.bytes_left = self.switch_bytes
-        return self.partition
+        return drawn

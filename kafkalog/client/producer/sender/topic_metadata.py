@@ -80,11 +80,13 @@ class TopicState:
     def next_queue(self, size: int) -> PartitionQueue:
         """Return the queue for a record without a key that takes `size` bytes."""
         sticky, queues = self.sticky, self.queues
-        if sticky.bytes_left <= 0 or sticky.partition >= len(queues):
-            available = [partition for partition in self.available if partition < len(queues)]
-            sticky.next(available or range(len(queues)))
+        # Read once: another thread may know more partitions than `queues` has, and move on to one of them meanwhile.
+        partition = sticky.partition
+        if sticky.bytes_left <= 0 or partition >= len(queues):
+            available = [each for each in self.available if each < len(queues)]
+            partition = sticky.next(available or range(len(queues)))
         sticky.bytes_left -= size
-        return queues[sticky.partition]
+        return queues[partition]
 
 
 class Topics:

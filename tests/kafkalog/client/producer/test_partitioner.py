@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.client.producer.partition_queue import PartitionQueue
 from kafkalog.client.producer.partitioner import StickyPartitioner, murmur2, partition_for_key
+from kafkalog.client.producer.sender.topic_metadata import TopicState
 
 # UtilsTest.testMurmur2 of Apache Kafka (signed there).
 KNOWN = {
@@ -46,3 +48,32 @@ def test_sticky_moves_on_and_reaches_all() -> None:
 def test_sticky_keeps_the_only_partition() -> None:
     sticky = StickyPartitioner(100)
     assert [sticky.next([2]) for _ in range(3)] == [2, 2, 2]
+
+
+class MovedOn(StickyPartitioner):
+    """A partitioner that a thread which knows five partitions moves on to the last one after each read and write."""
+
+    _present: int
+
+    @property
+    def partition(self) -> int:
+        found, self._present = self._present, 4
+        return found
+
+    @partition.setter
+    def partition(self, value: int) -> None:
+        self._present = 4 if value >= 0 else value
+
+    @classmethod
+    def at(cls, partition: int, bytes_left: int) -> MovedOn:
+        found = cls(100)
+        found._present, found.bytes_left = partition, bytes_left
+        return found
+
+
+@pytest.mark.parametrize("bytes_left", [50, 0], ids=["stays", "moves on"])
+def test_a_thread_that_does_not_know_the_new_partitions_yet_takes_one_that_it_knows(bytes_left: int) -> None:
+    state = TopicState("t", 100)
+    state.queues = [PartitionQueue("t", 0)]
+    state.sticky = MovedOn.at(0, bytes_left)
+    assert state.next_queue(10) is state.queues[0]
