@@ -3,6 +3,7 @@
 - `worker`         one process's part: it fetches, sends and commits the partitions that the group assigns to it
 - `task`           a transactional producer and the partitions that it writes
 - `created_again`  tells topics from deleted ones of the same names
+- `lost_records`   finds partitions that end before the position in them
 - `progress`       how far a worker is, for metrics and checkpoints
 
 Pure:
