@@ -135,6 +135,13 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
     yield from deletion.delete_nodes(nodes)
 
 
+_USABLE = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+"""The answers of a broker whose log of the partition is open.
+
+The second one tells that it has the role already: it was sent again, because the first answer was lost.
+"""
+
+
 def roles_answered(
     context: ControllerContext, broker_id: int, answers: Mapping[PartitionKey, ErrorCode]
 ) -> Steps[None]:
@@ -145,7 +152,7 @@ def roles_answered(
     """
     before = context.offline_logs.get(broker_id, set())
     lost = {key for key, error in answers.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
-    usable = {key for key, error in answers.items() if error is ErrorCode.NONE}
+    usable = {key for key, error in answers.items() if error in _USABLE}
     context.offline_logs[broker_id] = (before - usable) | lost
     back, new = before & usable, lost - before
     if back:

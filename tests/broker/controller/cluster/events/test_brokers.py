@@ -184,7 +184,8 @@ def test_a_replica_that_can_be_used_again_is_online() -> None:
     assert not world.sent
 
 
-def test_a_partition_without_a_leader_gets_one_when_its_only_replica_can_be_used_again() -> None:
+@pytest.mark.parametrize("answer", [ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH])
+def test_a_partition_without_a_leader_gets_one_when_its_only_replica_can_be_used_again(answer: ErrorCode) -> None:
     world = made()
     world.run(brokers.roles_answered(world.context, 3, {LONE: ErrorCode.KAFKA_STORAGE_ERROR}))
     lost = world.state("lone")
@@ -196,7 +197,7 @@ def test_a_partition_without_a_leader_gets_one_when_its_only_replica_can_be_used
     world.run(brokers.log_dirs_failed(world.context))
     assert world.roles()[3, LONE] == (-1, lost.leader_epoch, (3,), False)
     world.forget()
-    world.run(brokers.roles_answered(world.context, 3, {LONE: ErrorCode.NONE}))
+    world.run(brokers.roles_answered(world.context, 3, {LONE: answer}))
     assert world.roles()[3, LONE] == (3, lost.leader_epoch + 1, (3,), False)
     assert (world.state("lone").leader, world.state("lone").isr) == (3, (3,))
     assert world.informed()[1][LONE] == (3, (3,)), "clients of all brokers find it"
