@@ -6,6 +6,9 @@ Source: `ConsumerConfig` and `ZKConfig` of Kafka 0.8.2 and of Kafka 0.7.2.
 from __future__ import annotations
 
 import dataclasses
+import socket
+import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +107,12 @@ class ConnectorConfig:
     def connect_patience(self) -> float:
         """Seconds to wait for ZooKeeper at the start."""
         return self.session_timeout if self.connection_timeout is None else self.connection_timeout
+
+    def new_consumer_id(self) -> str:
+        """Make an id that no other member has, in the form of Kafka 0.8's, unless `consumer.id` names one."""
+        if self.consumer_id is not None:
+            return f"{self.group_id}_{self.consumer_id}"
+        return f"{self.group_id}_{socket.gethostname()}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"
 
     def open_session(self, **more: Any) -> ZooKeeperSession:
         """Open a session with ZooKeeper; `more` are arguments of `ZooKeeperSession`.

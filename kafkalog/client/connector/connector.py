@@ -7,10 +7,8 @@ session by asking ZooKeeper. Others fetch (`fetchers`), and one commits.
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import time
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -49,7 +47,7 @@ from kafkalog.client.errors import ClientError
 from kafkalog.client.properties.foreign import warn_about
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper.brokers import in_session
-from kafkalog.client.zookeeper.steps import ConnectionLossError, Read, SessionExpiredError, Steps
+from kafkalog.client.zookeeper.steps import ConnectionLossError, SessionExpiredError, Steps
 from kafkalog.protocol.errors import KafkaError
 from kafkalog.zookeeper.values import SessionState
 
@@ -81,7 +79,7 @@ class ConsumerConnector(Closing):
         self.config = config if isinstance(config, ConnectorConfig) else ConnectorConfig.from_dict(config)
         if not isinstance(config, ConnectorConfig):
             warn_about(self.config.unknown)
-        self.consumer_id = _consumer_id(self.config)
+        self.consumer_id = self.config.new_consumer_id()
         self._lease = Lease(self.config.session_timeout)
         self._events = threading.Condition()
         self._pending: Event | None = None
@@ -338,7 +336,7 @@ class ConsumerConnector(Closing):
     def _ask(self) -> None:
         """Ask ZooKeeper for the member's node: the answer keeps the lease."""
         if self._member is not None:
-            self._session.run(_touch(self._member.path))
+            self._session.run(self._member.touch())
 
     def _run(self, work: Steps[None]) -> None:
         self._session.run(work, self._perform)
@@ -499,16 +497,3 @@ class ConsumerConnector(Closing):
             self._commits[store] += offsets
 
         return count
-
-
-def _touch(path: str) -> Steps[None]:
-    if (yield Read(path)) is None:
-        raise SessionExpiredError(f"{path} does not exist: the session has expired")
-
-
-def _consumer_id(config: ConnectorConfig) -> str:
-    """Return an id that no other member has, in the form of Kafka 0.8's."""
-    if config.consumer_id is not None:
-        return f"{config.group_id}_{config.consumer_id}"
-    host = socket.gethostname()
-    return f"{config.group_id}_{host}-{int(time.time() * 1000)}-{uuid.uuid4().hex[:8]}"

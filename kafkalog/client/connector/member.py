@@ -215,6 +215,15 @@ class Member:
         yield from self.register()
         yield from self.rebalance()
 
+    def touch(self) -> Steps[None]:
+        """Read the member's own node.
+
+        Raises:
+            SessionExpiredError: It does not exist.
+        """
+        if (yield Read(self.path)) is None:
+            raise SessionExpiredError(f"{self.path} does not exist: the session has expired")
+
     def leave(self) -> Steps[None]:
         """Release the partitions and delete the member's node."""
         yield from self._release()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.zookeeper import interface
 from broker.zookeeper.interface import Create, Operation, Result
 from kafkalog.client.connector.member import LoadOffsets
 from kafkalog.client.connector.offset_stores import write_offsets
@@ -15,7 +16,7 @@ from kafkalog.client.connector.subscription import Subscription, ThreadId
 from kafkalog.client.consumer.topic_filter import Blacklist, Whitelist
 from kafkalog.client.types import TopicPartition
 from kafkalog.client.zookeeper import nodes
-from kafkalog.client.zookeeper.steps import SessionExpiredError
+from kafkalog.client.zookeeper.steps import ConnectionLossError, SessionExpiredError
 from tests.kafkalog.client.connector.simulated import (
     BACKOFF_S,
     GROUP,
@@ -257,6 +258,33 @@ def test_claims_of_an_expired_session_are_not_made_in_the_next_one(monkeypatch: 
         with pytest.raises(SessionExpiredError):
             await perform_all(session, member.member.rebalance(), others)
         assert not world.owners()
+
+    simulate(work)
+
+
+def test_a_partition_counts_as_released_before_the_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another member may own it already, so nothing of it may be committed any more."""
+
+    async def work(world: World) -> None:
+        await world.make_topic("words", 2)
+        member = SimulatedMember(world, "a", words(), "range")
+        session = member.session
+
+        async def others(effect: Any) -> Any:
+            return {} if isinstance(effect, LoadOffsets) else None
+
+        await perform_all(session, member.member.register())
+        await perform_all(session, member.member.rebalance(), others)
+        multi = session.multi
+
+        async def unheard(operations: Sequence[Operation]) -> list[Result]:
+            await multi(operations)
+            raise interface.ConnectionLossError
+
+        monkeypatch.setattr(session, "multi", unheard)
+        with pytest.raises(ConnectionLossError):
+            await perform_all(session, member.member.leave())
+        assert world.owners().keys() == owned(member) == {TopicPartition("words", 1)}
 
     simulate(work)
 
