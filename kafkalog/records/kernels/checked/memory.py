@@ -70,7 +70,9 @@ def call(kernel: Callable[..., Any], *args: Any, also: tuple[Range, ...] = ()) -
             return kernel(*args)
         except OutOfBoundsError:
             verb = "writes" if _TABLE[_WRITES] else "reads"
-            text = f"the kernel {verb} {_TABLE[_SIZE]} bytes at {_TABLE[_ADDRESS]:#x}, which it was not given"
+            # The table has signed numbers. An address far before an array may be below zero, and wraps around.
+            address = int(_TABLE[_ADDRESS]) % (1 << 64)
+            text = f"the kernel {verb} {_TABLE[_SIZE]} bytes at {address:#x}, which it was not given"
             raise OutOfBoundsError(text) from None
         finally:
             _TABLE[_COUNT] = 0
