@@ -28,6 +28,7 @@ from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.batch import MAGIC, BatchHeader, assign_offsets
 from kafkalog.records.errors import RecordsError
+from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +162,7 @@ class LogAppender:
             for position, header in mirrored.batches:
                 base, last = header.base_offset, header.last_offset
                 if self._segments.active.should_roll(header.size, last, header.max_timestamp, now_ms):
-                    self._roller.roll(base, now_ms)
+                    self._roller.roll(self._next_segment_base(header), now_ms)
                 epochs = self._epochs
                 if leader_epoch != epochs.latest_epoch or epochs.dirty:
                     epochs.assign(leader_epoch, base)
@@ -228,6 +229,17 @@ class LogAppender:
         for each in run:
             self._append_together(records, [each], now_ms)
 
+    def _next_segment_base(self, header: BatchHeader) -> int:
+        """Return the base offset of a segment that begins with this batch: the log end offset.
+
+        A gap before the batch then lies within the segment. Between two segments, recovery would take it for records
+        that were lost. A batch that is too far from the log end for the index of its segment begins there itself. (A
+        wrapper message of v0 or v1 carries its last offset only.)
+        """
+        end = self._offsets.end
+        is_far = header.magic == MAGIC and header.last_offset - end > MAX_RELATIVE_OFFSET
+        return header.base_offset if is_far else end
+
     def _is_roll_due(self, batches: Sequence[PlacedBatch], now_ms: int) -> bool:
         (start, _), (at, last) = batches[0], batches[-1]
         latest = max(header.max_timestamp for _, header in batches)
@@ -238,8 +250,7 @@ class LogAppender:
         """Append batches of one run by one write. Only a single batch may begin a new segment."""
         (start, first), (at, last) = batches[0], batches[-1]
         if len(batches) == 1 and self._is_roll_due(batches, now_ms):
-            # A wrapper message of v0 or v1 carries its last offset only.
-            self._roller.roll(first.base_offset if first.magic == MAGIC else self._offsets.end, now_ms)
+            self._roller.roll(self._next_segment_base(first), now_ms)
         if first.magic < MAGIC:
             self.forget_epochs(first.magic)
         if first.partition_leader_epoch >= 0:

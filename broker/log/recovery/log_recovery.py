@@ -214,14 +214,15 @@ class _Loader:
         """Return whether `segment` does not begin where `before` ended, at `end`.
 
         Then records between them, or the names of whole segments, were lost. Zeros behind the last batch are no loss,
-        and neither is a gap that compaction made. In a compacted log a segment that lost its end without a damaged
-        batch looks the same. The gap stays then, as with Apache Kafka: offsets are not given twice, and nothing that
-        was forced is removed for it.
+        and neither is a gap that compaction made, or a mirror that keeps the offsets of its source. In such a log a
+        segment that lost its end without a damaged batch looks the same. The gap stays then, as with Apache Kafka:
+        offsets are not given twice, and nothing that was forced is removed for it.
         """
         if segment.base_offset < end:
             return segment.size > 0
         gap = segment.base_offset > end
-        return gap and (before.base_offset in self.cut_short or not self.config.compact)
+        has_gaps = self.config.compact or bool(self.config.mirror_source)
+        return gap and (before.base_offset in self.cut_short or not has_gaps)
 
     def _before_cut(self, at: int, end: int) -> None:
         """Remove the segments after one that is about to be cut at `end`, if they do not begin there.
