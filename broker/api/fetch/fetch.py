@@ -56,8 +56,9 @@ async def _read_in_and_serve(reading: FetchReading, missing: list[Callable[[], N
         missing = reading.missing(reading.context.partitions)
         if not missing:
             break
-    # Partitions that have woken meanwhile are read as well, because this request is not woken for them again.
-    reading.begin_again()
+    # Partitions that have woken meanwhile are read as well, because this request is not woken for them again. This is
+    # the first read all the same: it notes the positions of a follower.
+    reading.context.read_again()
     _serve(reading)
 
 

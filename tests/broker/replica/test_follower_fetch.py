@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.log.log import Log
 from broker.replica.partition import Partition
 from kafkalog.protocol.errors import (
     CorruptMessageError,
@@ -58,6 +60,23 @@ async def produced(broker: InProcess, value: bytes = b"x") -> tuple[Wire, Produc
     wire.send(message, 9)
     await broker.until(lambda: len(broker.server.replicas.produce_purgatory) == before + 1, "the produce waits")
     return wire, message
+
+
+def test_a_fetch_that_needs_the_disk_tells_how_far_the_follower_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(broker: InProcess) -> None:
+        partition, follower = await replicated(broker)
+        await produced(broker)
+        assert (await fetched(follower, request(0))).records
+        assert partition.high_watermark == 0
+        reads: list[Callable[[], None]] = [lambda: None]
+        monkeypatch.setattr(Log, "missing", lambda log, offset, size: reads.pop() if reads else None)
+        assert not (await fetched(follower, request(1))).records
+        assert not reads
+        assert partition.high_watermark == 1
+
+    with_broker(tmp_path, work)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
