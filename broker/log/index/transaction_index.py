@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 
 from broker.log.files.file_ops import OS, FileOps, write_all
 from broker.log.index.index_file import CorruptIndexError
@@ -14,9 +15,16 @@ from kafkalog.storage.transaction_entries import (
     parse_aborted,
 )  # fmt: skip
 
+ROWS_AT_ONCE = 500
+"""The number of rows that a look-up reads at a time."""
+
 
 class TransactionIndex:
-    """Read and write the rows of one segment's file. Rows are few, so all of them are read at once."""
+    """Read and write the rows of one segment's file.
+
+    A client may abort so many transactions that a file has hundreds of thousands of rows. Look-ups and additions, which
+    the event loop makes, read those that they need.
+    """
 
     __slots__ = ("_ops", "base_offset", "path")
 
@@ -29,17 +37,19 @@ class TransactionIndex:
         """Add a row at the end; return whether it is the first one, so that the file may be new.
 
         Raises:
-            CorruptIndexError: its last offset does not come after the last row's.
+            CorruptIndexError: its last offset does not come after the last row's, or that row is damaged.
         """
-        rows = self.items()
-        if rows and rows[-1].last_offset >= transaction.last_offset:
-            raise CorruptIndexError(f"{self.path}: {transaction} does not follow {rows[-1]}")
-        fd = self._ops.open(self.path, os.O_WRONLY | os.O_CREAT)
+        fd = self._ops.open(self.path, os.O_RDWR | os.O_CREAT)
         try:
-            write_all(self._ops, fd, encode_aborted(transaction), len(rows) * ENTRY_SIZE)
+            count = os.fstat(fd).st_size // ENTRY_SIZE
+            if count:
+                (last,) = self._read(fd, count - 1, 1)
+                if last.last_offset >= transaction.last_offset:
+                    raise CorruptIndexError(f"{self.path}: {transaction} does not follow {last}")
+            write_all(self._ops, fd, encode_aborted(transaction), count * ENTRY_SIZE)
         finally:
             os.close(fd)
-        return not rows
+        return not count
 
     def items(self) -> list[AbortedTransaction]:
         """Return every row, in order; none when there is no file.
@@ -52,20 +62,42 @@ class TransactionIndex:
                 data = file.read()
         except FileNotFoundError:
             return []
+        return self._parse(data)
+
+    def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return the rows that touch offsets [start, end), and whether later segments need not be searched.
+
+        Raises:
+            CorruptIndexError: a row that was read is damaged.
+        """
+        found: list[AbortedTransaction] = []
+        try:
+            fd = self._ops.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return found, False
+        try:
+            count = os.fstat(fd).st_size // ENTRY_SIZE
+            at = bisect_left(range(count), start, key=lambda row: self._read(fd, row, 1)[0].last_offset)
+            while at < count:
+                rows = self._read(fd, at, ROWS_AT_ONCE)
+                for row in rows:
+                    if row.first_offset < end:
+                        found.append(row)
+                    if row.last_stable_offset >= end:
+                        return found, True
+                at += len(rows)
+        finally:
+            os.close(fd)
+        return found, False
+
+    def _read(self, fd: int, first: int, count: int) -> list[AbortedTransaction]:
+        return self._parse(os.pread(fd, count * ENTRY_SIZE, first * ENTRY_SIZE))
+
+    def _parse(self, data: bytes) -> list[AbortedTransaction]:
         try:
             return parse_aborted(data, self.base_offset)
         except CorruptEntryError as error:
             raise CorruptIndexError(f"{self.path}: {error}") from error
-
-    def collect(self, start: int, end: int) -> tuple[list[AbortedTransaction], bool]:
-        """Return the rows that touch offsets [start, end), and whether later segments need not be searched."""
-        found = []
-        for row in self.items():
-            if row.last_offset >= start and row.first_offset < end:
-                found.append(row)
-            if row.last_stable_offset >= end:
-                return found, True
-        return found, False
 
     def truncate_to(self, offset: int) -> None:
         """Remove the rows of transactions that ended at or after `offset`."""

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.index import transaction_index
 from broker.log.index.index_file import CorruptIndexError
-from broker.log.index.transaction_index import TransactionIndex
+from broker.log.index.transaction_index import ROWS_AT_ONCE, TransactionIndex
 from broker.log.log_config import LogConfig
 from broker.log.segment.segment import Segment
-from kafkalog.storage.transaction_entries import AbortedTransaction
+from kafkalog.storage.transaction_entries import ENTRY_SIZE, AbortedTransaction, encode_aborted, parse_aborted
 from tests.broker.log.support import temporary_directory
 
 
@@ -73,6 +74,24 @@ def test_look_ups_agree_with_a_list(spans: list[tuple[int, int]], start: int, le
         assert index.items() == [row for row in rows if row.last_offset < cut]
         index.reset()
         assert index.items() == []
+
+
+def test_rows_that_are_not_needed_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = TransactionIndex(str(tmp_path / "a.txnindex"), 0)
+    rows = [AbortedTransaction(1, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(3000)]
+    Path(index.path).write_bytes(b"".join(encode_aborted(row) for row in rows[:-1]))
+    parsed = []
+
+    def counted(data: bytes, base_offset: int) -> list[AbortedTransaction]:
+        parsed.append(len(data) // ENTRY_SIZE)
+        return parse_aborted(data, base_offset)
+
+    monkeypatch.setattr(transaction_index, "parse_aborted", counted)
+    assert not index.append(rows[-1])
+    assert parsed == [1]
+    assert index.collect(20_000, 20_010) == ([rows[2000]], True)
+    assert sum(parsed) < 2 * ROWS_AT_ONCE
+    assert index.collect(0, 30_000) == (rows, False)
 
 
 def test_a_segment_without_aborted_transactions_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
