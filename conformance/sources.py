@@ -11,6 +11,7 @@ import tarfile
 import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from peers.cache import MissingPeerError, cached, fetch
 
@@ -44,7 +45,9 @@ def python_sdist(name: str, version: str) -> Path:
         fetch(f"{name} {version}", [*command, "-d", str(directory), f"{name}=={version}"], directory)
         for archive in directory.glob("*.tar.gz"):
             with tarfile.open(archive) as tar:
-                tar.extractall(directory, filter="data")
+                # Python has the filter from 3.11.4 on.
+                safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+                tar.extractall(directory, **safely)
             archive.unlink()
 
     return next((cached(f"conformance/sdist-{name}-{version}", make)).iterdir())

@@ -17,7 +17,7 @@ LEAST_S = 0.2
 _WORKS = f"""
 import time
 while time.process_time() < {SPENT_S}: pass
-held = bytes(10_000_000)
+held = b"x" * 10_000_000
 print("done", flush=True)
 import sys; sys.stdin.read()
 """

@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,9 @@ def archive(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert packed.stat().st_mode & 0o777 == 0o644
     unpacked = directory / "unpacked"
     with tarfile.open(packed) as opened:
-        opened.extractall(unpacked, filter="data")
+        # Python has the filter from 3.11.4 on.
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        opened.extractall(unpacked, **safely)
     packed.unlink()
     return unpacked
 
