@@ -22,6 +22,7 @@ MAX_ITERATIONS = 1 << 20
 PASSWORD_REMEDY = "check sasl.username and sasl.password"
 TOKEN_REMEDY = "check that the delegation token is not expired, and username and password in sasl.jaas.config"
 _KEPT_KEYS = 16
+_MAX_DIGITS = 9
 
 
 class Mechanism(Protocol):
@@ -145,13 +146,15 @@ class Scram:
         server_nonce, salt, iterations = fields.get("r", ""), _base64(fields.get("s", "")), fields.get("i", "")
         if not server_nonce.startswith(self._nonce) or len(server_nonce) == len(self._nonce):
             raise AuthenticationFailedError("SCRAM: the broker's nonce does not continue ours")
-        if not iterations.isdecimal() or not MIN_ITERATIONS <= int(iterations[:9]) <= MAX_ITERATIONS or not salt:
+        # Longer numbers are beyond the limit, or have zeros in front of them.
+        count = int(iterations) if iterations.isdecimal() and len(iterations) <= _MAX_DIGITS else 0
+        if not MIN_ITERATIONS <= count <= MAX_ITERATIONS or not salt:
             raise AuthenticationFailedError(
                 f"SCRAM: the broker asks for {iterations[:20]!r} iterations over {len(salt)} bytes of salt; "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS} iterations and some salt are accepted"
             )
         algorithm = self._algorithm
-        salted = self._salted_passwords(algorithm, self._password, salt, int(iterations))
+        salted = self._salted_passwords(algorithm, self._password, salt, count)
         client_key = hmac.digest(salted, b"Client Key", algorithm)
         without_proof = f"c={b64encode(b'n,,').decode()},r={server_nonce}"
         message = f"{self._client_first},{server_first},{without_proof}".encode()

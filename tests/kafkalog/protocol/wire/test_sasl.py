@@ -149,6 +149,7 @@ def test_a_server_that_changes_its_salts_fills_no_memory() -> None:
         (b"r={nonce},s=c2FsdA==,i=4096", "nonce"),
         (b"r={nonce}x,s=c2FsdA==,i=1", "iterations"),
         (b"r={nonce}x,s=c2FsdA==,i=2000000000", "iterations"),
+        (b"r={nonce}x,s=c2FsdA==,i=000004096000", "iterations"),
         (b"r={nonce}x,s=c2FsdA==,i=-4096", "iterations"),
         (b"r={nonce}x,s=!!!,i=4096", "salt"),
         (b"r={nonce}x", "iterations"),
