@@ -81,7 +81,11 @@ def sasl_mechanisms(host: str, port: int, context: ssl.SSLContext | None) -> Seq
 
 
 def _offered(connected: socket.socket) -> Sequence[str] | None:
-    """Ask for a mechanism without a name, and return those that the answer lists."""
+    """Ask for a mechanism without a name, and return those that the answer lists.
+
+    Raises:
+        ValueError, struct.error: What came is no answer to that.
+    """
     body = _ask(connected, ApiKey.SASL_HANDSHAKE, 1, struct.pack(">h", 0))
     code, count = struct.unpack_from(">hi", body)
     if code != ErrorCode.UNSUPPORTED_SASL_MECHANISM:
@@ -89,6 +93,8 @@ def _offered(connected: socket.socket) -> Sequence[str] | None:
     found, at = [], 6
     for _ in range(count):
         (size,) = struct.unpack_from(">h", body, at)
+        if not 0 <= size <= len(body) - at - 2:
+            raise ValueError("a mechanism's name is no part of the response")
         found.append(body[at + 2 : at + 2 + size].decode("ascii", "replace"))
         at += 2 + size
     return found
