@@ -277,7 +277,7 @@ def _moves(admin: Admin, wanted: Wanted, before: Replicas) -> throttles.Moves:
     going = admin.replicas.list_partition_reassignments()
     present = {tp: [broker for broker in each.replicas if broker not in each.adding] for tp, each in going.items()}
     return {tp: (present[tp], each.replicas) for tp, each in going.items()} | {
-        tp: (before[tp], placed.replicas) for tp, placed in wanted.items()
+        tp: (present.get(tp, before[tp]), placed.replicas) for tp, placed in wanted.items()
     }
 
 
