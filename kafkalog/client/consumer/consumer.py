@@ -471,9 +471,11 @@ class Consumer(Closing):
             member = self._coordinator
             try:
                 if member is not None:
-                    member.commit_last(deadline)
-                    if self._subscription.grouped:
-                        member.leave("the consumer is being closed", max(deadline - time.monotonic(), 0.1))
+                    try:
+                        member.commit_last(deadline)
+                    finally:
+                        if self._subscription.grouped:
+                            member.leave("the consumer is being closed", max(deadline - time.monotonic(), 0.1))
             finally:
                 # Threads that wait for a broker would otherwise try until their own deadlines.
                 self._cluster.end_retries()
