@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -88,17 +88,19 @@ class PollLoop:
                 logger.debug("comes again with the next call: %s", error)
                 break
 
-    def go_back(self, records: Sequence[ConsumerRecord], after: Mapping[TopicPartition, FetchPosition]) -> None:
+    def go_back(self, records: Sequence[ConsumerRecord], after: MutableMapping[TopicPartition, FetchPosition]) -> None:
         """Move positions back to these records.
 
-        Partitions whose position is not the one in `after` any more are left alone.
+        Partitions whose position is not the one in `after` any more are left alone. `after` gets the new positions, so
+        that earlier records of the same poll can be gone back to afterwards.
         """
         first = {TopicPartition(record.topic, record.partition): record.offset for record in reversed(records)}
         with self._monitor.lock:
             for tp, offset in first.items():
                 state = self._subscription.partitions.get(tp)
                 if state is not None and state.position is not None and state.position == after.get(tp):
-                    state.move(FetchPosition(offset, state.position.epoch))
+                    after[tp] = FetchPosition(offset, state.position.epoch)
+                    state.move(after[tp])
         self._fetcher.wake()
 
     def check_woken(self) -> None:
