@@ -100,7 +100,7 @@ class PollLoop:
                 state = self._subscription.partitions.get(tp)
                 if state is not None and state.position is not None and state.position == after.get(tp):
                     after[tp] = FetchPosition(offset, state.position.epoch)
-                    state.move(after[tp])
+                    state.move(after[tp], state.topic_id)
         self._fetcher.wake()
 
     def check_woken(self) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.kafkalog.client.consumer.test_created_again import TP, Topic, offsets, reading
+from kafkalog.protocol.messages.metadata import MetadataRequest
+from tests.kafkalog.client.consumer.support import DEADLINE_S
+from tests.kafkalog.client.consumer.test_created_again import NEW, TP, Topic, offsets, reading
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -26,3 +29,20 @@ def test_records_before_one_that_cannot_be_deserialized_come_again() -> None:
         assert consumer.position(TP) == 1
         refused.clear()
         assert offsets(consumer, 4) == [1, 2, 3, 4]
+
+
+def test_the_rest_is_not_taken_from_another_topic_of_the_same_name() -> None:
+    topic = Topic()
+    with reading(topic, metadata_max_age_ms=20) as consumer:
+        consumer.seek(TP, 0)
+        for record in consumer:
+            if record.offset == 1:
+                # So that nothing is fetched before the topic is another one.
+                consumer.pause(TP)
+                break
+        assert consumer.position(TP) == 2
+        topic.topic_id = topic.known_id = NEW
+        told = topic.broker.seen[MetadataRequest]
+        wait_until(lambda: topic.broker.seen[MetadataRequest] > told + 1, "the consumer has learnt of the other id")
+        consumer.resume(TP)
+        assert [record.offset for record in consumer.poll(DEADLINE_S)] == [0, 1, 2, 3, 4]
