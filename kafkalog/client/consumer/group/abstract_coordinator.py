@@ -180,7 +180,7 @@ class AbstractCoordinator(ABC):
                 return True
             patience = min(self._config.max_poll_interval, self._config.client.default_api_timeout)
             self._prepare_until = now + patience
-            self._preparing = self.commits.begin(offsets, self._prepare_until)
+            self._preparing = self.commits.begin(offsets, self._prepare_until, drop_unknown=True)
         if not self._preparing.done() and now < self._prepare_until:
             return False
         future, self._preparing = self._preparing, None
@@ -201,7 +201,7 @@ class AbstractCoordinator(ABC):
         ):
             offsets = self._consumed()
         # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
-        future = self.commits.begin(offsets, deadline)
+        future = self.commits.begin(offsets, deadline, drop_unknown=True)
         self._monitor.wait(deadline, future.done)
         self.commits.call_back()
 

@@ -92,12 +92,16 @@ class Commits:
         self._done: deque[tuple[CommitCallback, dict[TopicPartition, OffsetAndMetadata], Exception | None]] = deque()
         self.count = 0
 
-    def begin(self, offsets: Offsets, deadline: float | None) -> Future[None]:
-        """Commit, and retry until `deadline`; try only once where that is None."""
+    def begin(self, offsets: Offsets, deadline: float | None, *, drop_unknown: bool = False) -> Future[None]:
+        """Commit, and retry until `deadline`; try only once where that is None.
+
+        With `drop_unknown`, the offset of a partition that does not exist is not sent again. Its topic was deleted, and
+        by the next try there may be another one of its name, where the offset means nothing.
+        """
         copy = dict(offsets)
         with self._monitor.lock:
             generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
-        return self.worker.submit(lambda: self._commit(copy, generation, held, deadline))
+        return self.worker.submit(lambda: self._commit(copy, generation, held, deadline, drop_unknown))
 
     def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
         """Commit once; then `call_back` will call `callback`."""
@@ -126,7 +130,12 @@ class Commits:
             callback(offsets, error)
 
     def _commit(
-        self, offsets: Offsets, generation: Generation, held: Collection[TopicPartition], deadline: float | None
+        self,
+        offsets: Offsets,
+        generation: Generation,
+        held: Collection[TopicPartition],
+        deadline: float | None,
+        drop_unknown: bool,
     ) -> None:
         if not offsets:
             return
@@ -144,10 +153,13 @@ class Commits:
                     self.count += 1
                     return
                 error: Exception = self._refused(answer.error_code, str(answer.partition), generation)
+                if drop_unknown:
+                    offsets = {tp: each for tp, each in offsets.items() if tp not in answer.unknown}
             except Exception as failure:
                 error = failure
             self._requests.note_failure(error)
-            if deadline is None or not (is_retriable(error) or isinstance(error, UnknownTopicOrPartitionError)):
+            unknown = isinstance(error, UnknownTopicOrPartitionError)
+            if deadline is None or (unknown and drop_unknown) or not (unknown or is_retriable(error)):
                 raise error
             if time.monotonic() + pause >= deadline:
                 raise ClientTimeoutError(f"the commit of group {self._requests.group_id} failed: {error}") from error

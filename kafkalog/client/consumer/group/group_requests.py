@@ -55,10 +55,16 @@ _OUTDATED = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID
 
 
 class CommitAnswer(NamedTuple):
-    """The first error of a commit's partitions and its partition; 0 and None where there is no error."""
+    """The first error of a commit's partitions and its partition; 0 and None where there is no error.
+
+    Brokers answer for partitions that they do not know without asking the coordinator. The coordinator's error for the
+    others counts as the first.
+    """
 
     error_code: int
     partition: TopicPartition | None = None
+    unknown: Collection[TopicPartition] = frozenset()
+    """The partitions that the broker does not know."""
 
 
 class OutdatedMemberError(ClientError):
@@ -203,11 +209,17 @@ class GroupRequests:
             topics=[OffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
         answer: OffsetCommitResponse = self._send(request, timeout)
-        for topic in answer.topics:
-            for each in topic.partitions:
-                if each.error_code:
-                    return CommitAnswer(each.error_code, TopicPartition(topic.name, each.partition_index))
-        return CommitAnswer(0)
+        errors = {
+            TopicPartition(topic.name, each.partition_index): each.error_code
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.error_code
+        }
+        unknown = frozenset(tp for tp, code in errors.items() if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not errors:
+            return CommitAnswer(0)
+        first = min(errors, key=unknown.__contains__)
+        return CommitAnswer(errors[first], first, unknown)
 
     def committed(
         self, partitions: Collection[TopicPartition], deadline: float, member: Callable[[], Generation]

@@ -2,13 +2,112 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator
+
 import pytest
 
-from kafkalog.client.consumer import Consumer
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer import Consumer, ConsumerConfig
+from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
+from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
+from kafkalog.client.consumer.group.generation import Generation
 from kafkalog.client.consumer.group.group_requests import CommitAnswer
+from kafkalog.client.consumer.subscription import SubscriptionState
+from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tests.kafkalog.client.consumer.support import DEADLINE_S
 
 TP = TopicPartition("t", 0)
+KEPT, DELETED = TopicPartition("kept", 0), TopicPartition("deleted", 0)
+
+
+class Refusing:
+    """A member that has read two partitions to offset 3; its commits are answered with `codes` first."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "retry.backoff.ms": 1})
+        subscription = SubscriptionState()
+        subscription.subscribe(["deleted", "kept"])
+        subscription.assign([DELETED, KEPT])
+        for tp in (DELETED, KEPT):
+            subscription.state(tp).move(FetchPosition(3))
+        self.made = ClassicCoordinator(config, Cluster(config.client), subscription, Monitor(), lambda: None)
+        self.made.member.generation = Generation(1, "m")
+        self.codes: list[dict[str, ErrorCode]] = []
+        self.sent: list[list[str]] = []
+        monkeypatch.setattr(self.made.requests, "_send", self._send)
+
+    def _send(self, request: OffsetCommitRequest, timeout: float) -> OffsetCommitResponse:
+        names = [topic.name for topic in request.topics]
+        self.sent.append(names)
+        codes = self.codes.pop(0) if self.codes else {}
+        return OffsetCommitResponse(
+            topics=[
+                OffsetCommitResponseTopic(
+                    name=name,
+                    partitions=[OffsetCommitResponsePartition(partition_index=0, error_code=codes.get(name, 0))],
+                )
+                for name in names
+            ]
+        )
+
+    def commit_first(self) -> None:
+        """Commit as before a rebalance."""
+        if not self.made._commit_first([DELETED]):
+            assert self.made._preparing is not None
+            self.made._preparing.exception(DEADLINE_S)
+
+    def commit_last(self) -> None:
+        """Commit as at the end."""
+        self.made.commit_last(time.monotonic() + DEADLINE_S)
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusing]:
+    found = Refusing(monkeypatch)
+    yield found
+    found.made.commits.worker.stop(DEADLINE_S)
+
+
+OF_THE_MEMBER = pytest.mark.parametrize("commit", [Refusing.commit_first, Refusing.commit_last])
+
+
+@OF_THE_MEMBER
+def test_the_position_in_a_deleted_topic_is_not_committed_again(
+    member: Refusing, commit: Callable[[Refusing], None]
+) -> None:
+    """Another topic of its name may be there by then."""
+    member.codes = [{"deleted": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
+    commit(member)
+    assert member.sent == [["deleted", "kept"]]
+
+
+@OF_THE_MEMBER
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+def test_the_other_positions_are_committed_again_where_that_helps(
+    member: Refusing, commit: Callable[[Refusing], None], code: ErrorCode
+) -> None:
+    """The broker answers for deleted topics itself, and the coordinator in it for the others."""
+    member.codes = [{"deleted": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "kept": code}] * 2
+    commit(member)
+    assert member.sent == [["deleted", "kept"], ["kept"], ["kept"]]
+    assert member.made.commits.count == 1
+
+
+def test_what_the_application_commits_is_sent_until_the_topic_is_known(member: Refusing) -> None:
+    """A new topic takes a while to be known to all brokers."""
+    member.codes = [{"deleted": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}] * 2
+    offsets = dict.fromkeys((DELETED, KEPT), OffsetAndMetadata(3))
+    member.made.commits.begin(offsets, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
+    assert member.sent == [["deleted", "kept"]] * 3
 
 
 def test_a_callback_that_raises_as_the_consumer_closes_does_not_keep_it_in_the_group(

@@ -138,7 +138,7 @@ class Reconciled:
     def look(self) -> None:
         self.looks += 1
 
-    def begin(self, *given: Any) -> Future[None]:
+    def begin(self, *given: Any, **named: Any) -> Future[None]:
         return self.commit
 
     def beat(self, epoch: int, *topics: str) -> None:
