@@ -51,7 +51,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         dest="first",
         choices=("earliest", "latest"),
         default="earliest",
-        help="where partitions begin that were never loaded (default: earliest); others go on where they ended",
+        help="where the first load of a topic begins (default: earliest); later loads go on where it ended",
     )
     where.add_argument("--from-timestamp", metavar="TIME", help="begin at the first record of this time (ms or ISO)")
     where.add_argument("--from-offsets", metavar="JSON", help='begin at these offsets: {"words":{"0":23,"1":-2}}')
@@ -152,7 +152,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
         if arguments.from_offsets.strip().lower() in ("earliest", "latest"):
             raise UsageError(
                 f"--from-offsets {arguments.from_offsets}: expected an offset for each partition as JSON; use --from "
-                f"{arguments.from_offsets.strip().lower()} for partitions that were never loaded"
+                f"{arguments.from_offsets.strip().lower()} for topics that were never loaded"
             )
         start = AtOffsets(parse_offsets("--from-offsets", arguments.from_offsets))
     if arguments.without_spark and arguments.master is not None:

@@ -135,6 +135,7 @@ def plan_topic(options: LoadOptions, topic: str) -> Planned:
         starts=starts,
         fail_on_data_loss=options.fail_on_data_loss,
         restart_recreated=options.restart_recreated,
+        at_latest=options.starts_at_latest(topic),
     )
     return Planned(plan_load(topic, last, seen, wanted), last, source, topic_id)
 

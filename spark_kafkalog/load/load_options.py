@@ -28,7 +28,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class LoadOptions:
     """The options of one load of some topics.
 
-    `first`: where to begin partitions that no load has. `start`: where to begin in any case (refused if that would
+    `first`: where the first load of a topic begins. `start`: where to begin in any case (refused if that would
     load offsets twice, or leave some out). `until`: where to end.
     """
 
@@ -67,6 +67,13 @@ class LoadOptions:
                     raise OptionsError(f"{option} names offsets, and --topic-pattern no topics: use --topic")
                 _check_offsets(option, limit.offsets, self.topics)
         check_stale_after(self.stale_after_s, self.heartbeat_s)
+
+    def starts_at_latest(self, topic: str) -> bool:
+        """Return whether some partition of a topic is to begin at the end of its log, which moves on."""
+        begin = self.first if self.start is None else self.start
+        if isinstance(begin, AtOffsets):
+            return any(tp.topic == topic and offset == LATEST for tp, offset in begin.offsets.items())
+        return begin == AtEnd(LATEST)
 
     def source(self, topic: str) -> SourceOptions:
         """Return the options of the source that reads one topic.

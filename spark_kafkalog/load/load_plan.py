@@ -47,7 +47,9 @@ class Seen:
 class Wanted:
     """The limits that the user wants. `starts`: offsets to begin at, or None for the end of the last load.
 
-    `first_starts`: where to begin partitions that no load has. `until`: where to end, -1 for the end of the log.
+    `first_starts`: where the topic's first load begins. Partitions that a later load finds begin at their earliest
+    offset. `until`: where to end, -1 for the end of the log. `at_latest`: some partition is to begin at the end of its
+    log, wherever that is by then.
     """
 
     first_starts: By
@@ -55,6 +57,7 @@ class Wanted:
     starts: By | None = None
     fail_on_data_loss: bool = True
     restart_recreated: bool = False
+    at_latest: bool = False
 
 
 class Split(NamedTuple):
@@ -127,7 +130,8 @@ def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> P
         elif wanted.starts is not None:
             start = wanted.starts[number]
         else:
-            start = wanted.first_starts[number]
+            # What a partition gained after the first load is new, whatever was there when that began.
+            start = (wanted.first_starts if last is None else seen.earliest)[number]
         latest = seen.latest[number]
         until = wanted.until[number]
         _check_until(topic, number, until, latest)
@@ -149,7 +153,8 @@ def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> P
         lost=tuple(lost),
         restarted=restarted,
         fixes_starts=any(
-            number not in loaded and start != seen.earliest[number] for number, (start, _) in positions.items()
+            number not in loaded and (wanted.at_latest or start != seen.earliest[number])
+            for number, (start, _) in positions.items()
         ),
     )
 

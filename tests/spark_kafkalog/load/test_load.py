@@ -182,6 +182,16 @@ def test_from_latest_remembers_where_that_was(local_loading: Loading) -> None:
     assert local_loading.check(topic) == expected(sent)
 
 
+def test_from_latest_of_an_empty_topic_remembers_it(local_loading: Loading) -> None:
+    topic = local_loading.topics.create("latest-empty", 2)
+    first = local_loading.load(topic, first=AtEnd(-1))
+    assert first.document is not None
+    assert (first.document.rows, first.document.ends) == (0, {0: 0, 1: 0})
+    sent = local_loading.topics.produce(topic, numbers(10))
+    local_loading.load(topic, first=AtEnd(-1))
+    assert local_loading.check(topic) == expected(sent)
+
+
 def test_from_and_until_times(local_loading: Loading) -> None:
     topic = local_loading.topics.create("times")
     records = [{"value": b"%d" % index, "timestamp": T0_MS + index * 1000} for index in range(20)]

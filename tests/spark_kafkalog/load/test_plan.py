@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog.client.types import TopicPartition
 from spark_kafkalog.load.layout.offsets_document import Lost, Offsets, PartitionOffsets
+from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.load_plan import (
     LostOffsetsError,
     Plan,
@@ -19,6 +21,7 @@ from spark_kafkalog.load.load_plan import (
     Wanted,
     plan_load,
 )
+from spark_kafkalog.options.limits import AtEnd, AtOffsets, AtTimestamp
 
 
 def after(ends: dict[int, int], topic_id: str = "a") -> Offsets:
@@ -58,6 +61,36 @@ def test_a_start_at_the_end_is_remembered() -> None:
     assert (found.positions, found.is_empty, found.splits(2, None)) == ({0: (10, 10), 1: (0, 0)}, False, [])
     assert plan(after({0: 10, 1: 0}), [0, 0], [10, 0], first_starts={0: 10, 1: 0}).is_empty
     assert plan(None, [7], [7]).is_empty
+
+
+def test_latest_of_empty_partitions_is_remembered() -> None:
+    """Otherwise the next load would leave out all that came in between. They may have been emptied by retention."""
+    found = plan(None, [0, 7], [0, 7], at_latest=True)
+    assert (found.positions, found.is_empty, found.splits(2, None)) == ({0: (0, 0), 1: (7, 7)}, False, [])
+    later = {"first_starts": {0: 100, 1: 7}, "at_latest": True}
+    assert plan(after({0: 0, 1: 7}), [0, 7], [100, 7], **later).positions == {0: (0, 100), 1: (7, 7)}
+    assert plan(after({0: 0, 1: 7}), [0, 7], [0, 7], first_starts={0: 0, 1: 7}, at_latest=True).is_empty
+
+
+def test_latest_is_for_the_first_load_only() -> None:
+    """New partitions, and those of a topic that was created again, have nothing that is older than that load."""
+    assert plan(after({0: 7}), [0, 2], [10, 5], first_starts={0: 10, 1: 5}).positions == {0: (7, 10), 1: (2, 5)}
+    again = plan(after({0: 7}), [0], [10], first_starts={0: 10}, topic_id="b", restart_recreated=True)
+    assert (again.positions, again.restarted) == ({0: (0, 10)}, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "topics", "expected"),
+    [
+        ({}, ("t",), False),
+        ({"first": AtEnd(-1)}, ("t",), True),
+        ({"first": AtEnd(-1), "start": AtTimestamp(0)}, ("t",), False),
+        ({"start": AtOffsets({TopicPartition("t", 0): -2, TopicPartition("u", 0): -1})}, ("t", "u"), False),
+        ({"start": AtOffsets({TopicPartition("t", 0): 5, TopicPartition("t", 1): -1})}, ("t",), True),
+    ],
+)
+def test_starts_that_move_are_known(options: dict[str, Any], topics: tuple[str, ...], expected: bool) -> None:
+    assert LoadOptions("x:1", topics, "/data", **options).starts_at_latest("t") is expected
 
 
 def test_until() -> None:
