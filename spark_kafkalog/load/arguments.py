@@ -7,6 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from kafkalog.java_properties import PropertiesError, load_properties
 from spark_kafkalog.load.load_options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
 from spark_kafkalog.options.limits import AtEnd, AtOffsets, AtTimestamp
 from spark_kafkalog.options.parsing import parse_offsets
@@ -183,14 +184,20 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
 
 
 def client_properties(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the client properties of `--command-config` and `--consumer-property`; the latter go first.
+
+    Raises:
+        UsageError: The file cannot be read, or a word is not of the form KEY=VALUE. No text shows a line of the file.
+    """
     found: dict[str, str] = {}
     if arguments.command_config is not None:
         try:
-            lines = Path(arguments.command_config).read_text().splitlines()
-        except OSError as error:
-            raise UsageError(f"--command-config {arguments.command_config}: {error.strerror}") from None
-        pairs = [line.strip() for line in lines if line.strip() and line.strip()[0] not in "#!"]
-        found |= dict(_pair(pair, "--command-config") for pair in pairs)
+            loaded = load_properties(Path(arguments.command_config))
+        except PropertiesError as error:
+            cause = error.__cause__
+            reason = cause.strerror if isinstance(cause, OSError) else cause
+            raise UsageError(f"--command-config {arguments.command_config}: {reason}") from None
+        found |= {key: value.strip() for key, value in loaded.items()}
     return found | dict(_pair(pair, "--consumer-property") for pair in arguments.consumer_property)
 
 

@@ -63,6 +63,11 @@ class SchemaRegistry:
         self._config = config
         self._pause = pause
 
+    @property
+    def _shown(self) -> str:
+        """Return the first address as messages show it: without user and password."""
+        return _without_user(self._config.urls[0])[0]
+
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
         """Return the schema of an id; None if there is none."""
         answer = self._get(f"/schemas/ids/{schema_id}")
@@ -75,14 +80,14 @@ class SchemaRegistry:
 
     def _schema(self, answer: Any, depth: int, known: dict[tuple[str, int], RegisteredSchema]) -> RegisteredSchema:
         if not isinstance(answer, dict) or not isinstance(answer.get("schema"), str) or depth > _MOST_REFERENCES:
-            raise SchemaRegistryError(f"schema registry {self._config.urls[0]}: an answer without a schema")
+            raise SchemaRegistryError(f"schema registry {self._shown}: an answer without a schema")
         references = []
         for each in answer.get("references") or ():
             try:
                 key = str(each["subject"]), int(each["version"])
             except (KeyError, TypeError, ValueError):
                 raise SchemaRegistryError(
-                    f"schema registry {self._config.urls[0]}: a reference without subject and version: {each!r:.100}"
+                    f"schema registry {self._shown}: a reference without subject and version: {each!r:.100}"
                 ) from None
             if key not in known:
                 known[key] = self._referred(*key, depth, known)
@@ -95,8 +100,7 @@ class SchemaRegistry:
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{version}")
         if found is None:
             raise SchemaRegistryError(
-                f"schema registry {self._config.urls[0]}: {subject} version {version}, which a schema refers to, is "
-                "not there"
+                f"schema registry {self._shown}: {subject} version {version}, which a schema refers to, is not there"
             )
         return self._schema(found, depth + 1, known)
 

@@ -295,6 +295,33 @@ def test_bad_options_are_named(options: dict[str, str], message: str) -> None:
         ValueOptions.parse(options)
 
 
+def test_no_password_is_told_of_an_answer_without_what_is_needed() -> None:
+    gone = {"name": "a", "subject": "gone", "version": 1}
+    with RegistryServer("me:s3cret") as server:
+        server.schemas = {
+            1: {"no": "schema"},
+            2: {"schema": "x", "references": [{}]},
+            3: {"schema": "x", "references": [gone]},
+        }
+        client = SchemaRegistry(RegistryConfig((server.url.replace("//", "//me:s3cret@"),)))
+        messages = []
+        for number in server.schemas:
+            with pytest.raises(SchemaRegistryError) as raised:
+                client.by_id(number)
+            messages.append(str(raised.value))
+        assert messages == [
+            f"schema registry {server.url}: an answer without a schema",
+            f"schema registry {server.url}: a reference without subject and version: {{}}",
+            f"schema registry {server.url}: gone version 1, which a schema refers to, is not there",
+        ]
+
+
+def test_no_password_is_told_of_addresses_that_are_refused() -> None:
+    with pytest.raises(OptionsError, match=r"schemaRegistry\.url: expected http") as raised:
+        ValueOptions.parse({"valueFormat": "avro", "schemaRegistry.url": "http://me:s3cret@a,me:s3cret@b"})
+    assert "s3cret" not in str(raised.value)
+
+
 def test_these_options_are_known(caplog: pytest.LogCaptureFixture) -> None:
     options = dict.fromkeys(NAMES, "x") | {"subscribe": "t", "kafka.bootstrap.servers": "h:1"}
     SourceOptions.parse(options)
