@@ -78,14 +78,13 @@ def publish(files: Files, topic_path: str, prepared: str, document: Offsets) -> 
     except OSError as error:
         # The rename may have succeeded, and its response was lost. A client that then tries again gets an error:
         # the target exists, or the source does not.
-        if _is_ours(files, topic_path, document):
-            return target
-        if isinstance(error, FileExistsError):
-            raise LostRaceError(
-                f"another run has published {load_name(document.load)} of {document.topic} in the meantime, so this "
-                "one has published nothing and thrown its files away. Run it again to load what has come since"
-            ) from None
-        raise
+        if not _is_ours(files, topic_path, document):
+            if isinstance(error, FileExistsError):
+                raise LostRaceError(
+                    f"another run has published {load_name(document.load)} of {document.topic} in the meantime, so "
+                    "this one has published nothing and thrown its files away. Run it again to load what has come since"
+                ) from None
+            raise
     faults.point("after-rename")
     files.sync(topic_path)
     return target

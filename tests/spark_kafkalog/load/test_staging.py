@@ -185,6 +185,25 @@ def test_a_publishing_whose_answer_was_lost_counts(place: tuple[Files, str]) -> 
         assert published.publish(files, path, prepared, found) == f"{path}/{load_name(0)}"
 
 
+def test_a_publishing_whose_answer_was_lost_is_on_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the load could be gone after the machine has failed, though the run has told that it is published."""
+    files, path = LocalFiles(), f"{tmp_path}/words"
+    rename, events = LocalFiles.rename, list[str]()
+
+    def rename_and_fail(self: LocalFiles, source: str, target: str) -> None:
+        rename(self, source, target)
+        events.append("renamed")
+        raise OSError("no answer")
+
+    with Staging(files, path) as staging:
+        prepared, found = prepare(files, staging, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalFiles, "rename", rename_and_fail)
+            patched.setattr(LocalFiles, "sync", lambda self, path: events.append(path))
+            assert published.publish(files, path, prepared, found) == f"{path}/{load_name(0)}"
+    assert events == ["renamed", path]
+
+
 def test_a_load_without_its_document_is_an_error(place: tuple[Files, str]) -> None:
     files, path = place
     files.make_directories(f"{path}/{load_name(3)}")
