@@ -38,6 +38,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -207,25 +208,27 @@ class MergeTask:
 
 
 class Merged(NamedTuple):
-    """The result of a task."""
+    """The result of a task: its rows and bytes, and the path where the attempt wrote them."""
 
     rows: int
     bytes: int
+    path: str
 
 
 def merge(task: MergeTask) -> Merged:
-    """Write the rows of the inputs, one after another, into the output."""
-    output = Checksummed(task.files.create(task.output))
+    """Write the rows of the inputs, one after another, into a file of this attempt in the output's directory."""
+    path = f"{task.output.rpartition('/')[0]}/{uuid4().hex}.new"
+    output = Checksummed(task.files.create(path))
     buffered = io.BufferedWriter(output, 1 << 20)
     writer = ParquetFormat(buffered, task.compression_level)
     rows = 0
-    for path in task.inputs:
-        for batch in _rows_of(task.files, path):
+    for each in task.inputs:
+        for batch in _rows_of(task.files, each):
             writer.write(batch)
             rows += batch.num_rows
     writer.close()
     buffered.close()
-    return Merged(rows, output.size)
+    return Merged(rows, output.size, path)
 
 
 def _rows_of(files: Files, path: str) -> Iterator[pa.RecordBatch]:
@@ -429,9 +432,11 @@ def compact(
             for merge_ in group.merges
         ]
         merged = runner().run(merge, tasks)
-        files.sync_tree(prepared)
         faults.point("compact-merged")
         staging.check()
+        for task, done in zip(tasks, merged, strict=True):
+            files.rename(done.path, task.output)
+        files.sync_tree(prepared)
         try:
             files.rename(prepared, f"{topic_path}/{COMPACTING}")
         except FileExistsError:
