@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Outcome(StrEnum):
-    """How a test ended."""
+    """The outcomes of a test."""
 
     PASSED = "passed"
     FAILED = "failed"

@@ -7,13 +7,11 @@ import json
 import os
 import shutil
 import sys
-import tarfile
 import venv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from peers.cache import MissingPeerError, cached, fetch
+from peers.cache import MissingPeerError, cached, fetch, unpack
 
 
 def python_environment(name: str, requirements: Sequence[str]) -> Path:
@@ -44,10 +42,7 @@ def python_sdist(name: str, version: str) -> Path:
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
         fetch(f"{name} {version}", [*command, "-d", str(directory), f"{name}=={version}"], directory)
         for archive in directory.glob("*.tar.gz"):
-            with tarfile.open(archive) as tar:
-                # Python has the filter from 3.11.4 on.
-                safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-                tar.extractall(directory, **safely)
+            unpack(archive, directory)
             archive.unlink()
 
     return next((cached(f"conformance/sdist-{name}-{version}", make)).iterdir())

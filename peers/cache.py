@@ -6,10 +6,12 @@ import fcntl
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 FETCH_DEADLINE_S = 90.0
 """The time that a test waits for a download; less than the time-out of a test. `python -m peers.fetch` waits longer."""
@@ -82,6 +84,14 @@ def why_missing(fetch: Callable[[], object]) -> str | None:
     except MissingPeerError as error:
         return str(error)
     return None
+
+
+def unpack(archive: Path, directory: Path) -> None:
+    """Unpack a tar archive, whatever its compression, and nothing beside the directory."""
+    with tarfile.open(archive) as tar:
+        # Python has the filter from 3.11.4 on.
+        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+        tar.extractall(directory, **safely)
 
 
 def cached(name: str, build: Callable[[Path], None]) -> Path:

@@ -16,9 +16,7 @@ from tools.reference.api import list_sections
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "benchmarks", "conformance", "peers", "tools")
 DOUBLE = re.compile(r"(?<!`)``[^`]")
-HEADLESS = re.compile(
-    r'[rR]?"""(?:How (?:far|long|many|much|often)|For how|Until when|What|When|Where|Whether|Which|Who|Whose|Why)\b'
-)
+HEADLESS = re.compile(r'[rR]?"""(?:How|For how|Until when|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 """A docstring that begins with a clause that depends on no verb."""
 ERROR_IN_PROSE = re.compile(
     r"\b[Rr]aises?\s+(?:(?:an?|any|the)\s+)?`?[\w.]*(?:Error|Exception)\b"

@@ -1,4 +1,4 @@
-"""How a log reacts to errors of its disk: answer KAFKA_STORAGE_ERROR, write to the broker's log, or go offline."""
+"""Reactions of a log to disk errors: an answer KAFKA_STORAGE_ERROR, a line in the broker's log, or going offline."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class ClusterMember:
 
     @property
     def broker(self) -> BrokerRegistration:
-        """How this broker is registered."""
+        """The registration of this broker."""
         assert self._registration is not None
         return self._registration.broker
 

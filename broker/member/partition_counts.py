@@ -9,8 +9,8 @@ from broker.metadata.model import NO_TOPIC_ID, PartitionCount
 from broker.metadata.tree.session import Session
 from broker.metadata.znodes import paths
 from broker.metadata.znodes.json_node import ZnodeError
-from broker.metadata.znodes.topics import decode_topic
-from broker.zookeeper.interface import ZooKeeper
+from broker.metadata.znodes.topics import TopicNode, decode_topic
+from broker.zookeeper.interface import Node, ZooKeeper
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +34,9 @@ class PartitionCounts:
             OSError: there was no connection to ZooKeeper for too long.
             ZooKeeperError: ZooKeeper refuses.
         """
-        node = await self._session.read(lambda: self._session.zookeeper.get(paths.topic(topic)))
-        if node is None:
-            return None
-        try:
-            found = decode_topic(topic, node.data)
-        except ZnodeError as error:
-            logger.warning("%s", error)
-            return None
-        return PartitionCount(found.topic_id or NO_TOPIC_ID, len(found.partitions))
+        node = await self._node(topic)
+        found = None if node is None else _decoded(topic, node)
+        return None if found is None else PartitionCount(found.topic_id or NO_TOPIC_ID, len(found.partitions))
 
     async def is_absent(self, topic: str, index: int) -> bool:
         """Return whether ZooKeeper has no such partition; False where the topic's node cannot be understood.
@@ -51,11 +45,18 @@ class PartitionCounts:
             OSError: there was no connection to ZooKeeper for too long.
             ZooKeeperError: ZooKeeper refuses.
         """
-        node = await self._session.read(lambda: self._session.zookeeper.get(paths.topic(topic)))
-        if node is None:
-            return True
-        try:
-            return index not in decode_topic(topic, node.data).partitions
-        except ZnodeError as error:
-            logger.warning("%s", error)
-            return False
+        node = await self._node(topic)
+        found = None if node is None else _decoded(topic, node)
+        return node is None or (found is not None and index not in found.partitions)
+
+    async def _node(self, topic: str) -> Node | None:
+        return await self._session.read(lambda: self._session.zookeeper.get(paths.topic(topic)))
+
+
+def _decoded(topic: str, node: Node) -> TopicNode | None:
+    """Return the content of a topic's node; None, and a warning, if it cannot be understood."""
+    try:
+        return decode_topic(topic, node.data)
+    except ZnodeError as error:
+        logger.warning("%s", error)
+        return None

@@ -88,7 +88,7 @@ class Registration:
 
     @property
     def broker(self) -> BrokerRegistration:
-        """How this broker is registered."""
+        """The registration of this broker, with its present epoch."""
         return replace(self._broker, epoch=self.epoch)
 
     @property

@@ -117,7 +117,7 @@ class QuotaEntity:
 
 
 class Match(IntEnum):
-    """How a filter component matches entities; the numbers are those of DescribeClientQuotas."""
+    """The ways in which a filter component matches entities; the numbers are those of DescribeClientQuotas."""
 
     EXACT = 0
     DEFAULT = 1

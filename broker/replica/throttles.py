@@ -37,7 +37,7 @@ def _partitions(broker_id: int, replicas: Iterable[str]) -> frozenset[int] | Non
 
 
 class ReplicationQuota:
-    """How fast throttled replicas go, and whether that is too fast.
+    """Measure how fast throttled replicas go, and tell whether that is too fast.
 
     Args:
         limit: returns the bytes per second that they may use together.

@@ -1,4 +1,4 @@
-"""How what test runners write becomes results.
+"""Readers of the formats that test runners write: they make results of it.
 
 - `go_test`  the events of `go test -json`
 - `jest`     the report of `jest --json`

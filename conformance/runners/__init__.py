@@ -1,4 +1,4 @@
-"""How the tests of a suite are run.
+"""Runners of the tests of a suite.
 
 - `pytest_suite`  runs a suite by pytest, in its own virtual environment
 - `go_suite`      runs the tests of a Go module

@@ -184,7 +184,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
 
 
 def client_properties(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the client properties of `--command-config` and `--consumer-property`; the latter go first.
+    """Return the client properties of `--command-config` and `--consumer-property`, which takes precedence.
 
     Raises:
         UsageError: The file cannot be read, or a word is not of the form KEY=VALUE. No text shows a line of the file.

@@ -30,7 +30,7 @@ Verified = Mapping[Producer, Answered]
 
 
 class ClusterAccess(NamedTuple):
-    """How the transactions of a member of a cluster reach other brokers."""
+    """The parts of a member by which its transactions reach other brokers and ZooKeeper."""
 
     cache: MetadataCache
     """Finds leaders and coordinators."""

@@ -1,4 +1,4 @@
-"""How the log uses the file system.
+"""The log's use of the file system.
 
 - `file_ops`            the calls that can lose data, behind one object that tests can replace
 - `out_of_descriptors`  file operations that close idle files and try again when descriptors run out

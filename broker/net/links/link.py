@@ -49,7 +49,7 @@ _LONGEST_SHIFT = 16
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How a link behaves; durations in seconds."""
+    """Settings of a link; durations in seconds."""
 
     client_id: str
     """The client id in each request's header."""

@@ -1,4 +1,4 @@
-"""How a request to another broker can fail.
+"""The errors of a request to another broker.
 
 The kinds differ in what they prove. `LinkRefusedError` alone is evidence that no process listens at the address.
 """

@@ -1,4 +1,4 @@
-"""How a connection's bytes are received and sent.
+"""The transports of a connection: they receive and send its bytes.
 
 - `interface` the methods that reader and writer call
 - `plain`      a TCP socket; slices of files go out by `sendfile`

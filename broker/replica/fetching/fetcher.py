@@ -43,7 +43,7 @@ TURN_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How followers fetch."""
+    """Settings of the followers' fetches."""
 
     version: ProtocolVersion
     max_wait_ms: int

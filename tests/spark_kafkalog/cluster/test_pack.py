@@ -9,15 +9,14 @@ import platform
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kafkalog.records.kernels.store import places
 from kafkalog.records.kernels.store.groups import GROUPS
+from peers.cache import unpack
 from peers.clusters.spark_cluster import clean_environment
 from spark_kafkalog.cli import pack as command
 from spark_kafkalog.cluster import kernels, launcher, pack
@@ -34,10 +33,7 @@ def archive(processes: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert run("-o", str(packed), "--compression-level", "0") == 0
     assert packed.stat().st_mode & 0o777 == 0o644
     unpacked = directory / "unpacked"
-    with tarfile.open(packed) as opened:
-        # Python has the filter from 3.11.4 on.
-        safely: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        opened.extractall(unpacked, **safely)
+    unpack(packed, unpacked)
     packed.unlink()
     return unpacked
 

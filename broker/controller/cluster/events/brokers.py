@@ -29,6 +29,12 @@ from kafkalog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
+_USABLE = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+"""The answers of a broker whose log of the partition is open.
+
+The second one tells that it has the role already: it was sent again, because the first answer was lost.
+"""
+
 
 def brokers_changed(context: ControllerContext, evidence: str = "") -> Steps[None]:
     """Look which brokers there are: `/brokers/ids` has changed.
@@ -133,13 +139,6 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
         yield from take_states(context, sorted({each.key for each in serving}))
     yield from replicas.change(context, serving, ReplicaPhase.ONLINE)
     yield from deletion.delete_nodes(nodes)
-
-
-_USABLE = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
-"""The answers of a broker whose log of the partition is open.
-
-The second one tells that it has the role already: it was sent again, because the first answer was lost.
-"""
 
 
 def roles_answered(
