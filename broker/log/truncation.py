@@ -87,9 +87,14 @@ class Truncation:
             self._epochs.truncate_from_end(end)
             self._offsets.truncate(min(self._offsets.start, end), end)
             self._flusher.truncated(end)
+            had_producers = bool(self._producers.producers)
             self._producers.reload(self._offsets.start, self._offsets.end, now_ms)
-            recall(self._segments.all, self._producers, now_ms)
-            replay(self._segments.all, self._producers, self._offsets.end)
+            if had_producers or self._producers.producers:
+                recall(self._segments.all, self._producers, now_ms)
+                replay(self._segments.all, self._producers, self._offsets.end)
+            else:
+                # The log has no producer to know of, so the headers of a whole segment need not be read.
+                self._producers.end_offset = self._offsets.end
         except OSError as error:
             self._errors.go_offline(f"cannot truncate it to {offset}: {error}")
             raise KafkaStorageError(f"Cannot truncate {self._directory.label}: {error}") from error

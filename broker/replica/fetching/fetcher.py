@@ -319,7 +319,6 @@ class Fetcher:
     async def _take(self, response: FetchResponse) -> None:
         out_of_range: list[Following] = []
         flushing: list[Following] = []
-        diverged = False
         taken = 0
         for topic in response.responses:
             name = topic.topic or self._topics.get(topic.topic_id, "")
@@ -332,7 +331,8 @@ class Fetcher:
                 code = ErrorCode.of(data.error_code)
                 if code is ErrorCode.NONE:
                     if data.diverging_epoch.epoch >= 0:
-                        diverged |= self._truncation.diverge(following, data.diverging_epoch)
+                        self._truncation.diverge(following, data.diverging_epoch)
+                        await self._truncation.end_turn()
                     else:
                         taken += self._append(following, data)
                         if following.partition.must_sync:
@@ -345,8 +345,7 @@ class Fetcher:
                 if taken > TURN_BYTES:
                     taken = 0
                     await asyncio.sleep(0)
-        if diverged:
-            await self._truncation.lower_recovery_points()
+        await self._truncation.lower_recovery_points()
         for following in flushing:
             # The next fetch tells the leader that the records are safe here.
             await self._replicas.flushes.until_ended(following.partition)

@@ -27,6 +27,9 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST = -1, -2
+TURN_S = 0.02
+"""Truncations hold the event loop for about this long, or for as long as one takes. Each may read the headers of a
+whole segment, and a broker that comes back after a crash may have many to do."""
 
 
 class EpochEnd(Protocol):
@@ -66,6 +69,10 @@ class LogTruncation:
         self._is_followed = is_followed
         self._changed = changed
         self._delay = delay
+        self._has_removed = False
+        """Whether a log was truncated since the recovery points were written."""
+        self._held = 0.0
+        """Seconds for which truncations have held the event loop in this turn."""
 
     async def truncate(self, partitions: list[Following]) -> None:
         """Make the logs of partitions agree with the leader's, before anything is fetched.
@@ -74,32 +81,45 @@ class LogTruncation:
             LinkError: the leader cannot be asked.
         """
         version = self._version()
-        has_removed = False
         asking: list[Following] = []
-        for each in partitions:
-            if version.has(Feature.EPOCH_TRUNCATION) and each.partition.log.latest_epoch != UNDEFINED:
-                asking.append(each)
-            else:
-                why = "only what is below the high watermark is the leader's"
-                has_removed |= self._truncate_to(each, each.offset, done=True, why=why)
-        if asking:
-            has_removed |= await self._ask_for_epochs(asking, version.request_version(ApiKey.OFFSET_FOR_LEADER_EPOCH))
-        if has_removed:
+        try:
+            for each in partitions:
+                if version.has(Feature.EPOCH_TRUNCATION) and each.partition.log.latest_epoch != UNDEFINED:
+                    asking.append(each)
+                elif self._is_followed(each):
+                    why = "only what is below the high watermark is the leader's"
+                    self._truncate_to(each, each.offset, done=True, why=why)
+                    await self.end_turn()
+            if asking:
+                await self._ask_for_epochs(asking, version.request_version(ApiKey.OFFSET_FOR_LEADER_EPOCH))
+        finally:
             await self.lower_recovery_points()
 
-    def diverge(self, following: Following, found: EpochEnd) -> bool:
-        """Truncate a log that has diverged; return whether there was anything to remove.
+    def diverge(self, following: Following, found: EpochEnd) -> None:
+        """Truncate a log that has diverged.
 
-        Once all logs are truncated, `lower_recovery_points` has to be called if something was removed.
+        `end_turn` has to be called before the next one, and `lower_recovery_points` after the last one.
         """
         offset, _ = following.partition.truncation(found.epoch, found.end_offset)
-        return self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
+        self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
+
+    async def end_turn(self) -> None:
+        """Let other work run if truncations have held the loop for `TURN_S`. Any partition may have changed then.
+
+        The recovery points are written first of all: a truncated log may have another leader before this task goes on.
+        """
+        if self._held >= TURN_S:
+            self._held = 0.0
+            await self.lower_recovery_points()
 
     async def lower_recovery_points(self) -> None:
-        """Write the recovery points of truncated logs.
+        """Write the recovery points if a log has become shorter.
 
         An older, higher recovery point would vouch for records that are appended later.
         """
+        if not self._has_removed:
+            return
+        self._has_removed = False
         await self._replicas.runtime.workers.run(self._replicas.logs.checkpoints.lower_recovery_points)
 
     async def reset(self, following: Following) -> None:
@@ -124,8 +144,8 @@ class LogTruncation:
         if not self._is_followed(following):
             return
         if end < log.log_end_offset:
-            if self._truncate_to(following, end, done=True, why=f"its log ends at {end}"):
-                await self.lower_recovery_points()
+            self._truncate_to(following, end, done=True, why=f"its log ends at {end}")
+            await self.lower_recovery_points()
         elif start > log.log_end_offset:
             logger.warning("%s-%d begins anew at %d, where its leader's log begins", *partition.key, start)
             try:
@@ -135,32 +155,36 @@ class LogTruncation:
                 return
             following.truncated(done=True)
             self._changed(following)
+            self._has_removed = True
             await self.lower_recovery_points()
         else:
             # The leader has the offset again, or asks for another truncation.
             following.truncated(done=True)
             self._delay(following, following.trouble)
 
-    def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> bool:
+    def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> None:
         partition = following.partition
         log = partition.log
         end = log.log_end_offset
+        began = self._replicas.runtime.loop.time()
         try:
             has_removed = log.truncate_to(offset, now_ms=self._replicas.runtime.now_ms())
         except KafkaStorageError as error:
             self._delay(following, f"the log cannot be truncated: {error}")
-            return False
+            return
+        finally:
+            self._held += self._replicas.runtime.loop.time() - began
         if has_removed:
+            self._has_removed = True
             logger.info(
                 "%s-%d is truncated from %d to %d, as broker %d says that %s",
                 *partition.key, end, log.log_end_offset, self._leader, why,
             )  # fmt: skip
         following.truncated(done=done)
         self._changed(following)
-        return has_removed
 
-    async def _ask_for_epochs(self, asking: list[Following], version: int) -> bool:
-        """Truncate by where the leader says that epochs end (KIP-101); return whether anything was removed."""
+    async def _ask_for_epochs(self, asking: list[Following], version: int) -> None:
+        """Truncate by where the leader says that epochs end (KIP-101)."""
         topics: dict[str, OffsetForLeaderTopic] = {}
         for each in asking:
             topic, index = each.partition.key
@@ -172,7 +196,6 @@ class LogTruncation:
         request = OffsetForLeaderEpochRequest(replica_id=self._replicas.broker_id, topics=list(topics.values()))
         response = await self._link.request(request, max_version=version, min_version=version)
         asked = {each.partition.key: each for each in asking}
-        has_removed = False
         for topic_result in response.topics:
             for found in topic_result.partitions:
                 following = asked.get((topic_result.topic, found.partition))
@@ -184,8 +207,8 @@ class LogTruncation:
                     continue
                 offset, done = following.partition.truncation(found.leader_epoch, found.end_offset)
                 why = f"epoch {found.leader_epoch} ends at {found.end_offset}"
-                has_removed |= self._truncate_to(following, offset, done=done, why=why)
-        return has_removed
+                self._truncate_to(following, offset, done=done, why=why)
+                await self.end_turn()
 
     async def _offset_of_leader(self, following: Following, timestamp: int) -> int:
         """Ask for the end, or the start, of the leader's log.

@@ -1,0 +1,79 @@
+"""Test that a broker with many logs to truncate serves others in between, and that each is safe by then."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.config.protocol_version import ProtocolVersion
+from broker.net.links.link import Link
+from broker.replica.divergence import UNDEFINED
+from broker.replica.fetching import truncation
+from broker.replica.fetching.following import Following
+from broker.replica.fetching.truncation import LogTruncation
+from broker.replica.partition import Partition
+from kafkalog.storage.checkpoints import parse_offsets
+from tests.broker.replica.in_process import InProcess, with_broker
+from tests.support.wire import batch
+
+LEADER = 9
+
+
+async def followed(broker: InProcess, name: str) -> Following:
+    """Make a partition whose three records are on the disk, and whose leader has one of them."""
+    partition = await broker.create_topic(name)
+    for _ in range(3):
+        partition.log.append_batch(memoryview(batch([b"x"])), leader_epoch=0, now_ms=0)
+    partition.log.flush()
+    broker.assign(partition, leader=LEADER, leader_epoch=1, replicas=(0, LEADER), isr=(0, LEADER))
+    return Following(partition, partition.leader_epoch, 1, UNDEFINED, truncating=True)
+
+
+def recovery_points(directory: Path) -> dict[str, int]:
+    rows = parse_offsets((directory / "recovery-point-offset-checkpoint").read_bytes())
+    return {topic: offset for (topic, _), offset in rows.items()}
+
+
+def test_others_are_served_between_two_truncations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Roles may change then: a log that its broker leads by now keeps its records."""
+    monkeypatch.setattr(truncation, "TURN_S", 0.0)
+
+    async def work(broker: InProcess) -> None:
+        server = broker.server
+        logs = [await followed(broker, name) for name in ("a", "b", "c")]
+        server.logs.checkpoints.write_recovery_points()
+        assert recovery_points(tmp_path) == {"a": 3, "b": 3, "c": 3}
+        seen: list[tuple[int, ...]] = []
+
+        async def others() -> None:
+            while True:
+                ends = tuple(each.partition.log.log_end_offset for each in logs)
+                if ends not in seen:
+                    seen.append(ends)
+                    if ends[1] == 1:
+                        leads(logs[2].partition)
+                await asyncio.sleep(0)
+
+        def leads(partition: Partition) -> None:
+            broker.assign(partition, leader=0, leader_epoch=2, replicas=(0, LEADER), isr=(0, LEADER))
+
+        tested = LogTruncation(
+            LEADER,
+            Link.__new__(Link),
+            server.replicas,
+            lambda: ProtocolVersion.parse("0.10.2"),
+            lambda each: each.is_current,
+            lambda each: None,
+            lambda each, why: pytest.fail(why),
+        )
+        other = asyncio.create_task(others())
+        await tested.truncate(logs)
+        other.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await other
+        assert seen == [(1, 3, 3), (1, 1, 3)]
+        assert recovery_points(tmp_path) == {"a": 1, "b": 1, "c": 3}
+
+    with_broker(tmp_path, work)
