@@ -6,7 +6,8 @@ A look reads the nodes of all topics, and the states of the partitions that are 
 What differs (`role_survey`) is looked at a second time after a pause, because a decision may just be on its way. What
 differs then, too, and has not changed here meanwhile, is mended (`role_mending`).
 
-Nothing is done while ZooKeeper does not answer, or before the controller has told this broker its roles.
+Nothing is done while ZooKeeper does not answer, or before the controller has told this broker of the partitions, if
+ZooKeeper has any.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from broker.member.control.control import Control, PublishedStore
 from broker.member.reconciliation.gone_topics import GoneTopics
 from broker.member.reconciliation.role_mending import RoleMending
 from broker.member.reconciliation.role_survey import RoleSurvey
+from broker.metadata.znodes import paths
 from broker.replica.isr.keeper import IsrKeeper
 from broker.replica.manager import ReplicaManager
 from broker.zookeeper.interface import ZooKeeper, ZooKeeperError
@@ -64,6 +66,7 @@ class Reconciliation:
         interval_s: float,
         retention_ms: int,
     ) -> None:
+        self._zookeeper = zookeeper
         self._broker_epoch = broker_epoch
         self._control = control
         self._runtime = replicas.runtime
@@ -95,9 +98,12 @@ class Reconciliation:
             # Brokers that were started together do not look at the same time.
             await asyncio.sleep(pause * self._runtime.random.uniform(0.9, 1.1))
             pause = soon
-            if self._broker_epoch() < 0 or not self._control.has_metadata:
+            if self._broker_epoch() < 0:
                 continue
             try:
+                # A controller tells of partitions. Where there are none it says nothing, and nothing is waited for.
+                if not self._control.has_metadata and await self._zookeeper.children(paths.TOPICS):
+                    continue
                 has_gone = await self._gone_topics.look()
                 if await self._look() or has_gone:
                     # Something that cannot be mended must not keep the controller busy.

@@ -70,7 +70,7 @@ class LogTruncation:
         self._changed = changed
         self._delay = delay
         self._has_removed = False
-        """Whether a log was truncated since the recovery points were written."""
+        """True if a log was truncated since the recovery points were written."""
         self._held = 0.0
         """Seconds for which truncations have held the event loop in this turn."""
 

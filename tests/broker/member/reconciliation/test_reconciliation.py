@@ -208,6 +208,29 @@ def test_a_replica_of_a_topic_that_was_made_again_while_the_broker_was_down_is_r
     play(tmp_path, scenario, settings=LOOKS)
 
 
+def test_a_replica_of_the_last_topic_is_set_aside_although_the_controller_has_nothing_to_tell(tmp_path: Path) -> None:
+    """The topic was deleted while its broker was down, and no other topic is left."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("words")
+        await cluster.until_in_sync("words", set(IDS))
+        for number in IDS:
+            # Simulated clocks are not those of files.
+            log = log_of(cluster, number, "words")
+            assert log is not None
+            os.utime(log.dir / names.PARTITION_METADATA, (1, 1))
+        for host in cluster.hosts.values():
+            await host.stop()
+        cluster.running.clear()
+        delete_below(cluster, paths.topic("words"))
+        for number in IDS:
+            await cluster.hosts[number].start()
+            cluster.running.add(number)
+        await cluster.until(lambda: all(len(strays(cluster, number)) == 1 for number in IDS))
+
+    play(tmp_path, scenario, settings=LOOKS)
+
+
 def test_nothing_is_set_aside_while_zookeeper_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create("words")
