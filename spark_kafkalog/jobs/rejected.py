@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 LINES = "lines"
+_TRANSACTIONAL_ID = "kafka.transactional.id"
 _PLACE = ("topic", "partition", "offset", "timestamp")
 
 
@@ -57,7 +58,20 @@ def writer(frame: DataFrame, arguments: argparse.Namespace) -> DataStreamWriter:
         columns = ["reason", *_PLACE, "key", "value", *(["headers"] if "headers" in frame.columns else [])]
         return found.select(*columns).writeStream.format("parquet").option("path", arguments.rejected)
     rows = found.select("key", "value", _headers(frame).alias("headers"))
-    return rows.writeStream.format("kafkalog").options(**sink_options(arguments, arguments.rejected_topic))
+    return rows.writeStream.format("kafkalog").options(**topic_options(arguments))
+
+
+def topic_options(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options of the sink that writes to `--rejected-topic`.
+
+    The job's other query may write with the same properties, and each query needs a `transactional.id` of its own.
+
+    Raises:
+        UsageError: An option is wrong.
+    """
+    options = sink_options(arguments, arguments.rejected_topic)
+    given = options.get(_TRANSACTIONAL_ID)
+    return options if given is None else options | {_TRANSACTIONAL_ID: f"{given}-rejected"}
 
 
 def _headers(frame: DataFrame) -> Column:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from spark_kafkalog.jobs import application, arguments, enrich, json_lines, lookup, page_views
+from spark_kafkalog.jobs import application, arguments, enrich, json_lines, lookup, page_views, rejected
 
 SOURCE = ["--bootstrap-server", "localhost:1", "--topic", "a,b", "--checkpoint", "c"]
 VIEWS = [*SOURCE, "--output", "o", "--rejected", "r"]
@@ -69,6 +69,16 @@ def test_options_that_argparse_refuses(main: Main, words: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == application.USAGE
+
+
+def test_each_query_of_a_job_has_a_transactional_id_of_its_own() -> None:
+    words = [*SOURCE, "--to", "t", "--lookup", "l.csv", "--on", "status"]
+    given = ["--producer-property", "transactional.id=job", "--rejected-topic", "bad"]
+    asked = enrich.arguments_of([*words, *given])
+    assert arguments.sink_options(asked, asked.to)["kafka.transactional.id"] == "job"
+    assert rejected.topic_options(asked)["kafka.transactional.id"] == "job-rejected"
+    without = enrich.arguments_of([*words, *given[2:]])
+    assert "kafka.transactional.id" not in rejected.topic_options(without)
 
 
 @pytest.mark.usefixtures("processes")
