@@ -77,6 +77,9 @@ class Driver:
                     abort_all(cluster, wrote.transactions, deadline)
                     if record.batch > batch:
                         raise OldCheckpointError(self._prefix, batch, record.batch)
+                    if record.state is State.DECIDED:
+                        # The driver that decided has died since. Spark takes the batch for done now.
+                        self._finish(cluster, ledger, record, deadline)
                     return False
                 record = self._decide(cluster, ledger, record, wrote, batch, deadline)
             if record.state is State.DECIDED:

@@ -193,6 +193,23 @@ def test_a_driver_that_comes_too_late_leaves_the_batch_as_it_is(sink: Sink, othe
     assert sink.seen() == [b"new"]
 
 
+def test_a_driver_that_comes_too_late_finishes_what_another_one_has_decided(
+    sink: Sink, die_at: Callable[[str | None], None], other_process: Callable[[], None]
+) -> None:
+    """Spark takes the batch for done, and there may be no later one that would finish it."""
+    old = sink.batch(3)
+    late = old.task([b"late"])
+    other_process()
+    new = sink.batch(3)
+    chosen = new.task([b"chosen"])
+    die_at("after-decision")
+    with pytest.raises(Died):
+        new.commit(chosen)
+    die_at(None)
+    old.commit(late)
+    assert sink.seen() == [b"chosen"]
+
+
 def test_a_checkpoint_that_begins_anew_is_another_query(sink: Sink) -> None:
     for query in ("first", "second"):
         batch = sink.batch(0, query=query)
