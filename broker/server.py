@@ -62,6 +62,10 @@ MIN_OPEN_FILES = 16
 """The smallest limit of open segments and indexes, whatever the configuration says."""
 
 
+SETTLE_S = 1.0
+"""Handlers of requests have this long at least to end when the broker stops, though all responses were waited for."""
+
+
 class Server:
     """A broker. `start` and `stop` run on one event loop.
 
@@ -228,10 +232,14 @@ class Server:
         # Before connections are closed, so that waiting group members learn that the coordinator is gone.
         self.broker.groups.stop()
         await self.broker.publisher.stop()
+        timeout = self.config["kafkalog.shutdown.timeout.ms"] / 1000
+        deadline = self._loop.time() + timeout
         if self.acceptor is not None:
-            await self.acceptor.close(self.config["kafkalog.shutdown.timeout.ms"] / 1000)
-        await self.dispatcher.settle()
+            await self.acceptor.close(timeout)
+        await self.dispatcher.settle(max(deadline - self._loop.time(), SETTLE_S))
+        # It ends those that wait for the controller. A client may have given the rest days.
         await self.mode.stop()
+        await self.dispatcher.end()
         await self.broker.groups.log.settle()
         await self.broker.transactions.stop()
         await self.broker.producer_ids.stop()

@@ -161,10 +161,18 @@ class ApiDispatcher:
         """Return whether `head` is of a Produce: its records are appended after those that wait for acknowledgement."""
         return head == _PRODUCE_HEAD
 
-    async def settle(self) -> None:
-        """Wait for handlers that are still running."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+    async def settle(self, timeout: float) -> None:
+        """Wait `timeout` seconds at most for handlers that are still running."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=timeout)
+
+    async def end(self) -> None:
+        """Cancel the handlers that are still running: they wait for what clients gave them longer time for."""
+        if self._tasks:
+            logger.warning("%d requests are given up, because the broker stops", len(self._tasks))
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _run(self, work: Coroutine[Any, Any, None], time: LoopTime | None) -> None:
         if time is not None:

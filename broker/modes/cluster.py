@@ -162,6 +162,9 @@ class ClusterMode:
     async def leave(self) -> None:
         """Have the controller move this broker's leaderships."""
         await self.member.leave()
+        if self.member.epoch() < 0:
+            # A controller without a session decides nothing, and requests that wait for it would hold the stop up.
+            await self.controller.stop()
 
     async def stop(self) -> None:
         """See `Mode.stop`."""

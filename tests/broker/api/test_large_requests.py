@@ -86,7 +86,7 @@ def test_garbage_is_collected_while_a_large_request_waits() -> None:
             Cycle()
         assert first() is None, "cycles that nobody refers to are still there"
         left.set()
-        await dispatcher.settle()
+        await dispatcher.settle(DEADLINE_S)
         workers.close(wait=True)
 
     asyncio.run(main())

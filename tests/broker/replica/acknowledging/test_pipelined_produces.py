@@ -19,7 +19,7 @@ from kafkalog.protocol.messages.produce import (
 from kafkalog.records.batch import Record
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
-from tests.broker.replica.in_process import InProcess, Wire, with_broker
+from tests.broker.replica.in_process import DEADLINE_S, InProcess, Wire, with_broker
 from tests.support.wire import batch, produce_request
 
 VERSION = 10
@@ -243,7 +243,7 @@ def test_a_client_that_leaves_ends_a_large_produce(tmp_path: Path) -> None:
         assert memory.used > 0
         wire.close()
         await until_waiting(broker, 0)
-        await broker.server.dispatcher.settle()
+        await broker.server.dispatcher.settle(DEADLINE_S)
         assert memory.used == 0
         broker.disk.release()
 
