@@ -1,7 +1,8 @@
 """Tokens of clusters: made when one is needed, kept by the process, and replaced before they end.
 
 As Spark does, a new token is made when three quarters of its time have passed (`spark.security.credentials.
-renewalRatio`). Tokens are not ended here: tasks may still use them.
+renewalRatio`). A thread makes it. The present token is used if the new one does not come soon: no query has to wait
+for servers that do not answer. Tokens are not ended here: tasks may still use them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ RENEWAL_RATIO = 0.75
 """The part of a token's time after which the next one is made."""
 KNOWN_AFTER_S = 5.0
 """The longest time to wait until all brokers know a new token."""
+PATIENCE_S = 2.0
+"""The time to wait for a new token while the present one can still be used."""
 RETRY_AFTER_S = 10.0
 """The time for which a token that could not be replaced is used before the next try."""
 
@@ -61,34 +64,64 @@ class TokenSource:
         """
         with self._lock:
             now = self._clock()
-            if self._token is None or now >= self._replace_at:
-                self._replace(now)
-            assert self._token is not None
-            return self._token
+            present = self._token
+            if present is None or now >= present.expires_at / 1000:
+                # An old token would only be refused.
+                self._token = None
+                return self._keep(self._made())
+            if now < self._replace_at:
+                return present
+            # One thread at a time.
+            self._replace_at = float("inf")
+            replacing = threading.Thread(
+                target=self._replace, args=(present,), name="kafkalog-delegation-token", daemon=True
+            )
+            replacing.start()
+        # A task may take longer than the rest of the present token's time.
+        replacing.join(PATIENCE_S)
+        with self._lock:
+            return present if self._token is None else self._token
 
-    def _replace(self, now: float) -> None:
-        present = self._token
-        if present is not None and now >= present.expires_at / 1000:
-            present = None
+    def _made(self) -> DelegationToken:
         try:
-            self._token = self._make(self._cluster)
+            return self._make(self._cluster)
         except ConfigError as error:
             raise OptionsError(f"{PREFIX}{self._cluster.alias}: {error}") from None
         except (ClientError, KafkaError) as error:
-            if present is None:
-                # An old token would only be refused.
-                self._token = None
-                raise self._failed(error) from error
+            raise self._failed(error) from error
+
+    def _keep(self, token: DelegationToken) -> DelegationToken:
+        """Keep a new token and return it; the caller holds the lock."""
+        now = self._clock()
+        self._token = token
+        self._replace_at = now + (token.expires_at / 1000 - now) * RENEWAL_RATIO
+        return token
+
+    def _replace(self, present: DelegationToken) -> None:
+        try:
+            token = self._make(self._cluster)
+        except (ClientError, KafkaError) as error:
+            self._put_off(present, error)
+        except Exception as error:  # a defect must not end the tries
+            logger.exception("no delegation token by %s%s", PREFIX, self._cluster.alias)
+            self._put_off(present, error)
+        else:
+            with self._lock:
+                self._keep(token)
+
+    def _put_off(self, present: DelegationToken, error: Exception) -> None:
+        with self._lock:
+            if self._token is not present:
+                return
+            now = self._clock()
             self._replace_at = now + RETRY_AFTER_S
-            logger.warning(
-                "the delegation token of %s%s could not be replaced; it can be used for another %.0f s: %s",
-                PREFIX,
-                self._cluster.alias,
-                present.expires_at / 1000 - now,
-                error,
-            )
-            return
-        self._replace_at = now + (self._token.expires_at / 1000 - now) * RENEWAL_RATIO
+        logger.warning(
+            "the delegation token of %s%s could not be replaced; it can be used for another %.0f s: %s",
+            PREFIX,
+            self._cluster.alias,
+            max(present.expires_at / 1000 - now, 0.0),
+            error,
+        )
 
     def _failed(self, error: Exception) -> ClientError:
         kind = ConnectionFailedError if is_retriable(error) else AuthenticationError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -10,9 +11,11 @@ from kafkalog.client.admin.delegation_tokens import DelegationToken, Principal
 from kafkalog.client.errors import AuthenticationError, ClientError, ClientTimeoutError, ConfigError
 from kafkalog.client.errors import ConnectionFailedError as Failed
 from kafkalog.protocol.errors import DelegationTokenAuthDisabledError
+from spark_kafkalog.delegation import tokens
 from spark_kafkalog.delegation.clusters import TokenCluster
 from spark_kafkalog.delegation.tokens import RETRY_AFTER_S, TokenSource
 from spark_kafkalog.options.parsing import OptionsError
+from tests.support.waiting import wait_until
 
 CLUSTER = TokenCluster("a", (), "SASL_SSL", "SCRAM-SHA-512")
 OWNER = Principal("User", "alice")
@@ -24,12 +27,19 @@ class Brokers:
 
     def __init__(self) -> None:
         self.now = 50_000.0
+        self.asked = 0
         self.made = 0
         self.failure: Exception | None = None
+        self.fails_after_s = 0.0
+        self.gate = threading.Event()
+        self.gate.set()
 
     def make(self, cluster: TokenCluster) -> DelegationToken:
         assert cluster == CLUSTER
+        self.asked += 1
+        self.gate.wait(60)
         if self.failure is not None:
+            self.now += self.fails_after_s
             raise self.failure
         self.made += 1
         ends = int((self.now + LIFE_S) * 1000)
@@ -40,7 +50,8 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers() -> Brokers:
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    monkeypatch.setattr(tokens, "PATIENCE_S", 60.0)
     return Brokers()
 
 
@@ -73,6 +84,41 @@ def test_a_token_that_cannot_be_replaced_is_used_to_its_end(
     with pytest.raises(Failed, match=r"no delegation token by spark\.kafka\.clusters\.a: nobody answers"):
         token()
     brokers.failure = None
+    assert token() == "token-2"
+
+
+def test_the_next_try_is_some_time_after_the_end_of_the_one_before(brokers: Brokers, token: Callable[[], str]) -> None:
+    """A try takes as long as the client's timeout, if nobody answers."""
+    token()
+    brokers.now += LIFE_S * 0.8
+    brokers.failure, brokers.fails_after_s = ClientTimeoutError("nobody answers"), RETRY_AFTER_S * 6
+    assert (token(), token()) == ("token-1", "token-1")
+    assert brokers.asked == 2
+    brokers.now += RETRY_AFTER_S
+    token()
+    assert brokers.asked == 3
+
+
+def test_nobody_waits_for_brokers_that_do_not_answer_while_the_token_is_good(
+    brokers: Brokers, token: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token()
+    brokers.now += LIFE_S * 0.8
+    monkeypatch.setattr(tokens, "PATIENCE_S", 0.0)
+    brokers.gate.clear()
+    assert [token() for _ in range(3)] == ["token-1"] * 3
+    brokers.gate.set()
+    wait_until(lambda: token() == "token-2", "the new token")
+    assert brokers.asked == 2, "one thread at a time asks"
+
+
+def test_a_defect_does_not_end_the_tries(brokers: Brokers, token: Callable[[], str]) -> None:
+    token()
+    brokers.now += LIFE_S * 0.8
+    brokers.failure = ZeroDivisionError("oops")
+    assert token() == "token-1"
+    brokers.failure = None
+    brokers.now += RETRY_AFTER_S
     assert token() == "token-2"
 
 
