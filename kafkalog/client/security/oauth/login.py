@@ -55,7 +55,7 @@ class Login:
         self._present: Token | None = None
         self._refresh_at = 0.0
         self._request: Future[Token] | None = None
-        """The request for a token that is under way, or whose error nobody has seen yet."""
+        """The request for a token that is under way."""
         self._has_succeeded = False
         self._failure: tuple[float, AuthenticationError] | None = None
         """The latest failure without a token to use, and when it was."""
@@ -89,7 +89,6 @@ class Login:
                 return usable
             raise ClientTimeoutError(f"no token came in time from {self._source.name}") from None
         except AuthenticationError as error:
-            self._note_failure(request, error, usable)
             if usable is not None:
                 return usable
             raise self._told(error) from error
@@ -136,30 +135,33 @@ class Login:
                     f"the token from {self._source.name} has ended; check where it comes from, and this host's clock"
                 )
         except AuthenticationError as error:
-            request.set_exception(error)
+            self._fail(request, error)
         except Exception as error:  # a defect must not leave the waiting threads waiting
             logger.exception("no token from %s", self._source.name)
-            request.set_exception(AuthenticationError(f"no token from {self._source.name}: {error}"))
+            self._fail(request, AuthenticationError(f"no token from {self._source.name}: {error}"))
         else:
             with self._lock:
                 self._present = token
                 self._refresh_at = refresh_time(token, self._clock(), self._options, random.random())
                 self._has_succeeded = True
-                if self._request is request:
-                    self._request = None
+                self._request = None
             request.set_result(token)
 
-    def _note_failure(self, request: Future[Token], error: AuthenticationError, usable: Token | None) -> None:
+    def _fail(self, request: Future[Token], error: AuthenticationError) -> None:
+        """Note a failure and end its request: it may be that nobody waits for it any more."""
         with self._lock:
-            if self._request is not request:
-                return
             self._request = None
+            now = self._clock()
+            present = self._present
+            usable = present if present is not None and self._is_usable(present) else None
             if usable is None:
-                self._failure = self._clock(), error
-                return
-            self._refresh_at = self._clock() + AFTER_FAILURE_S
-        seconds = usable.expires_at - self._clock()
-        logger.warning("the token could not be replaced; it can be used for another %.0f s: %s", seconds, error)
+                self._failure = now, error
+            else:
+                self._refresh_at = min(now + AFTER_FAILURE_S, usable.expires_at - _ENDING_S)
+        if usable is not None:
+            seconds = usable.expires_at - now
+            logger.warning("the token could not be replaced; it can be used for another %.0f s: %s", seconds, error)
+        request.set_exception(error)
 
 
 def refresh_time(token: Token, now: float, options: OAuthOptions, chance: float) -> float:

@@ -23,6 +23,7 @@ from kafkalog.client.security.oauth.login import (
 )
 from kafkalog.client.security.oauth.options import OAuthOptions
 from kafkalog.client.security.oauth.token import Token
+from tests.support.waiting import wait_until
 
 OPTIONS = OAuthOptions(refresh_window_jitter=0.0, refresh_min_period=0, refresh_buffer=0)
 FOREVER = float("inf")
@@ -37,10 +38,13 @@ class Source:
         self.clock = 1000.0
         self.count = 0
         self.error: Exception | None = None
+        self.thread: threading.Thread | None = None
+        """The thread of the latest request."""
         self.gate = threading.Event()
         self.gate.set()
 
     def fetch(self) -> Token:
+        self.thread = threading.current_thread()
         self.gate.wait(60)
         self.count += 1
         if self.error is not None:
@@ -93,6 +97,18 @@ def test_while_there_is_no_new_token_the_present_one_is_used() -> None:
     assert login.token(soon()).value == "t1"
     assert source.count == 2, "the failure is not repeated at once"
     source.clock += AFTER_FAILURE_S + 0.1
+    source.error = None
+    assert login.token(soon()).value == "t3"
+
+
+def test_a_token_that_could_not_be_replaced_is_not_used_after_its_end() -> None:
+    source = Source()
+    login = make(source)
+    login.token(soon())
+    source.clock += 95
+    source.error = AuthenticationError("refused")
+    assert login.token(soon()).value == "t1"
+    source.clock += AFTER_FAILURE_S / 2
     source.error = None
     assert login.token(soon()).value == "t3"
 
@@ -154,6 +170,22 @@ def test_a_failure_that_nobody_saw_is_told_to_the_next_call() -> None:
     with pytest.raises(AuthenticationError, match="refused"):
         login.token(soon())
     assert source.count == 1
+
+
+def test_a_failure_that_nobody_saw_is_not_told_much_later() -> None:
+    """The token is old when the request fails, and has ended when the next connection needs one."""
+    source = Source()
+    login = make(source)
+    login.token(soon())
+    source.clock += 81
+    source.gate.clear()
+    source.thread, source.error = None, AuthenticationError("refused")
+    assert login.token(time.monotonic()).value == "t1"
+    source.gate.set()
+    wait_until(lambda: source.thread is not None and not source.thread.is_alive(), "the request fails")
+    source.error = None
+    source.clock += 3600
+    assert login.token(soon()).value == "t3"
 
 
 def test_a_token_that_was_refused_is_not_used_again() -> None:
