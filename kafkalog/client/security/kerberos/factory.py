@@ -2,7 +2,8 @@
 
 With a keytab, the library fetches a new ticket when half of the old one's time is over. A ticket cache is read anew
 for each connection, so that what `kinit` or another program writes there is used. As Java's clients do, this one runs
-`kinit -R` on it when most of the ticket's time is over. Connections that exist need no ticket.
+`kinit -R` on it when most of the ticket's time is over, on a thread of its own: where the KDC does not answer,
+connections go on with the present ticket. Connections that exist need no ticket.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from kafkalog.protocol.wire.gssapi import Gssapi
 
 T = TypeVar("T")
 _KINIT_DEADLINE_S = 30.0
+_PATIENCE_S = 2.0
+"""The time to wait for a renewed ticket while the present one can still be used."""
+_SILENT_KDC = "sasl.mechanism=GSSAPI: the KDC has not answered in time; check kdc in krb5.conf"
 
 logger = logging.getLogger(__name__)
 
@@ -55,23 +59,30 @@ class KerberosFactory:
 
     def __call__(self, host: str, deadline: float) -> Gssapi:
         """Fetch the tickets that are needed, and make a mechanism for one authentication with the broker on `host`."""
-        return _within(deadline, "the KDC has not answered in time", lambda: self._begin(host))
+        return _within(deadline, lambda: self._begin(host, deadline))
 
-    def _begin(self, host: str) -> Gssapi:
-        with self._lock:
-            credentials = self._credentials()
+    def _begin(self, host: str, deadline: float) -> Gssapi:
+        # After the deadline nobody waits for this thread, which would be one more for each attempt of an outage.
+        if not self._lock.acquire(timeout=_left(deadline)):
+            raise ClientTimeoutError(_SILENT_KDC)
+        try:
+            credentials = self._credentials(deadline)
             context = library.Context(self._login, host, credentials)
             token = context.begin()
+        finally:
+            self._lock.release()
         return Gssapi(context, token, credentials.principal, context.service)
 
-    def _credentials(self) -> library.Credentials:
+    def _credentials(self, deadline: float) -> library.Credentials:
         login = self._login
         if login.uses_cache:
             try:
                 credentials = library.from_cache(login)
                 if self._renewal.is_due(credentials.lifetime):
-                    self._renewal.run()
-                    credentials = library.from_cache(login)
+                    renewing = self._renewal.begin()
+                    renewing.join(min(_PATIENCE_S, _left(deadline) / 2))
+                    if not renewing.is_alive():
+                        credentials = library.from_cache(login)
                 return credentials
             except AuthenticationError:
                 if login.keytab is None:
@@ -93,15 +104,26 @@ class Renewal:
         self._longest = 0.0
         """The longest time that a ticket of this cache was seen to be valid for, in seconds."""
         self._last_try = float("-inf")
+        self._renewing: threading.Thread | None = None
 
     def is_due(self, lifetime: float) -> bool:
         """Tell whether to renew a ticket that is valid for `lifetime` more seconds."""
         self._longest = max(self._longest, lifetime)
+        if self._renewing is not None and self._renewing.is_alive():
+            return False
         return lifetime < self._part_left * self._longest and self._clock() - self._last_try >= self._pause
 
-    def run(self) -> None:
-        """Renew the ticket; log a warning where that fails, because the ticket is still valid."""
+    def begin(self) -> threading.Thread:
+        """Begin to renew the ticket, and return the thread that does it.
+
+        It logs a warning where that fails, because the ticket is still valid.
+        """
         self._last_try = self._clock()
+        self._renewing = threading.Thread(target=self._run, name="kafkalog-kinit", daemon=True)
+        self._renewing.start()
+        return self._renewing
+
+    def _run(self) -> None:
         where = [] if self._cache is None else ["-c", self._cache]
         command = [*shlex.split(self._command), "-R", *where]
         try:
@@ -127,7 +149,12 @@ class Renewal:
         )
 
 
-def _within(deadline: float, otherwise: str, work: Callable[[], T]) -> T:
+def _left(deadline: float) -> float:
+    """Return the seconds until a time of `time.monotonic`, as `threading` takes them."""
+    return min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
+
+
+def _within(deadline: float, work: Callable[[], T]) -> T:
     """Return what `work` returns on another thread; the library has no deadlines of its own.
 
     Raises:
@@ -142,11 +169,10 @@ def _within(deadline: float, otherwise: str, work: Callable[[], T]) -> T:
             outcome.put((None, error))
 
     threading.Thread(target=run, name="kafkalog-kerberos", daemon=True).start()
-    patience = min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
     try:
-        result, error = outcome.get(timeout=patience)
+        result, error = outcome.get(timeout=_left(deadline))
     except queue.Empty:
-        raise ClientTimeoutError(f"sasl.mechanism=GSSAPI: {otherwise}; check kdc in krb5.conf") from None
+        raise ClientTimeoutError(_SILENT_KDC) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value]

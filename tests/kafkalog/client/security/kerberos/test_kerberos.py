@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ConfigError
+from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.security.kerberos import failures
 from kafkalog.client.security.kerberos.keytab import KeytabError, parse, principals
 from kafkalog.client.security.kerberos.options import KerberosLogin, KerberosOptions, login_of
+from tests.support.waiting import wait_until
 
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 
@@ -132,3 +139,91 @@ def test_when_a_ticket_is_renewed() -> None:
     assert not renewal.is_due(700)
     now = 60.0
     assert renewal.is_due(660)
+
+
+class Library:
+    """Stands for the system's library: a cache with a ticket, and contexts that need no KDC unless `gate` is closed."""
+
+    def __init__(self, factory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lifetime = 3600.0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.kinit = threading.Event()
+        """Set, `kinit` ends."""
+        self.kinits = 0
+        self._credentials = factory.library.Credentials
+        monkeypatch.setattr(factory.library, "from_cache", self._from_cache)
+        monkeypatch.setattr(factory.library, "Context", self._context)
+        monkeypatch.setattr(factory.subprocess, "run", self._run)
+
+    def _from_cache(self, login: KerberosLogin) -> Any:
+        return self._credentials(None, f"valid for {self.lifetime:g}", self.lifetime)
+
+    def _context(self, login: KerberosLogin, host: str, credentials: Any) -> Any:
+        return SimpleNamespace(service=f"kafka/{host}", begin=lambda: self.gate.wait(60) and b"token")
+
+    def _run(self, command: list[str], **more: Any) -> Any:
+        self.kinits += 1
+        self.kinit.wait(60)
+        self.lifetime = 3600.0
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+
+@pytest.fixture
+def factory() -> ModuleType:
+    pytest.importorskip("gssapi", reason="the package gssapi is not installed")
+    from kafkalog.client.security.kerberos import factory
+
+    return factory
+
+
+@pytest.fixture
+def library(factory: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Library]:
+    made = Library(factory, monkeypatch)
+    yield made
+    made.gate.set()
+    made.kinit.set()
+
+
+def test_connections_do_not_wait_for_a_renewal_that_takes_long(
+    factory: ModuleType, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factory, "_PATIENCE_S", 0.0)
+    make = factory.KerberosFactory(login(), KerberosOptions(renew_pause=0.0))
+    make("h", time.monotonic() + 30)
+    library.lifetime = 60.0
+    for _ in range(3):
+        make("h", time.monotonic() + 30)
+    wait_until(lambda: library.kinits == 1, "kinit runs")
+    library.kinit.set()
+    wait_until(lambda: library.lifetime == 3600.0, "the ticket is renewed")
+    assert library.kinits == 1
+
+
+def test_a_ticket_that_is_renewed_at_once_is_used(
+    factory: ModuleType, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(factory, "_PATIENCE_S", 60.0)
+    library.kinit.set()
+    make = factory.KerberosFactory(login(), KerberosOptions())
+    make("h", time.monotonic() + 120)
+    library.lifetime = 60.0
+    assert "'valid for 3600'" in make("h", time.monotonic() + 120).identity
+    assert library.kinits == 1
+
+
+def test_attempts_that_were_given_up_leave_one_thread(factory: ModuleType, library: Library) -> None:
+    """The one that waits for the library, which has no deadlines."""
+    others = set(threading.enumerate())
+
+    def left() -> list[threading.Thread]:
+        return [each for each in threading.enumerate() if each.name == "kafkalog-kerberos" and each not in others]
+
+    library.gate.clear()
+    make = factory.KerberosFactory(login(), KerberosOptions())
+    for _ in range(3):
+        with pytest.raises(ClientTimeoutError, match=r"the KDC has not answered in time; check kdc in krb5\.conf"):
+            make("h", time.monotonic() + 0.05)
+    wait_until(lambda: len(left()) <= 1, "the other threads end", 20)
+    library.gate.set()
+    wait_until(lambda: not left(), "the last thread ends")
