@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,14 +32,17 @@ Address = tuple[str, int]
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI")
 """The SASL mechanisms that `kafkalog.client.security.mechanisms` can make."""
+_SCHEME = re.compile(r"[0-9a-zA-Z\-%._]*://")
+"""The prefix of addresses that Java's clients leave out (`Utils.HOST_PORT_PATTERN`), such as `SASL_SSL://`."""
 _WITH_PASSWORD = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 
 
 def addresses(text: str) -> tuple[Address, ...]:
-    """Parse `host:port,host:port`; an IPv6 address is in brackets."""
+    """Parse `host:port,host:port`; an IPv6 address is in brackets. As in Java, `SASL_SSL://host:port` is the same."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
-        host, colon, port = part.rpartition(":")
+        scheme = _SCHEME.match(part)
+        host, colon, port = part[scheme.end() if scheme else 0 :].rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise ConfigError(f"{part!r} is no address; expected host:port, separated by commas")

@@ -95,6 +95,14 @@ def test_a_response_may_always_be_as_long_as_a_fetch() -> None:
     assert ClientConfig.from_dict({"fetch.max.bytes": 0x7FFFFFFF}).max_response_bytes == 0x7FFFFFFF
 
 
+def test_addresses_may_begin_with_a_scheme() -> None:
+    """As in Java's clients, it says nothing: `security.protocol` does."""
+    assert addresses("SASL_SSL://a:1, PLAINTEXT://[::1]:2,://b:3") == (("a", 1), ("::1", 2), ("b", 3))
+    for text in ("SASL_SSL://", "SASL_SSL://a", "SASL_SSL://:1"):
+        with pytest.raises(ConfigError, match=f"'{text}' is no address"):
+            addresses(text)
+
+
 @given(st.text())
 def test_no_text_is_an_address_by_accident(text: str) -> None:
     try:
