@@ -17,6 +17,7 @@ from kafkalog.client.config import ClientConfig
 from kafkalog.client.connector.assignment import STRATEGIES
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.properties.options import boolean, integer, milliseconds, one_of, option, read_options
+from kafkalog.client.properties.providers import resolve
 from kafkalog.client.zookeeper.nodes import check_group
 from kafkalog.client.zookeeper.security import SecurityOptions, read_security
 from kafkalog.client.zookeeper.session import ZooKeeperSession
@@ -83,7 +84,7 @@ class ConnectorConfig:
         Raises:
             ConfigError: A property is missing or cannot have its value, or properties contradict each other.
         """
-        values, rest = read_options(cls, properties)
+        values, rest = read_options(cls, resolve(properties))
         security, rest = read_security(rest)
         rest.pop("bootstrap.servers", None)
         config = cls(**values, zookeeper_security=security, rest=rest, unknown=ClientConfig.from_dict(rest).unknown)

@@ -13,6 +13,7 @@ from typing import Any
 from kafkalog.client.errors import ConfigError
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.properties.options import INT32_MAX, integer, milliseconds, one_of, option, read_options
+from kafkalog.client.properties.providers import resolve
 from kafkalog.client.zookeeper.security import SecurityOptions, read_security
 from kafkalog.client.zookeeper.session import ZooKeeperSession
 
@@ -120,7 +121,7 @@ class OldProducerConfig:
         Raises:
             ConfigError: A property is missing or cannot have its value, or properties contradict each other.
         """
-        values, rest = read_options(cls, properties)
+        values, rest = read_options(cls, resolve(properties))
         security, rest = read_security(rest)
         instead = {key: _INSTEAD[key] for key in rest if key in _INSTEAD}
         rest = {key: given for key, given in rest.items() if key not in _INSTEAD}

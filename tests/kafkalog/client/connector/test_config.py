@@ -54,6 +54,25 @@ def test_properties_of_the_client_are_passed_on() -> None:
     assert "secret" not in repr(config)
 
 
+def test_references_are_resolved_in_all_properties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKALOG_TEST_GROUP", "resolved")
+    monkeypatch.setenv("KAFKALOG_TEST_SECRET", "of-the-store")
+    config = ConnectorConfig.from_dict(
+        {
+            **LEAST,
+            "config.providers": "env",
+            "group.id": "${env:KAFKALOG_TEST_GROUP}",
+            "zookeeper.ssl.truststore.password": "${env:KAFKALOG_TEST_SECRET}",
+            "ssl.truststore.location": "/trust",
+            "ssl.truststore.password": "${env:KAFKALOG_TEST_SECRET}",
+        }
+    )
+    assert config.group_id == "resolved"
+    assert config.zookeeper_security.truststore_password == "of-the-store"
+    assert config.client("h:1").tls.truststore_password == "of-the-store"
+    assert not config.unknown
+
+
 def test_unknown_properties_are_known_as_such() -> None:
     assert set(ConnectorConfig.from_dict({**LEAST, "auto.comit.enable": "true"}).unknown) == {"auto.comit.enable"}
 

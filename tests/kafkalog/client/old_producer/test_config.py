@@ -79,6 +79,25 @@ def test_properties_of_the_client_go_through_and_others_are_told() -> None:
     assert set(config.instead) == {"zk.read.num.retries"}
 
 
+def test_references_are_resolved_in_all_properties(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKALOG_TEST_BROKERS", "a:1,b:2")
+    monkeypatch.setenv("KAFKALOG_TEST_SECRET", "of-the-store")
+    config = OldProducerConfig.from_dict(
+        {
+            "config.providers": "env",
+            "metadata.broker.list": "${env:KAFKALOG_TEST_BROKERS}",
+            "zookeeper.ssl.truststore.password": "${env:KAFKALOG_TEST_SECRET}",
+            "ssl.truststore.location": "/trust",
+            "ssl.truststore.password": "${env:KAFKALOG_TEST_SECRET}",
+        }
+    )
+    assert config.broker_list == "a:1,b:2"
+    assert config.zookeeper_security.truststore_password == "of-the-store"
+    producer = config.producer(config.broker_list, compress=False)
+    assert producer.client.tls.truststore_password == "of-the-store"
+    assert not producer.unknown
+
+
 @pytest.mark.parametrize(
     ("properties", "told"),
     [
