@@ -145,7 +145,7 @@ class _Store:
             # As Java's trust managers: also the certificates of keys are trusted, but not their issuers.
             found = [*store.certificates, *(key.chain[0] for key in store.keys if key.chain)]
         else:
-            found = _der(self._pkcs12())
+            found = _trusted_der(self._pkcs12())
         if not found:
             raise ConfigError(f"{self._location}: it holds no certificates; import the authority's with keytool")
         return b"".join(found)
@@ -237,11 +237,21 @@ def _chain(store: PKCS12KeyAndCertificates) -> Sequence[bytes]:
     return [each.public_bytes(Encoding.DER) for each in found]
 
 
-def _der(store: PKCS12KeyAndCertificates) -> list[bytes]:
+def _trusted_der(store: PKCS12KeyAndCertificates) -> list[bytes]:
+    """Return the certificates to trust. As in Java, one that is there as an issuer of the key's is not among them.
+
+    The package does not show the attribute by which Java knows trusted certificates. But keytool writes an issuer that
+    is also trusted by itself twice.
+    """
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    entries = [*store.additional_certs, *([store.cert] if store.cert is not None else [])]
-    return [each.certificate.public_bytes(Encoding.DER) for each in entries]
+    found = [each.certificate.public_bytes(Encoding.DER) for each in store.additional_certs]
+    if store.cert is not None:
+        own, *issuers = _chain(store)
+        for issuer in issuers:
+            found.remove(issuer)
+        found.append(own)
+    return found
 
 
 def _pem_file(option: str, options: TlsOptions) -> str:

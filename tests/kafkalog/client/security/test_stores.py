@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,12 +76,32 @@ def test_a_key_with_its_chain(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", KEYS)
-def test_the_certificates_of_keys_are_trusted(file: str) -> None:
-    trusted = make_ssl_context(trust(file)).get_ca_certs(binary_form=True)
-    assert len(trusted) <= 2
-    found = trusted_certificates(trust(file))
-    assert isinstance(found, bytes)
-    assert ssl.PEM_cert_to_DER_cert(CERTIFICATE) in found
+def test_the_certificates_of_keys_are_trusted_but_not_their_issuers(file: str) -> None:
+    """As in Java."""
+    make_ssl_context(trust(file))
+    assert trusted_certificates(trust(file)) == ssl.PEM_cert_to_DER_cert(CERTIFICATE)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_an_issuer_that_is_also_an_entry_of_its_own_is_trusted(copies: int, tmp_path: Path) -> None:
+    """keytool writes it twice: for the key's chain, and for its own entry."""
+    path = tmp_path / "both.p12"
+    key = serialization.load_pem_private_key(KEY.encode(), PASSWORD.encode())
+    own, authority = (x509.load_pem_x509_certificate(pem.encode()) for pem in (CERTIFICATE, AUTHORITY))
+    issuers = [pkcs12.PKCS12Certificate(authority, name) for name in (b"CN=authority", b"authority")[:copies]]
+    encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"client", key, own, issuers, encryption))  # type: ignore[arg-type]
+    expected = ssl.PEM_cert_to_DER_cert(AUTHORITY) * (copies - 1) + ssl.PEM_cert_to_DER_cert(CERTIFICATE)
+    assert trusted_certificates(trust(path)) == expected
+
+
+def test_a_store_of_openssl_with_certificates_only_is_trusted(tmp_path: Path) -> None:
+    """Its certificates lack Java's attribute."""
+    path = tmp_path / "openssl.p12"
+    authority = pkcs12.PKCS12Certificate(x509.load_pem_x509_certificate(AUTHORITY.encode()), b"authority")
+    encryption = serialization.BestAvailableEncryption(STORE_PASSWORD.encode())
+    path.write_bytes(pkcs12.serialize_key_and_certificates(None, None, None, [authority], encryption))
+    assert trusted_certificates(trust(path)) == ssl.PEM_cert_to_DER_cert(AUTHORITY)
 
 
 def test_jks_needs_no_password_for_certificates() -> None:
