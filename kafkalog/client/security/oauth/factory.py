@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError
 from kafkalog.client.security.mechanisms import MechanismFactory
 from kafkalog.client.security.oauth.login import Login, shared_login
-from kafkalog.client.security.oauth.options import SCOPE_KEY
+from kafkalog.client.security.oauth.options import SCOPE_KEY, OAuthOptions
 from kafkalog.client.security.oauth.sources import make_source
 from kafkalog.protocol.wire.oauthbearer import OAuthBearer
 from kafkalog.protocol.wire.sasl import Mechanism
@@ -22,7 +24,7 @@ def oauthbearer(config: ClientConfig) -> MechanismFactory:
     options = config.oauth
     # Options that cannot be used are refused here, whether or not another client has made the login.
     source = make_source(options, jaas)
-    login = shared_login((options, tuple(sorted(jaas.items()))), lambda: Login(source, options))
+    login = shared_login((_hashable(options), tuple(sorted(jaas.items()))), lambda: Login(source, options))
 
     def make(host: str, deadline: float) -> Mechanism:
         token = login.token(deadline)
@@ -39,3 +41,19 @@ def oauthbearer(config: ClientConfig) -> MechanismFactory:
             raise AuthenticationError(f"the token from {source.name} cannot be sent: {error}") from None
 
     return make
+
+
+def _hashable(options: OAuthOptions) -> OAuthOptions:
+    """Return options for a key, which has the user's objects by their identity where they have no hash.
+
+    The login of that key refers to the objects, so that no other object has this identity as long as there is the key.
+    """
+    return replace(options, oauth_cb=_hash_or_id(options.oauth_cb), token_provider=_hash_or_id(options.token_provider))
+
+
+def _hash_or_id(given: object) -> object:
+    try:
+        hash(given)
+    except TypeError:
+        return id(given)
+    return given

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import AuthenticationError, ClientError
 from kafkalog.client.network.connection import Connection
+from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -87,6 +89,31 @@ def test_a_token_that_ends_during_the_login_is_replaced() -> None:
         with Admin(config(broker, server.url)) as admin:
             admin.describe_cluster()
         assert len(server.asked) == 2
+
+
+@dataclass
+class Provider:
+    """Like kafka-python's; as a dataclass that can change it has no hash."""
+
+    asked: int = 0
+
+    def token(self) -> tuple[str, float]:
+        self.asked += 1
+        return "opaque", time.time() + 3600
+
+    def __call__(self, config: str) -> tuple[str, float]:
+        return self.token()
+
+
+@pytest.mark.parametrize("name", ["sasl_oauth_token_provider", "oauth_cb"])
+def test_objects_without_a_hash_give_tokens(name: str) -> None:
+    first, second = Provider(), Provider()
+    for provider in (first, first, second):
+        properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER", name: provider}
+        make = make_mechanisms(ClientConfig.from_dict(properties))
+        assert make is not None
+        assert b"auth=Bearer opaque" in make("h", time.monotonic() + 60).first()
+    assert (first.asked, second.asked) == (1, 1), "clients with the same object share its token"
 
 
 def test_all_connections_of_a_process_send_one_token() -> None:
