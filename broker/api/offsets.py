@@ -11,6 +11,8 @@ from broker.api.context import Request
 from broker.api.errors import Answering, error_code
 from broker.log.log import Log
 from broker.log.read.cold_reads import read_largest_timestamp
+from broker.log.read.log_reader import MAX_TIMESTAMP
+from broker.log.read.time_search import TimestampOffset
 from broker.replica.isolation import FetchIsolation
 from broker.replica.partition import Partition
 from broker.replica.purgatory import DelayedOperation
@@ -44,7 +46,7 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
 )
 from kafkalog.storage.topics import INTERNAL_TOPICS
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -4, -5
 SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 """The first version in which each negative timestamp has its meaning."""
 UNKNOWN = -1
@@ -95,10 +97,24 @@ async def _answer(
         result.old_style_offsets = _offsets_before(request, partition, wanted)
         return
     if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-        await _read_in(request, partition.log, wanted.timestamp)
-        # The search may decompress a batch.
-        await asyncio.sleep(0)
-    _look_up(partition, wanted.timestamp, isolation, result)
+        found = await _find(request, partition.log, wanted.timestamp)
+        _tell_found(partition, found, isolation, result)
+    else:
+        _look_up(partition, wanted.timestamp, isolation, result)
+
+
+async def _find(request: Request, log: Log, timestamp: int) -> TimestampOffset | None:
+    """Search for a record by its time. Workers read the disk and decompress, so that other requests do not wait."""
+    if log.config.message_format == 0:
+        raise UnsupportedForMessageFormatError
+    await _read_in(request, log, timestamp)
+    # The search may walk over the headers of many batches.
+    await asyncio.sleep(0)
+    for look in log.time_search(timestamp):
+        found = look.find() if look.is_quick else await request.broker.workers.run(look.find)
+        if found is not None:
+            return found
+    return None
 
 
 async def _read_in(request: Request, log: Log, timestamp: int) -> None:
@@ -148,18 +164,19 @@ def _look_up(
     elif timestamp == LATEST_TIERED:
         # No segments are tiered to remote storage.
         result.offset = UNKNOWN
+
+
+def _tell_found(
+    partition: Partition,
+    found: TimestampOffset | None,
+    isolation: FetchIsolation,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    """Tell of the record that a search by time has found, if the client may read it."""
+    if found is not None and found.offset < partition.end_for(isolation):
+        result.timestamp, result.offset, result.leader_epoch = found
     else:
-        if log.config.message_format == 0:
-            raise UnsupportedForMessageFormatError
-        found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-        if found is not None and found.offset < partition.end_for(isolation):
-            result.timestamp, result.offset, result.leader_epoch = (
-                found.timestamp,
-                found.offset,
-                found.leader_epoch,
-            )
-        else:
-            partition.check_end_known(isolation)
+        partition.check_end_known(isolation)
 
 
 def _tell_log_end(request: Request, topic: str, index: int, result: ListOffsetsPartitionResponse) -> None:

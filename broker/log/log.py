@@ -44,7 +44,7 @@ from then on, and reads of what is there go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from uuid import UUID
@@ -59,6 +59,7 @@ from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
 from broker.log.log_config import MAX_LONG, LogConfig
 from broker.log.log_parts import LogParts
+from broker.log.read.log_reader import BatchLook
 from broker.log.read.time_search import TimestampOffset
 from broker.log.recovery.log_opening import open_parts
 from broker.log.resources import LogResources
@@ -339,6 +340,10 @@ class Log:
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
         """See `LogReader.missing_for_time`."""
         return self._reader.missing_for_time(timestamp)
+
+    def time_search(self, timestamp: int) -> Iterator[BatchLook]:
+        """See `LogReader.time_search`."""
+        return self._reader.time_search(timestamp)
 
     def max_timestamp_offset(self) -> TimestampOffset | None:
         """See `LogReader.max_timestamp_offset`."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
 
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
@@ -14,7 +17,7 @@ from broker.log.index.transaction_index import TransactionIndex
 from broker.log.leader_epoch_cache import LeaderEpochCache
 from broker.log.log_offsets import LogOffsets
 from broker.log.read import cold_reads
-from broker.log.read.time_search import TimestampOffset, find_in_segment
+from broker.log.read.time_search import Candidate, TimestampOffset, candidates
 from broker.log.recovery.segment_recovery import rebuild_transaction_index
 from broker.log.segment.file_slices import FileSlice, ReadResult
 from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
@@ -27,11 +30,24 @@ from kafkalog.storage.transaction_entries import AbortedTransaction
 logger = logging.getLogger(__name__)
 
 
+MAX_TIMESTAMP = -3
+"""In place of a timestamp: the largest one of the log."""
+
+
+class BatchLook(NamedTuple):
+    """A look for a record by its time into one batch."""
+
+    find: Callable[[], TimestampOffset | None]
+    """Returns the record; None if the batch does not hold it. Raises CorruptMessageError. Can run on any thread."""
+    is_quick: bool
+    """True if it takes too little time for a worker."""
+
+
 class LogReader:
     """Read one log.
 
-    Call it on the event loop's thread; `aborted_transactions` and the steps that `missing` and `missing_for_time`
-    return may run on any thread.
+    Call it on the event loop's thread; `aborted_transactions`, and what `missing`, `missing_for_time` and `time_search`
+    return, may run on any thread.
     """
 
     __slots__ = ("_directory", "_epochs", "_offsets", "_ops", "_segments")
@@ -227,9 +243,7 @@ class LogReader:
 
         As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment is deleted.
         """
-        segment = max(self._segments.all, key=Segment.largest_timestamp)
-        largest = segment.largest_timestamp()
-        return None if largest < 0 else self._timestamp_search(segment, largest, segment.base_offset)
+        return self.offset_for_timestamp(MAX_TIMESTAMP)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Return the first record at or after `timestamp`; None when there is none.
@@ -238,16 +252,42 @@ class LogReader:
             CorruptMessageError: the log does not read as batches there.
             KafkaStorageError: the disk failed.
         """
+        return next((found for look in self.time_search(timestamp) if (found := look.find()) is not None), None)
+
+    def time_search(self, timestamp: int) -> Iterator[BatchLook]:
+        """Yield looks into batches, the first result of which is what `offset_for_timestamp` returns.
+
+        For `MAX_TIMESTAMP` it is what `max_timestamp_offset` returns. A look may run on any thread, and the log may
+        change between two of them.
+
+        Raises:
+            CorruptMessageError: the log does not read as batches there.
+            KafkaStorageError: the disk failed.
+        """
+        for segment, time, start in self._of_time(timestamp):
+            with self._reading():
+                for each in candidates(segment, time, start):
+                    yield BatchLook(partial(self._find, each), each.is_small)
+
+    def _of_time(self, timestamp: int) -> Iterator[tuple[Segment, int, int]]:
+        """Yield the segments to search, each with a timestamp and an offset that the record is not before."""
+        if timestamp == MAX_TIMESTAMP:
+            segment = max(self._segments.all, key=Segment.largest_timestamp)
+            if (largest := segment.largest_timestamp()) >= 0:
+                yield segment, largest, segment.base_offset
+            return
         for segment in self._segments.all:
             if segment.retention_timestamp() >= timestamp:
-                found = self._timestamp_search(segment, timestamp, self._offsets.start)
-                if found is not None:
-                    return found
-        return None
+                yield segment, timestamp, self._offsets.start
 
-    def _timestamp_search(self, segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    def _find(self, candidate: Candidate) -> TimestampOffset | None:
+        with self._reading():
+            return candidate.find()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            return find_in_segment(segment, timestamp, start_offset)
+            yield
         except RecordsError as error:
             raise CorruptMessageError(f"{self._directory.label}: {error}") from error
         except OSError as error:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from broker.log.segment.batch_scan import headers
 from broker.log.segment.segment import Segment
 from kafkalog.records.any_format import decode_any
-from kafkalog.records.batch import MAGIC, BatchHeader, records_section
+from kafkalog.records.batch import CODEC_MASK, MAGIC, BatchHeader, records_section
 from kafkalog.records.compression import DEFAULT_MAX_SIZE
 from kafkalog.records.errors import CorruptRecordError
 from kafkalog.records.varint import read_varint, read_varlong
+
+SMALL_RECORDS = 1000
+"""An uncompressed batch of up to this number of records is read in less than a millisecond."""
 
 
 class TimestampOffset(NamedTuple):
@@ -22,11 +26,34 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """Return the first record of `segment` at or after both `timestamp` and `start_offset`; None if none is.
+class Candidate(NamedTuple):
+    """A batch that may hold the first record at or after both `timestamp` and `start_offset`."""
+
+    header: BatchHeader
+    batch: bytes
+    timestamp: int
+    start_offset: int
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether `find` takes little time: it decompresses nothing, and reads few records."""
+        header = self.header
+        return header.attributes & CODEC_MASK == 0 and (header.magic < MAGIC or header.records_count <= SMALL_RECORDS)
+
+    def find(self) -> TimestampOffset | None:
+        """Return the record; None if it is not in this batch. Can run on any thread.
+
+        Raises:
+            RecordsError: the batch is damaged.
+        """
+        return first_with_timestamp(self.header, self.batch, self.timestamp, self.start_offset)
+
+
+def candidates(segment: Segment, timestamp: int, start_offset: int) -> Iterator[Candidate]:
+    """Yield the batches of `segment` that may hold the first record at or after `timestamp` and `start_offset`.
 
     The time index gives an offset before which no record is that late, and the offset index a position near it. From
-    there the search walks over batch headers, and decodes the batch that can hold the record.
+    there the search walks over batch headers.
 
     Raises:
         CorruptRecordError: the log does not read as batches there.
@@ -41,10 +68,7 @@ def find_in_segment(segment: Segment, timestamp: int, start_offset: int) -> Time
             batch = os.pread(fd, header.size, at)
             if len(batch) < header.size:
                 raise CorruptRecordError(f"batch at position {at} is cut off")
-            found = first_with_timestamp(header, batch, timestamp, start_offset)
-            if found is not None:
-                return found
-    return None
+            yield Candidate(header, batch, timestamp, start_offset)
 
 
 def first_with_timestamp(
