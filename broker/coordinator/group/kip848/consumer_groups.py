@@ -129,12 +129,12 @@ class ConsumerGroups:
             self._upgrade(partition_groups, group, present, request, context, token, now)
         else:
             membership = self._found(request, present)
-            outcome = heartbeat(membership.group, request, context, owned)
+            # Make the change before the group: an error leaves no group behind.
+            membership.apply(heartbeat(membership.group, request, context, owned), token, now)
             if group is None:
                 group = partition_groups.groups[request.group_id] = Group(request.group_id, membership, GroupOffsets())
             elif present is not membership:
                 partition_groups.convert(group, membership)
-            membership.apply(outcome, token, now)
         assert group is not None
         partition_groups.settle(group)
         result = await token
@@ -237,17 +237,17 @@ class ConsumerGroups:
         outcome = heartbeat(made, request, context, NO_PARTITIONS)
         outcome.records[:0] = records
         outcome.timers[:0] = timers
-        logger.info("group %s becomes one of the consumer protocol", group.id)
-        classic.release(ErrorCode.REBALANCE_IN_PROGRESS)
-        partition_groups.settle(group)
         membership = self._membership(made)
 
         def undo(answers: list[Answer]) -> None:
             group.membership = classic
             classic.out += answers
 
-        group.membership = membership
         membership.apply(outcome, token, now, before=classic.tombstones(group.id), on_failure=undo)
+        logger.info("group %s becomes one of the consumer protocol", group.id)
+        classic.release(ErrorCode.REBALANCE_IN_PROGRESS)
+        partition_groups.settle(group)
+        group.membership = membership
 
     def _downgrade(
         self, membership: ConsumerMembership, gone: Collection[Member], now: Moment, answer: Answer | None = None
@@ -276,6 +276,7 @@ class ConsumerGroups:
         except ProtocolError as error:
             logger.warning("group %s cannot become a classic one: %s", group_id, error)
             return False
+        records = [*membership.tombstones(group_id), classic.record()]
         logger.info("group %s becomes a classic one", group_id)
         membership.refuse(NotCoordinatorError())
         partition_groups.settle(group)
@@ -290,7 +291,6 @@ class ConsumerGroups:
             group.membership = membership
             membership.carry_on(told)
 
-        records = [*membership.tombstones(group_id), classic.record()]
         group.membership = classic
         classic.out.append(Store(records, done))
         classic.take_over(now)

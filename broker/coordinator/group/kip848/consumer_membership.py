@@ -113,6 +113,9 @@ class ConsumerMembership:
         Args:
             before: records of the same batch that precede the group's.
             on_failure: gets the answers if the records cannot be stored, when the group is not to be created then.
+
+        Raises:
+            EncodeError: a record cannot have one of its values. Nothing has changed.
         """
         answer = Answer(token, outcome.response)
         if not outcome.records:
@@ -120,6 +123,8 @@ class ConsumerMembership:
             if token is not None:
                 (self._waiting if self._storing else self.out).append(answer)
             return
+        # Encode first: after an error the change would never end, and later requests would wait for it.
+        records = [*before, *encoded(outcome.records)]
         group = self.group.copy()
         for record in outcome.records:
             self.group.replay(record)
@@ -145,7 +150,7 @@ class ConsumerMembership:
             else:
                 self.out += answers
 
-        self.out.append(Store([*before, *encoded(outcome.records)], done))
+        self.out.append(Store(records, done))
 
     def _fence(self, members: Collection[Member], now: Moment) -> None:
         """Remove members whose timers have ended."""

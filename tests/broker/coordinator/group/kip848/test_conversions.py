@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.classic.classic_group import ClassicGroup
 from broker.coordinator.group.classic.requests import JoinResult, Leaver
+from broker.coordinator.group.kip848 import consumer_membership
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kafkalog.protocol.primitives import EncodeError
 from tests.broker.api.groups.groups_support import subscription
 from tests.broker.coordinator.group.classic.classic_world import SESSION_MS
 from tests.broker.coordinator.group.running import Start
@@ -83,6 +86,62 @@ class Changing:
         """Whether appends are refused from now on."""
         (partition_groups,) = self.running.groups.all_partition_groups()
         refuse_appends(partition_groups.partition, refuse)
+
+
+def no_bytes(*args: object) -> Any:
+    """Take the place of what encodes records."""
+    raise EncodeError("a field is too long")
+
+
+def test_a_new_group_that_cannot_be_encoded_is_not_made(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Changing(start)
+    with monkeypatch.context() as broken:
+        broken.setattr(consumer_membership, "encoded", no_bytes)
+        with pytest.raises(EncodeError):
+            group.heartbeat(JOIN_EPOCH)
+    assert not group.running.groups.groups()
+
+
+def test_an_upgrade_that_cannot_be_encoded_is_undone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Changing(start)
+    member = group.join()
+    with monkeypatch.context() as broken:
+        broken.setattr(consumer_membership, "encoded", no_bytes)
+        with pytest.raises(EncodeError):
+            group.heartbeat(JOIN_EPOCH)
+    assert group.kind == "classic"
+    assert group.running.classic.heartbeat("g", member.member_id, None, member.generation) is NONE
+    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
+    assert group.kind == "consumer"
+    group.running.groups.stop()
+
+
+def test_an_empty_group_keeps_its_protocol_if_its_first_member_cannot_be_encoded(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Changing(start)
+    group.running.run(group.running.member_that_leaves("g"))
+    with monkeypatch.context() as broken:
+        broken.setattr(consumer_membership, "encoded", no_bytes)
+        with pytest.raises(EncodeError):
+            group.heartbeat(JOIN_EPOCH)
+    assert group.in_log == {("classic", "Empty")}
+    group.running.groups.stop()
+
+
+def test_a_downgrade_that_cannot_be_encoded_is_undone(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == NONE
+    group.join()
+    (membership,) = (each.membership for each in group.running.groups.groups())
+    with monkeypatch.context() as broken:
+        broken.setattr(ClassicGroup, "record", no_bytes)
+        with pytest.raises(EncodeError):
+            group.heartbeat(LEAVE_EPOCH)
+    assert [each.membership for each in group.running.groups.groups()] == [membership]
+    # Sessions go on, and who is late is fenced in time.
+    assert membership.wake_at is not None
+    group.running.groups.stop()
 
 
 def test_an_upgrade_that_cannot_be_appended_is_undone(start: Start) -> None:

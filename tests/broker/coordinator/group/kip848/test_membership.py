@@ -23,6 +23,7 @@ from kafkalog.protocol.errors import (
     UnknownMemberIdError,
     UnsupportedVersionError,
 )
+from kafkalog.protocol.primitives import EncodeError
 from tests.broker.coordinator.group.kip848.support import GROUP, FakeTopics, beat, join, owned_by
 
 
@@ -103,6 +104,20 @@ def test_what_cannot_be_stored_was_not(groups: PartitionGroups, error: ErrorCode
     groups.request("b again", join("b", "t0"))
     groups.stored()
     assert groups.answers["b again"].member_epoch == 2
+
+
+def test_a_change_that_cannot_be_encoded_leaves_nothing_behind(groups: PartitionGroups) -> None:
+    """A later request would wait for it for ever."""
+    groups.request("a", join("a", "t0"))
+    groups.stored()
+    wake_at = groups.membership.wake_at
+    with pytest.raises(EncodeError):
+        groups.request("too long", join("\ufffd" * 20_000, "t0"))
+    group = groups.membership.group
+    assert (set(group.members), group.group_epoch, set(group.target)) == ({"a"}, 1, {"a"})
+    assert groups.membership.wake_at == wake_at
+    groups.request("beats", beat("a", 1))
+    assert groups.answers["beats"].member_epoch == 1
 
 
 def test_what_may_have_been_stored_is_kept(groups: PartitionGroups) -> None:
