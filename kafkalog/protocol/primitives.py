@@ -52,6 +52,15 @@ class EncodeError(ValueError):
     """A field cannot have its value: None where null is not allowed, or a number out of range."""
 
 
+def fits_string(text: str | None) -> bool:
+    """Return whether a string can have this text; text that was read may be too long for one.
+
+    Bytes that are not UTF-8 become three bytes each.
+    """
+    # No character has more than four bytes; encode only long texts.
+    return text is None or 4 * len(text) <= MAX_STRING or len(text.encode()) <= MAX_STRING
+
+
 def read_uvarint(buf: Any, pos: int) -> tuple[int, int]:
     """Read an unsigned varint; return the value and the position after it."""
     first = buf[pos]

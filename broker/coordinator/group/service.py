@@ -48,6 +48,7 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
     OffsetMetadataTooLargeError,
 )
+from kafkalog.protocol.primitives import fits_string
 from kafkalog.storage.topics import CONSUMER_OFFSETS
 
 logger = logging.getLogger(__name__)
@@ -179,12 +180,12 @@ class GroupCoordinator:
             may_be_nameless: the API takes groups whose id is empty, which only have offsets.
 
         Raises:
-            InvalidGroupIdError: the id is empty.
+            InvalidGroupIdError: the id is empty, or too long for a record.
             CoordinatorLoadInProgressError: the partition is being loaded, or the group is being deleted.
             NotCoordinatorError: the partition is led elsewhere, or could not be loaded.
             CoordinatorNotAvailableError: the broker is stopping.
         """
-        if not group_id and not may_be_nameless:
+        if not (group_id or may_be_nameless) or not fits_string(group_id):
             raise InvalidGroupIdError
         if self._stopped:
             raise CoordinatorNotAvailableError
@@ -308,7 +309,7 @@ class GroupCoordinator:
         records: list[StateRecord] = []
         errors: dict[TopicPartition, ErrorCode] = {}
         for number, (partition, offset) in enumerate(offsets.items(), 1):
-            if len(offset.metadata) <= limit:
+            if len(offset.metadata) <= limit and fits_string(offset.metadata):
                 fitting[partition] = offset
                 records.append(offset.record(group_id, partition))
             else:

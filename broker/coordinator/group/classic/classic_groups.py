@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup
-from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
+from broker.coordinator.group.classic.requests import (
+    JoinRequest,
+    JoinResult,
+    Leaver,
+    SyncRequest,
+    SyncResult,
+    check_lengths,
+)
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.service import GroupCoordinator
 from kafkalog.protocol.errors import CoordinatorLoadInProgressError, ErrorCode, InvalidSessionTimeoutError, KafkaError
@@ -28,12 +35,19 @@ class ClassicGroups:
         self._coordinator = coordinator
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        """Handle JoinGroup; the answer comes when the group has its next generation."""
+        """Handle JoinGroup; the answer comes when the group has its next generation.
+
+        Raises:
+            InvalidSessionTimeoutError: the session timeout is not one that the broker allows.
+            InvalidRequestError: a field is too long for the group's records.
+            KafkaError: the group cannot be used.
+        """
         config = self._coordinator.config
         low, high = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
         partition_groups = self._coordinator.partition_groups_for(group_id)
         if not low <= request.session_timeout_ms <= high:
             raise InvalidSessionTimeoutError
+        check_lengths(request)
         found = partition_groups.classic(group_id, create=request.member_id == "")
         if found is None:
             return JoinResult(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkalog.protocol.errors import ErrorCode
+from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
+from kafkalog.protocol.primitives import MAX_STRING, fits_string
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of assignors, the preferred first, each with the member's subscription in its format."""
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
+_MADE = "-" + "0" * 36
+"""As long as the end of a member id that the coordinator makes: the beginning is the instance id or the client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,21 @@ class JoinRequest:
     can_skip_assignment: bool = False
     """A static leader that returns may be told to keep the assignment (KIP-814)."""
     reason: str | None = None
+
+
+def check_lengths(request: JoinRequest) -> None:
+    """Check that the records of a group can hold the fields of a member.
+
+    Raises:
+        InvalidRequestError: a field is too long.
+    """
+    member_id = request.member_id
+    if member_id == UNKNOWN_MEMBER_ID:
+        member_id = (request.client_id if request.instance_id is None else request.instance_id) + _MADE
+    names = [name for name, _ in request.protocols]
+    for text in (member_id, request.instance_id, request.client_id, request.protocol_type, *names):
+        if not fits_string(text):
+            raise InvalidRequestError(f"A field of the member is longer than {MAX_STRING} bytes.")
 
 
 @dataclass(frozen=True, slots=True)

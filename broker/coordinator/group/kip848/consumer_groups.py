@@ -106,7 +106,7 @@ class ConsumerGroups:
         partition_groups = self._coordinator.partition_groups_for(request.group_id)
         now = self._coordinator.now()
         context = self._context(request.group_id, now, client_id, client_host)
-        check_request(request, version, context.config)
+        check_request(request, version, context)
         if await self._match(request, partition_groups):
             partition_groups = self._coordinator.partition_groups_for(request.group_id)
             now = self._coordinator.now()

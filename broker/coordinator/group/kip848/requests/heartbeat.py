@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from broker.coordinator.group.kip848 import member_changes
 from broker.coordinator.group.kip848.advance import advance
-from broker.coordinator.group.kip848.config import ConsumerGroupConfig
 from broker.coordinator.group.kip848.context import Context, Outcome, Timer, TimerKind
 from broker.coordinator.group.kip848.formats.log_records import GroupRecord
 from broker.coordinator.group.kip848.group import ConsumerGroup
@@ -20,16 +19,17 @@ from broker.coordinator.group.kip848.model import (
 )
 from kafkalog.protocol.errors import InvalidRequestError, UnsupportedAssignorError
 from kafkalog.protocol.messages import consumer_group_heartbeat as messages
+from kafkalog.protocol.primitives import MAX_STRING, fits_string
 
 _OWN_MEMBER_ID = 1
 """From this version on, members choose their ids (KIP-1082)."""
 
 
-def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int, config: ConsumerGroupConfig) -> None:
+def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int, context: Context) -> None:
     """Check a request by itself, without the group.
 
     Raises:
-        InvalidRequestError: a field is missing, empty or invalid.
+        InvalidRequestError: a field is missing, empty, invalid, or too long for the member's records.
         UnsupportedAssignorError: the broker does not have the assignor.
     """
     epoch = request.member_epoch
@@ -51,11 +51,16 @@ def check_request(request: messages.ConsumerGroupHeartbeatRequest, version: int,
         raise InvalidRequestError("InstanceId can't be null.")
     elif epoch < STATIC_LEAVE_EPOCH:
         raise InvalidRequestError("MemberEpoch is invalid.")
-    if request.server_assignor is not None and request.server_assignor not in config.assignors:
+    assignors = context.config.assignors
+    if request.server_assignor is not None and request.server_assignor not in assignors:
         raise UnsupportedAssignorError(
-            f"ServerAssignor {request.server_assignor} is not supported. "
-            f"Supported assignors: {', '.join(config.assignors)}."
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
         )
+    _require_short("MemberId", request.member_id)
+    _require_short("InstanceId", request.instance_id)
+    _require_short("RackId", request.rack_id)
+    _require_short("ClientId", context.client_id)
+    _require_short("SubscribedTopicNames", *request.subscribed_topic_names or ())
 
 
 def is_leaving(request: messages.ConsumerGroupHeartbeatRequest) -> bool:
@@ -185,6 +190,11 @@ def _assignment(member: Member) -> messages.Assignment:
             for topic in topic_partitions(member.assigned)
         ]
     )
+
+
+def _require_short(field: str, *texts: str | None) -> None:
+    if not all(map(fits_string, texts)):
+        raise InvalidRequestError(f"{field} can't be longer than {MAX_STRING} bytes.")
 
 
 def _require_text(text: str | None, message: str) -> None:

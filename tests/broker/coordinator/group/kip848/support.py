@@ -112,7 +112,7 @@ class Coordinator:
 
     def request(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         """Handle a request and store its records; raise the errors of the protocol."""
-        check_request(request, version, self.config)
+        check_request(request, version, self.context())
         if is_leaving(request):
             return self.store(leave(self.group, request, self.context()))
         return self.store(heartbeat(self.group, request, self.context(), owned_by(request)))
