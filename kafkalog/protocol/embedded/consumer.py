@@ -91,13 +91,18 @@ def encode_subscription(subscription: ConsumerSubscription, version: int = NEWES
     return _VERSION.pack(version) + encode_message(subscription, version)
 
 
-def decode_subscription(data: bytes | memoryview) -> ConsumerSubscription:
+def decode_subscription(data: bytes | memoryview, most: int | None = None) -> ConsumerSubscription:
     """Decode a subscription.
+
+    Args:
+        data: the bytes.
+        most: how many topics and partitions it may have, about; None for any number.
 
     Raises:
         ProtocolError: The bytes are no subscription.
+        TooManyEntriesError: It has more than `most`.
     """
-    return _decode(ConsumerSubscription, data, "subscription")
+    return _decode(ConsumerSubscription, data, "subscription", most)
 
 
 def encode_assignment(assignment: ConsumerAssignment, version: int = NEWEST) -> bytes:
@@ -105,13 +110,18 @@ def encode_assignment(assignment: ConsumerAssignment, version: int = NEWEST) -> 
     return _VERSION.pack(version) + encode_message(assignment, version)
 
 
-def decode_assignment(data: bytes | memoryview) -> ConsumerAssignment:
+def decode_assignment(data: bytes | memoryview, most: int | None = None) -> ConsumerAssignment:
     """Decode an assignment.
+
+    Args:
+        data: the bytes.
+        most: as that of `decode_subscription`.
 
     Raises:
         ProtocolError: The bytes are no assignment.
+        TooManyEntriesError: It has more than `most` topics and partitions.
     """
-    return _decode(ConsumerAssignment, data, "assignment")
+    return _decode(ConsumerAssignment, data, "assignment", most)
 
 
 def subscribed_topics(data: bytes | memoryview, most: int) -> frozenset[str] | None:
@@ -121,16 +131,22 @@ def subscribed_topics(data: bytes | memoryview, most: int) -> frozenset[str] | N
     """
     try:
         version_of(data)
-        budget = most * ELEMENT_COST + len(data)
-        topics = decode_within(ConsumerSubscription, 0, memoryview(data), _VERSION.size, budget).topics
+        topics = _decode_within(ConsumerSubscription, 0, data, most).topics
         return None if len(topics) > most else frozenset(topics)
     except (ProtocolError, TooManyEntriesError):
         return None
 
 
-def _decode(kind: type[_T], data: bytes | memoryview, what: str) -> _T:
+def _decode(kind: type[_T], data: bytes | memoryview, what: str, most: int | None) -> _T:
     version = version_of(data)
     try:
+        if most is not None:
+            return _decode_within(kind, version, data, most)
         return decode_message(kind, version, data, _VERSION.size)[0]
     except ProtocolError as error:
         raise ProtocolError(f"this is no {what} of the consumer protocol: {error}") from error
+
+
+def _decode_within(kind: type[_T], version: int, data: bytes | memoryview, most: int) -> _T:
+    # Each byte of a name costs 1 as well.
+    return decode_within(kind, version, memoryview(data), _VERSION.size, most * ELEMENT_COST + len(data))

@@ -18,10 +18,17 @@ from broker.coordinator.group.classic.requests import (
     SyncRequest,
     SyncResult,
     check_lengths,
+    subscription_bytes,
 )
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.service import GroupCoordinator
-from kafkalog.protocol.errors import CoordinatorLoadInProgressError, ErrorCode, InvalidSessionTimeoutError, KafkaError
+from kafkalog.protocol.errors import (
+    CoordinatorLoadInProgressError,
+    ErrorCode,
+    InvalidSessionTimeoutError,
+    KafkaError,
+    UnknownServerError,
+)
 
 T = TypeVar("T")
 LEAVING_AT_ONCE = 500
@@ -40,6 +47,7 @@ class ClassicGroups:
         Raises:
             InvalidSessionTimeoutError: the session timeout is not one that the broker allows.
             InvalidRequestError: a field is too long for the group's records.
+            UnknownServerError: no record of a group of the consumer protocol can hold the subscriptions.
             KafkaError: the group cannot be used.
         """
         config = self._coordinator.config
@@ -52,6 +60,10 @@ class ClassicGroups:
         if found is None:
             return JoinResult(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
         group, classic = found
+        size = subscription_bytes(request.protocols)
+        # Such a group reads the subscription before the log can refuse it.
+        if isinstance(classic, ConsumerMembership) and size > self._coordinator.most_stored(group_id):
+            raise UnknownServerError
         token: asyncio.Future[JoinResult | KafkaError] = asyncio.get_running_loop().create_future()
         classic.join(request, token, self._coordinator.now())
         partition_groups.settle(group)

@@ -35,6 +35,11 @@ class JoinRequest:
     reason: str | None = None
 
 
+def subscription_bytes(protocols: Protocols) -> int:
+    """Return the bytes of all subscriptions of a member."""
+    return sum(len(metadata) for _, metadata in protocols)
+
+
 def check_lengths(request: JoinRequest) -> None:
     """Check that the records of a group can hold the fields of a member.
 

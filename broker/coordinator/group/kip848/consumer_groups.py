@@ -18,7 +18,7 @@ from broker.coordinator.group.kip848.assignors import ASSIGNORS
 from broker.coordinator.group.kip848.config import ConsumerGroupConfig, MigrationPolicy
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
 from broker.coordinator.group.kip848.context import Context, Matched
-from broker.coordinator.group.kip848.conversion import can_downgrade, can_upgrade, downgraded, upgraded
+from broker.coordinator.group.kip848.conversion import can_downgrade, can_upgrade, downgraded, least_stored, upgraded
 from broker.coordinator.group.kip848.formats.log_records import TYPES, decode_record
 from broker.coordinator.group.kip848.group import ConsumerGroup
 from broker.coordinator.group.kip848.model import (
@@ -44,6 +44,7 @@ from kafkalog.protocol.errors import (
     GroupIdNotFoundError,
     InvalidRegularExpressionError,
     NotCoordinatorError,
+    UnknownServerError,
     UnsupportedVersionError,
     error_for,
 )
@@ -225,10 +226,13 @@ class ConsumerGroups:
 
         Raises:
             GroupIdNotFoundError: the group may not change its protocol.
+            UnknownServerError: the log takes no batch of so many bytes.
             KafkaError: the member may not join.
         """
         if not can_upgrade(classic, context.config):
             raise GroupIdNotFoundError(f"Group {group.id} is not a consumer group.")
+        if least_stored(classic) > self._coordinator.most_stored(group.id):
+            raise UnknownServerError
         records, timers = upgraded(classic, self._topics)
         made = ConsumerGroup(group.id)
         for record in records:

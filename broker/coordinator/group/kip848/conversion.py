@@ -10,16 +10,17 @@ from collections.abc import Callable, Collection
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.classic.member import Member as ClassicMember
+from broker.coordinator.group.classic.requests import subscription_bytes
 from broker.coordinator.group.kip848.config import ConsumerGroupConfig
 from broker.coordinator.group.kip848.context import Timer, TimerKind, Topics
 from broker.coordinator.group.kip848.formats import embedded, group_records
 from broker.coordinator.group.kip848.formats.log_records import GroupRecord
 from broker.coordinator.group.kip848.group import ConsumerGroup
-from broker.coordinator.group.kip848.model import NO_PARTITIONS, ClassicMetadata, Member
+from broker.coordinator.group.kip848.model import NO_PARTITIONS, Assignment, ClassicMetadata, Member
 from broker.coordinator.group.membership import Moment
-from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, decode_subscription, version_of
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, ConsumerSubscription, version_of
 from kafkalog.protocol.errors import GroupIdNotFoundError
-from kafkalog.protocol.primitives import ProtocolError
+from kafkalog.protocol.primitives import ProtocolError, TooManyEntriesError
 
 
 def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
@@ -31,14 +32,24 @@ def can_upgrade(classic: ClassicGroup, config: ConsumerGroupConfig) -> bool:
     )
 
 
+def least_stored(classic: ClassicGroup) -> int:
+    """Return how many bytes the records of the group that a classic group becomes have at least."""
+    return sum(subscription_bytes(member.protocols) for member in classic.members)
+
+
 def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[list[GroupRecord], list[Timer]]:
     """Return the records of the group that a classic group becomes, and its members' timers.
 
     Raises:
-        GroupIdNotFoundError: a member's subscription or assignment cannot be read.
+        GroupIdNotFoundError: a member's subscription or assignment cannot be read, or all have too many entries.
     """
     try:
-        members = {member.member_id: _consumer_member(classic, member, topics) for member in classic.members}
+        members = _consumer_members(classic, topics)
+    except TooManyEntriesError as error:
+        raise GroupIdNotFoundError(
+            f"Cannot upgrade the classic group {classic.group_id} to consumer group because its members name more than "
+            f"{embedded.MOST_ENTRIES} topics and partitions."
+        ) from error
     except ProtocolError as error:
         raise GroupIdNotFoundError(
             f"Cannot upgrade the classic group {classic.group_id} to consumer group because the embedded consumer "
@@ -60,9 +71,28 @@ def upgraded(classic: ClassicGroup, topics: Topics) -> tuple[list[GroupRecord], 
     return records, timers
 
 
-def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topics) -> Member:
-    metadata = member.protocols[0][1] if classic.protocol_name is None else member.metadata(classic.protocol_name)
-    subscription = decode_subscription(metadata)
+def _consumer_members(classic: ClassicGroup, topics: Topics) -> dict[str, Member]:
+    """Return the members by their ids.
+
+    Raises:
+        ProtocolError: a member's subscription or assignment cannot be read.
+        TooManyEntriesError: all of them together have too many entries.
+    """
+    members = {}
+    left = embedded.MOST_ENTRIES
+    for member in classic.members:
+        metadata = member.protocols[0][1] if classic.protocol_name is None else member.metadata(classic.protocol_name)
+        subscription = embedded.decode_subscription(metadata, left)
+        left = max(left - len(subscription.topics) - embedded.count(subscription.owned_partitions), 0)
+        assigned = embedded.decode_assignment(member.assignment, left)
+        left = max(left - embedded.count(assigned), 0)
+        members[member.member_id] = _consumer_member(classic, member, subscription, embedded.by_id(assigned, topics))
+    return members
+
+
+def _consumer_member(
+    classic: ClassicGroup, member: ClassicMember, subscription: ConsumerSubscription, assigned: Assignment
+) -> Member:
     return Member(
         member.member_id,
         epoch=classic.generation,
@@ -73,7 +103,7 @@ def _consumer_member(classic: ClassicGroup, member: ClassicMember, topics: Topic
         client_id=member.client_id,
         client_host=member.client_host,
         topic_names=frozenset(subscription.topics),
-        assigned=embedded.decode_assignment(member.assignment, topics),
+        assigned=assigned,
         classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
     )
 

@@ -11,6 +11,8 @@ import pytest
 
 from broker.api import large
 from broker.api.groups import groups
+from kafkalog.protocol.embedded import consumer
+from kafkalog.protocol.embedded.consumer import ConsumerSubscription, encode_subscription
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kafkalog.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -20,6 +22,15 @@ from tests.broker.coordinator.group.large_requests import join_request
 from tests.broker.coordinator.group.running import DEADLINE_S
 from tests.broker.coordinator.group.serving import HANDLERS, PARTITIONS, Serving
 from tests.support.in_process.asking import Client, request_of
+
+
+def beat(member: str, epoch: int, owned: Iterable[int] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    topics = None
+    if owned is not None:
+        topics = [TopicPartitions(topic_id=UUID(int=1), partitions=[index]) for index in owned]
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id=member, member_epoch=epoch, topic_partitions=topics, **fields
+    )
 
 
 def test_so_many_protocols_of_a_member_count(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +124,6 @@ def test_a_member_owns_so_much(serving: Serving, owned: Callable[[], list[TopicP
 def test_partitions_are_given_back_in_turns(serving: Serving) -> None:
     """A topic may be named for each of its partitions."""
 
-    def beat(member: str, epoch: int, owned: Iterable[int] | None, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-        topics = None
-        if owned is not None:
-            topics = [TopicPartitions(topic_id=UUID(int=1), partitions=[index]) for index in owned]
-        return ConsumerGroupHeartbeatRequest(
-            group_id="g", member_id=member, member_epoch=epoch, topic_partitions=topics, **fields
-        )
-
     async def work() -> None:
         joins = {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"]}
         first = await serving.ask(beat("a", 0, (), **joins), 0)
@@ -153,5 +156,41 @@ def test_a_member_is_subscribed_to_what_a_record_can_hold(serving: Serving, dist
         else:
             assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
             assert not serving.broker.groups.groups()
+
+    serving.run(work())
+
+
+def subscribed(topics: int, owned: int = 0) -> bytes:
+    partitions = [consumer.TopicPartitions(topic="t", partitions=list(range(owned)))]
+    return encode_subscription(ConsumerSubscription(topics=["t"] * topics, owned_partitions=partitions))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"),
+    [
+        (subscribed(190_000), ErrorCode.NONE),
+        (subscribed(300_000), ErrorCode.INVALID_REQUEST),
+        (subscribed(100_000, 150_000), ErrorCode.INVALID_REQUEST),
+        # No record can hold it, so it is not even read.
+        (b"\xff" * (2 << 20), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (encode_subscription(ConsumerSubscription(topics=["\ufffd" * 10_000])), ErrorCode.NONE),
+        (b"\x00\x00" + b"\x00\x00\x00\x01" + b"\x4e\x20" + b"\xff" * 20_004, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+    ],
+    ids=["names", "too many names", "too many partitions", "too large", "long name", "too long name"],
+)
+def test_a_classic_member_of_a_consumer_group_tells_so_much(
+    serving: Serving, metadata: bytes, error: ErrorCode
+) -> None:
+    """All of it is examined in one turn."""
+
+    async def work() -> None:
+        joins = beat("a", 0, (), rebalance_timeout_ms=10_000, subscribed_topic_names=["t"])
+        assert (await serving.ask(joins, 0)).error_code == ErrorCode.NONE
+        message, version = join_request()
+        message.protocols[0].metadata = metadata
+        assert (await serving.ask(message, version)).error_code == error
+        members = serving.broker.consumer_groups.describe("g").members
+        assert len(members) == (2 if error is ErrorCode.NONE else 1)
+        assert (await serving.ask(beat("a", 1, None), 0)).error_code == ErrorCode.NONE
 
     serving.run(work())

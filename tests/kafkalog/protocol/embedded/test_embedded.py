@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog.protocol.codec import ProtocolError
+from kafkalog.protocol.codec import ProtocolError, TooManyEntriesError
 from kafkalog.protocol.embedded.consumer import (
     NEWEST,
     NO_GENERATION,
@@ -133,6 +133,19 @@ def test_hostile_bytes_are_refused(data: bytes, message: str) -> None:
     for decode in (decode_subscription, decode_assignment):
         with pytest.raises(ProtocolError, match=message):
             decode(data)
+
+
+def test_so_many_entries_are_decoded() -> None:
+    subscription = ConsumerSubscription(topics=["a"] * 40, owned_partitions=[ORDERS] * 20)
+    assert decode_subscription(encode_subscription(subscription), 100) == subscription
+    assignment = ConsumerAssignment(assigned_partitions=[ORDERS] * 30)
+    assert decode_assignment(encode_assignment(assignment), 100) == assignment
+    with pytest.raises(TooManyEntriesError):
+        decode_subscription(encode_subscription(subscription), 50)
+    with pytest.raises(TooManyEntriesError):
+        decode_assignment(encode_assignment(assignment), 50)
+    with pytest.raises(ProtocolError, match="is no assignment"):
+        decode_assignment(encode_assignment(assignment)[:-1], 100)
 
 
 def test_topics_of_a_subscription() -> None:

@@ -11,16 +11,34 @@ from uuid import UUID
 from broker.coordinator.group.kip848.context import Topics
 from broker.coordinator.group.kip848.model import Assignment
 from kafkalog.protocol.embedded import consumer
-from kafkalog.protocol.embedded.consumer import ConsumerAssignment, TopicPartitions
+from kafkalog.protocol.embedded.consumer import ConsumerAssignment, ConsumerSubscription, TopicPartitions
+from kafkalog.protocol.primitives import MAX_STRING, ProtocolError, fits_string
+
+MOST_ENTRIES = 200_000
+"""The most topics and partitions that one request decodes, about. A group examines all of them in one turn."""
 
 
-def decode_assignment(data: bytes, topics: Topics) -> Assignment:
-    """Return the assigned partitions of existing topics; none for no bytes, as of a member that never got any.
+def decode_subscription(data: bytes, most: int = MOST_ENTRIES) -> ConsumerSubscription:
+    """Return a subscription that the record of a member can hold.
+
+    Raises:
+        ProtocolError: the bytes are no such subscription.
+        TooManyEntriesError: it has more than `most` topics and partitions.
+    """
+    subscription = consumer.decode_subscription(data, most)
+    if not all(map(fits_string, (subscription.rack_id, *subscription.topics))):
+        raise ProtocolError(f"the rack or a topic has more than {MAX_STRING} bytes")
+    return subscription
+
+
+def decode_assignment(data: bytes, most: int = MOST_ENTRIES) -> list[TopicPartitions]:
+    """Return the assigned partitions; none for no bytes, as of a member that never got any.
 
     Raises:
         ProtocolError: the bytes are no assignment.
+        TooManyEntriesError: it has more than `most` topics and partitions.
     """
-    return by_id(consumer.decode_assignment(data).assigned_partitions, topics) if data else {}
+    return consumer.decode_assignment(data, most).assigned_partitions if data else []
 
 
 def encode_assignment(assignment: Assignment, version: int, topics: Topics) -> bytes:
@@ -32,6 +50,11 @@ def encode_assignment(assignment: Assignment, version: int, topics: Topics) -> b
         ]
     )
     return consumer.encode_assignment(value, version)
+
+
+def count(partitions: list[TopicPartitions]) -> int:
+    """Return the number of topics and partitions."""
+    return sum(1 + len(entry.partitions) for entry in partitions)
 
 
 def by_id(partitions: list[TopicPartitions], topics: Topics) -> Assignment:

@@ -27,16 +27,17 @@ from broker.coordinator.group.kip848.formats import embedded
 from broker.coordinator.group.kip848.formats.log_records import GroupRecord
 from broker.coordinator.group.kip848.group import ConsumerGroup
 from broker.coordinator.group.kip848.model import ClassicMetadata, Member, MemberState
-from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, decode_subscription, version_of
+from kafkalog.protocol.embedded.consumer import PROTOCOL_TYPE, ConsumerSubscription, version_of
 from kafkalog.protocol.errors import (
     ErrorCode,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
+    InvalidRequestError,
     KafkaError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from kafkalog.protocol.primitives import ProtocolError
+from kafkalog.protocol.primitives import ProtocolError, TooManyEntriesError
 
 
 def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcome[JoinResult]:
@@ -46,6 +47,7 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
         GroupMaxSizeReachedError: one more member is too many.
         InconsistentGroupProtocolError: the group does not support the member's protocols, or its subscription cannot be
             read.
+        InvalidRequestError: its subscription has more than `embedded.MOST_ENTRIES` topics and partitions.
         UnknownMemberIdError: there is no such member.
         FencedInstanceIdError: another member has the instance id.
     """
@@ -57,10 +59,7 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
     if is_unknown and request.require_known_id:
         return Outcome(JoinResult(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     name, metadata = request.protocols[0]
-    try:
-        subscription = decode_subscription(metadata)
-    except ProtocolError as error:
-        raise InconsistentGroupProtocolError(f"Member {member_id}'s subscription cannot be read: {error}") from error
+    subscription = _subscription(member_id, metadata)
     records: list[GroupRecord] = []
     old = _joining(group, member_id, request, records)
     new = replace(
@@ -89,6 +88,17 @@ def join(group: ConsumerGroup, request: JoinRequest, context: Context) -> Outcom
         protocol_name=name,
     )
     return Outcome(response, result.records, [*result.timers, *timers], result.seen_version)
+
+
+def _subscription(member_id: str, metadata: bytes) -> ConsumerSubscription:
+    try:
+        return embedded.decode_subscription(metadata)
+    except TooManyEntriesError as error:
+        raise InvalidRequestError(
+            f"Member {member_id}'s subscription has more than {embedded.MOST_ENTRIES} topics and partitions."
+        ) from error
+    except ProtocolError as error:
+        raise InconsistentGroupProtocolError(f"Member {member_id}'s subscription cannot be read: {error}") from error
 
 
 def _joining(group: ConsumerGroup, member_id: str, request: JoinRequest, records: list[GroupRecord]) -> Member:

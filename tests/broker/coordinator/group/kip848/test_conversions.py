@@ -7,17 +7,35 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.classic.classic_group import ClassicGroup
+from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
+from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.classic.requests import JoinResult, Leaver
 from broker.coordinator.group.kip848 import consumer_membership
 from broker.coordinator.group.kip848.consumer_groups import ConsumerGroups
 from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.conversion import upgraded
+from broker.coordinator.group.kip848.formats import embedded
 from broker.coordinator.group.kip848.model import JOIN_EPOCH, LEAVE_EPOCH, NO_PARTITIONS
-from kafkalog.protocol.errors import CoordinatorNotAvailableError, ErrorCode, NotCoordinatorError
+from broker.coordinator.group.membership import Moment
+from kafkalog.protocol.embedded.consumer import (
+    ConsumerAssignment,
+    ConsumerSubscription,
+    TopicPartitions,
+    encode_assignment,
+    encode_subscription,
+)
+from kafkalog.protocol.errors import (
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    GroupIdNotFoundError,
+    NotCoordinatorError,
+    UnknownServerError,
+)
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkalog.protocol.primitives import EncodeError
 from tests.broker.api.groups.groups_support import subscription
 from tests.broker.coordinator.group.classic.classic_world import SESSION_MS
+from tests.broker.coordinator.group.kip848.support import FakeTopics
 from tests.broker.coordinator.group.running import Start
 from tests.broker.coordinator.support import begin_epoch, refuse_appends
 
@@ -55,11 +73,11 @@ class Changing:
         )  # fmt: skip
         return self.running.run(self.consumers.heartbeat(request, 0, "client", "/host", NO_PARTITIONS))
 
-    def join(self) -> JoinResult:
+    def join(self, metadata: bytes = subscription("t")) -> JoinResult:
         """A member of the classic protocol."""
 
         async def work() -> JoinResult:
-            protocols = (("range", subscription("t")),)
+            protocols = (("range", metadata),)
             joined = await self.running.joined("g", protocols=protocols)
             if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
                 joined = await self.running.joined("g", member_id=joined.member_id, protocols=protocols)
@@ -155,6 +173,43 @@ def test_an_upgrade_that_cannot_be_appended_is_undone(start: Start) -> None:
     assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
     assert group.kind == "consumer"
     group.running.groups.stop()
+
+
+TOO_MANY = encode_subscription(ConsumerSubscription(topics=["t"] * 300_000))
+TOO_LARGE = b"\xff" * (2 << 20)
+"""More than a record can hold. It is no subscription, which is not even noticed."""
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error"), [(TOO_MANY, GroupIdNotFoundError), (TOO_LARGE, UnknownServerError)], ids=["many", "large"]
+)
+def test_an_upgrade_of_members_that_tell_too_much(start: Start, metadata: bytes, error: type[Exception]) -> None:
+    group = Changing(start)
+    group.join(metadata)
+    with pytest.raises(error):
+        group.heartbeat(JOIN_EPOCH)
+    assert group.kind == "classic"
+    group.running.groups.stop()
+
+
+def test_an_upgrade_counts_the_entries_of_all_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "MOST_ENTRIES", 20)
+    subscribed = encode_subscription(ConsumerSubscription(topics=["t"] * 8))
+    owned = [TopicPartitions(topic="t0", partitions=list(range(8)))]
+    assigned = encode_assignment(ConsumerAssignment(assigned_partitions=owned))
+
+    def classic(*assignments: bytes) -> ClassicGroup:
+        members = [
+            Member(f"m{number}", None, "c", "/h", 1000, 1000, "consumer", (("range", subscribed),), assignment)
+            for number, assignment in enumerate(assignments)
+        ]
+        return ClassicGroup.of_consumers("g", 1, members, ClassicSettings(0, 10), str, Moment(0, 0))
+
+    for group in (classic(b"", b""), classic(assigned)):
+        assert upgraded(group, FakeTopics(8))
+    for group in (classic(b"", b"", b""), classic(assigned, b"")):
+        with pytest.raises(GroupIdNotFoundError, match="more than 20 topics and partitions"):
+            upgraded(group, FakeTopics(8))
 
 
 def test_an_upgrade_that_may_yet_be_replicated_holds(start: Start) -> None:
