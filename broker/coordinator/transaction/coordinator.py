@@ -43,6 +43,7 @@ from kafkalog.protocol.errors import (
     TransactionalIdNotFoundError,
     UnknownServerError,
 )
+from kafkalog.protocol.primitives import fits_string
 
 logger = logging.getLogger(__name__)
 
@@ -289,14 +290,14 @@ class TransactionCoordinator:
         """Return a producer id and epoch; an earlier producer is fenced, and its transaction aborted.
 
         Raises:
-            InvalidRequestError: the transactional id is empty.
+            InvalidRequestError: the transactional id is empty, or too long for a record.
             InvalidTransactionTimeoutError: not between 1 and `transaction.max.timeout.ms`.
             ConcurrentTransactionsError: the last transaction is still being ended; the producer asks again.
             ProducerFencedError: `expected` is not the present producer.
             NotCoordinatorError, CoordinatorNotAvailableError, CoordinatorLoadInProgressError: see `_partition`.
             KafkaStorageError: no producer id could be allocated.
         """
-        if not transactional_id:
+        if not transactional_id or not fits_string(transactional_id):
             raise InvalidRequestError
         if not 0 < timeout_ms <= self._settings().max_timeout_ms:
             raise InvalidTransactionTimeoutError
@@ -420,9 +421,9 @@ class TransactionCoordinator:
             NotCoordinatorError: it could not be stored here.
             UnknownServerError: it is too large.
         """
-        key = encode_key(machine.transactional_id)
         try:
-            await self._log.append(transactions.index, [StateRecord(key, encode_value(change))])
+            record = StateRecord(encode_key(machine.transactional_id), encode_value(change))
+            await self._log.append(transactions.index, [record])
         except Exception as error:
             machine.failed()
             logger.info(
