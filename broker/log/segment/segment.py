@@ -436,7 +436,7 @@ class Segment:
     # -- cutting, syncing, closing ---------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset` and everything after it.
+        """Remove the batch that holds `offset` and everything after it; the caller cuts the transaction index.
 
         Raises:
             OSError: the file could not be cut.
@@ -447,7 +447,6 @@ class Segment:
             self.cut(position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.aborted.index.truncate_to(offset)
         self.bytes_since_index = 0
         self.positions.clear()
         if self.size == 0:

@@ -380,15 +380,20 @@ class Fetcher:
             # The role has changed.
             return 0
         except KafkaError as error:
-            self._retry(following, error)
+            self._retry(following, str(error))
+            return 0
+        except Exception as error:
+            # A defect that one log meets must not keep the others from being fetched.
+            logger.exception("what was fetched of %s-%d cannot be appended", *partition.key)
+            self._retry(following, repr(error))
             return 0
         following.caught(data.high_watermark)
         if partition.throttled_follower:
             self._replicas.follower_quota.record(len(records))
         return len(records)
 
-    def _retry(self, following: Following, error: KafkaError) -> None:
+    def _retry(self, following: Following, why: str) -> None:
         """Try a partition again after a pause, from where its log ends then."""
-        self._delay(following, f"what was fetched cannot be appended: {error}")
+        self._delay(following, f"what was fetched cannot be appended: {why}")
         log = following.partition.log
         following.offset, following.fetched_epoch = log.log_end_offset, log.latest_epoch

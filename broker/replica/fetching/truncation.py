@@ -153,6 +153,11 @@ class LogTruncation:
             except KafkaStorageError as error:
                 self._delay(following, f"the log cannot begin anew: {error}")
                 return
+            except Exception as error:
+                # A defect that one log meets must not keep the others from being followed.
+                logger.exception("the log of %s-%d cannot begin anew", *partition.key)
+                self._delay(following, f"the log cannot begin anew: {error!r}")
+                return
             following.truncated(done=True)
             self._changed(following)
             self._has_removed = True
@@ -171,6 +176,11 @@ class LogTruncation:
             has_removed = log.truncate_to(offset, now_ms=self._replicas.runtime.now_ms())
         except KafkaStorageError as error:
             self._delay(following, f"the log cannot be truncated: {error}")
+            return
+        except Exception as error:
+            # A defect that one log meets must not keep the others from being followed.
+            logger.exception("the log of %s-%d cannot be truncated", *partition.key)
+            self._delay(following, f"the log cannot be truncated: {error!r}")
             return
         finally:
             self._held += self._replicas.runtime.loop.time() - began

@@ -1,0 +1,84 @@
+"""Test that damaged bytes leave no log half truncated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.log.append.validation import Origin
+from broker.log.log import Log
+from broker.log.log_config import LogConfig
+from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.storage import names
+from kafkalog.storage.transaction_entries import ENTRY_SIZE
+from tests.broker.log.support import NOW, batch, marker, open_log, stored
+
+SMALL = LogConfig(segment_bytes=400, file_delete_delay_ms=0)
+LENGTH_AT = 8
+
+
+def abort(log: Log, producer_id: int) -> None:
+    """Append a transaction of one record, and abort it."""
+    sent = batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_batch(sent, leader_epoch=0, now_ms=NOW, in_transaction=True)
+    log.append_batch(marker(producer_id), leader_epoch=0, now_ms=NOW, origin=Origin.COORDINATOR)
+
+
+def damage(path: Path, at: int, content: bytes) -> None:
+    data = bytearray(path.read_bytes())
+    data[at : at + len(content)] = content
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("row", range(5))
+def test_a_damaged_transaction_index_is_rebuilt_by_a_truncation(tmp_path: Path, row: int) -> None:
+    log = open_log(tmp_path)
+    for producer_id in range(5):
+        abort(log, producer_id)
+    before = log.aborted_transactions(0, 6)
+    damage(log.dir / f"{0:020d}{names.TXN_INDEX}", row * ENTRY_SIZE, b"\xff\xff")
+    assert log.truncate_to(6, now_ms=NOW)
+    assert log.offline is None
+    assert log.log_end_offset == 6
+    assert log.aborted_transactions(0, 6) == before
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    assert [each.base_offset for each in stored(log)] == list(range(7))
+    assert log.aborted_transactions(0, 7) == before
+
+
+def test_a_log_whose_cut_cannot_be_found_keeps_its_records(tmp_path: Path) -> None:
+    log = open_log(tmp_path, SMALL)
+    for _ in range(20):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    log.close()
+    files = sorted(path.name for path in log.dir.glob("*.log"))
+    assert len(files) > 3
+    damage(log.dir / files[1], LENGTH_AT, (-5).to_bytes(4, "big", signed=True))
+    log = open_log(tmp_path, SMALL, clean=True)
+    offset = int(files[1].removesuffix(names.LOG)) + 1
+    with pytest.raises(KafkaStorageError, match=f"Cannot truncate t-0 to {offset}"):
+        log.truncate_to(offset, now_ms=NOW)
+    assert log.offline is None
+    assert log.log_end_offset == 20
+    assert sorted(path.name for path in log.dir.glob("*.log")) == files
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    assert log.log_end_offset == 21
+
+
+def test_damage_that_is_found_half_way_takes_the_log_offline(tmp_path: Path) -> None:
+    """The transaction index needs the log, which is damaged, too."""
+    log = open_log(tmp_path, SMALL)
+    while len(list(log.dir.glob("*.log"))) < 2:
+        abort(log, 7 + log.log_end_offset)
+    abort(log, 7)
+    first, last = sorted(log.dir.glob("*.log"))
+    log.close()
+    damage(first, LENGTH_AT, (-5).to_bytes(4, "big", signed=True))
+    damage(last.with_suffix(names.TXN_INDEX), 0, b"\xff\xff")
+    log = open_log(tmp_path, SMALL, clean=True)
+    with pytest.raises(KafkaStorageError, match="Cannot truncate t-0"):
+        log.truncate_to(log.log_end_offset - 1, now_ms=NOW)
+    assert log.offline is not None
+    with pytest.raises(KafkaStorageError):
+        log.append_batch(batch(), leader_epoch=0, now_ms=NOW)

@@ -1,0 +1,86 @@
+"""Test that a defect which one partition meets keeps no other one from being fetched."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config.protocol_version import ProtocolVersion
+from broker.log.log import Log
+from broker.net.links.link import Link
+from broker.replica.fetching.fetcher import Fetcher, FetchSettings
+from broker.replica.fetching.following import Following
+from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkalog.protocol.schema import Request
+from tests.broker.replica.in_process import InProcess, with_broker
+from tests.support.wire import batch
+
+LEADER = 9
+SETTINGS = FetchSettings(ProtocolVersion.parse("0.10.2"), 500, 1, 10 << 20, 1 << 20, backoff=0.01)
+
+
+class OneRecordLeader(Link):
+    """A connection to a leader that has one record in each partition, and answers when someone lacks it."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def request(
+        self, message: Request, *, timeout: float | None = None, max_version: int | None = None, min_version: int = 0
+    ) -> Any:
+        assert isinstance(message, FetchRequest)
+        topics = [
+            FetchableTopicResponse(
+                topic=topic.topic,
+                partitions=[PartitionData(partition_index=0, high_watermark=1, records=batch([b"x"]))],
+            )
+            for topic in message.topics
+            if topic.partitions[0].fetch_offset == 0
+        ]
+        if not topics:
+            await asyncio.Event().wait()
+        return FetchResponse(responses=topics)
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("truncates", [False, True])
+def test_an_unexpected_error_delays_its_partition_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, truncates: bool
+) -> None:
+    method = "truncate_to" if truncates else "append_as_follower"
+    usual = getattr(Log, method)
+
+    def fails_for_bad(log: Log, *args: Any, **options: Any) -> Any:
+        if log.topic == "bad":
+            raise RuntimeError("a defect")
+        return usual(log, *args, **options)
+
+    monkeypatch.setattr(Log, method, fails_for_bad)
+
+    async def work(broker: InProcess) -> None:
+        replicas = broker.server.replicas
+        follows: list[Following] = []
+        for name in ("bad", "good"):
+            partition = await broker.create_topic(name)
+            broker.assign(partition, leader=LEADER, leader_epoch=1, replicas=(0, LEADER), isr=(0, LEADER))
+            follows.append(Following.begin(partition, truncates_on_fetch=False))
+        bad, good = follows
+        fetcher = Fetcher(LEADER, OneRecordLeader(), replicas, lambda: SETTINGS, lambda: 1)
+        try:
+            fetcher.add(bad)
+            fetcher.add(good)
+            await broker.until(lambda: good.offset == 1 and bool(bad.trouble), "one is fetched, the other is delayed")
+        finally:
+            await fetcher.close()
+        assert "a defect" in bad.trouble
+        assert good.trouble == ""
+        assert (bad.partition.log.log_end_offset, good.partition.log.log_end_offset) == (0, 1)
+
+    with_broker(tmp_path, work)
+    (told, *_) = [record for record in caplog.records if record.exc_info]
+    assert "bad-0" in told.getMessage()
