@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.log.append.append_info import AppendInfo
 from broker.log.append.legacy.message_sets import PreparedSet, prepare_set
 from broker.log.append.log_appender import LogAppender
-from broker.log.append.validation import Origin, check_size
+from broker.log.append.validation import CheckedBatch, Origin, check_size
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.flusher import Flusher
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
@@ -65,20 +65,20 @@ class LegacyAppender:
         """
         if self._errors.offline is not None:
             raise self._errors.offline_error()
-        if prepared is not None and prepared.magic == MAGIC and self.config.message_format < MAGIC:
+        if prepared is not None and prepared.magic == MAGIC:
+            batch, converted = prepared.batch(self.config), prepared.converted
+            if isinstance(batch, CheckedBatch) or self.config.message_format >= MAGIC:
+                info = self._batches.append_batch(batch, leader_epoch, now_ms, origin, in_transaction=False)
+                self.conversions += converted
+                return info
             # The topic's message format was changed while a worker prepared the set.
-            data, converted = memoryview(prepared.data), prepared.converted
-            prepared = prepare_set(data, self.config, now_ms, origin, self._directory.label)
+            prepared = prepare_set(batch, self.config, now_ms, origin, self._directory.label)
             self.conversions += converted
         first = self._offsets.end
         if prepared is None:
             return AppendInfo(-1, first - 1, -1, -1, self._offsets.start, False)
-        if prepared.magic == MAGIC:
-            batch = memoryview(prepared.data)
-            info = self._batches.append_batch(batch, leader_epoch, now_ms, origin, in_transaction=False)
-        else:
-            prepared.assign(first)
-            info = self._append_set(prepared, now_ms)
+        prepared.assign(first)
+        info = self._append_set(prepared, now_ms)
         self.conversions += prepared.converted
         return info
 

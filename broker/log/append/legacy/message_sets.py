@@ -19,8 +19,10 @@ from broker.log.append.record_errors import as_protocol_error
 from broker.log.append.rejection import RecordRules
 from broker.log.append.validation import (
     TARGET_CODECS,
+    CheckedBatch,
     Origin,
     check_size,
+    prepare_ahead,
     refuse_append_time,
     refuse_length,
 )
@@ -43,6 +45,7 @@ from kafkalog.records.batch import (
     decode_batch,
     encode_batch,
     pack_header,
+    set_create_time,
 )
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
 from kafkalog.records.legacy import upgrade
@@ -86,6 +89,29 @@ class PreparedSet:
     entries: list[Entry] = field(default_factory=list)
     _within: tuple[Sequence[Record], Codec, int | None] | None = None
     """Records, codec and level of a compressed v0 set, which is encoded once its offsets are known."""
+    _checked: tuple[CheckedBatch, LogConfig] | None = None
+    """A v2 batch that `check` has checked, and the settings that it went by."""
+
+    def check(self, config: LogConfig, now_ms: int, origin: Origin, label: str) -> None:
+        """Check a v2 batch as an append would, and give it the topic's timestamp type.
+
+        Raises:
+            KafkaError: it is refused.
+        """
+        self._checked = prepare_ahead(memoryview(self.data), config, now_ms, origin, label), config
+
+    def batch(self, config: LogConfig) -> CheckedBatch | memoryview:
+        """Return the v2 batch; one that has still to be checked if it was not checked for `config`."""
+        data = memoryview(self.data)
+        if self._checked is None:
+            return data
+        checked, checked_for = self._checked
+        if checked_for == config:
+            return checked
+        if checked.header.is_log_append_time:
+            # Whether the broker sets the timestamp is decided again. The check finds the largest one of the records.
+            set_create_time(data, 0, checked.header.base_timestamp)
+        return data
 
     def assign(self, first: int) -> None:
         """Set the offsets of the records; the first one gets `first`."""
@@ -115,7 +141,7 @@ def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Ori
     try:
         prepared = _upgraded_wrapper(records, config, now_ms, origin)
         if prepared is not None:
-            check_size(len(prepared.data), config.with_changes(max_message_bytes=len(prepared.data)), label)
+            prepared.check(config, now_ms, origin, label)
             return prepared
         source: _Source | None
         if len(records) > MAGIC_AT and records[MAGIC_AT] >= MAGIC:
@@ -128,6 +154,9 @@ def prepare_set(records: memoryview, config: LogConfig, now_ms: int, origin: Ori
         prepared = _as_stored(source, config, now_ms)
     except records_errors.RecordsError as error:
         raise as_protocol_error(error, label) from error
+    if prepared.magic == MAGIC:
+        prepared.check(config, now_ms, origin, label)
+        return prepared
     for entry in prepared.entries:
         check_size(entry.size, config, label)
     check_size(len(prepared.data), config.with_changes(max_message_bytes=len(prepared.data)), label)
@@ -266,7 +295,7 @@ def _as_stored(source: _Source, config: LogConfig, now_ms: int) -> PreparedSet:
         return PreparedSet(source.data, target, count, 0, latest, _entries(source.headers, count, append_time, latest))
     records = [record._replace(offset=at) for at, record in enumerate(source.records)]
     if target == MAGIC:
-        # The append sets a timestamp of the broker's clock.
+        # `check` sets a timestamp of the broker's clock.
         return PreparedSet(
             encode_batch(records, codec=codec, level=config.compression_level), MAGIC, count, count, latest
         )

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.append import log_appender
 from broker.log.append.legacy.message_sets import PreparedSet, prepare_set
 from broker.log.append.validation import Origin
 from broker.log.log import Log
@@ -164,6 +165,44 @@ def test_a_prepared_set_is_appended_where_the_log_ends(tmp_path: Path) -> None:
         append_any(log, sent([b"first"], target), leader_epoch=0, now_ms=NOW)
         assert log.append_legacy(prepared, leader_epoch=0, now_ms=NOW).first_offset == 1
         assert [(record.offset, record.value) for _, record in stored(log)] == [(0, b"first"), (1, b"a"), (2, b"b")]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_converted_batch_is_not_checked_again_by_the_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
+) -> None:
+    """The check decompresses it, which a worker has done and the event loop must not do."""
+    log = open_log(tmp_path, config(2))
+    prepared = prepare_set(sent([b"a", b"b"], 1, codec), log.config, NOW, Origin.CLIENT, "t-0")
+    monkeypatch.setattr(log_appender, "prepare", lambda *args, **options: pytest.fail("it is checked again"))
+    assert log.append_legacy(prepared, leader_epoch=0, now_ms=NOW).last_offset == 1
+    assert [record.value for _, record in stored(log)] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_batch_that_was_checked_for_other_settings_is_checked_again(tmp_path: Path, codec: Codec) -> None:
+    created, appended = config(2), config(2, message_timestamp_type=LOG_APPEND_TIME)
+    gzip, small = config(2, compression_type="gzip"), config(2, max_message_bytes=70)
+    log = open_log(tmp_path, created)
+
+    def append(before: LogConfig, after: LogConfig) -> None:
+        log.config = before
+        prepared = prepare_set(sent([b"a" * 40, b"b" * 40], 1, codec), before, NOW, Origin.CLIENT, "t-0")
+        log.config = after
+        log.append_legacy(prepared, leader_epoch=0, now_ms=NOW + 7)
+
+    append(appended, created)
+    append(created, appended)
+    append(created, gzip)
+    append(appended, config(1))
+    with pytest.raises(errors.MessageTooLargeError):
+        append(created, small)
+    headers = [header for _, header in iter_any_headers(log.read(0, 1 << 20).read())]
+    times = [(header.is_log_append_time, header.max_timestamp) for header in headers[:3]]
+    assert times == [(False, NOW + 1), (True, NOW + 7), (False, NOW + 1)]
+    assert headers[2].codec is Codec.GZIP
+    assert {(header.magic, header.is_log_append_time) for header in headers[3:]} == {(1, False)}
+    assert [record.value for _, record in stored(log)] == [b"a" * 40, b"b" * 40] * 4
 
 
 # ------------------------------------------------------------------------------------------------ what is refused
