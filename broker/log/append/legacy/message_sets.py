@@ -194,7 +194,7 @@ def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origi
     latest = section.max_timestamp
     count = section.records_count
     wanted = BatchHeader(0, 0, -1, MAGIC, 0, int(codec), count - 1, section.base_timestamp, latest, -1, -1, -1, count)
-    batch = pack_header(wanted, compress(codec, section.body))
+    batch = pack_header(wanted, compress(codec, section.body, config.compression_level))
     stated = now_ms if config.message_timestamp_type == LOG_APPEND_TIME else latest
     return PreparedSet(batch, MAGIC, count, count, stated)
 

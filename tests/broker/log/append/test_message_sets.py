@@ -18,8 +18,8 @@ from broker.log.log import Log
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.protocol import errors
 from kafkalog.records.any_format import decode_any, iter_any_headers
-from kafkalog.records.batch import Record, encode_batch
-from kafkalog.records.compression import Codec, compress
+from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch, read_header, records_section
+from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
 from kafkalog.records.legacy.message_set import append_entry, encode_message_set, iter_entries
 from kafkalog.storage import names
 from tests.broker.log.support import NOW, append_any, batch, temporary_directory
@@ -136,6 +136,16 @@ def test_the_topics_codec(tmp_path: Path, target: int) -> None:
     data = log.read(0, 1 << 20).read()
     assert {(header.magic, header.codec) for _, header in iter_any_headers(data)} == {(target, Codec.GZIP)}
     assert len(stored(log)) == 2 * (4 + 4 + 5)
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_the_level_of_the_topics_codec(tmp_path: Path, level: int) -> None:
+    log = open_log(tmp_path, config(2, compression_type="gzip", compression_level=level))
+    values = [b"%d" % (at * at) for at in range(500)]
+    append_any(log, sent(values, 1, Codec.SNAPPY), leader_epoch=0, now_ms=NOW)
+    data = log.read(0, 1 << 20).read()
+    body, start, end = records_section(data, 0, read_header(data), DEFAULT_MAX_SIZE)
+    assert data[HEADER_SIZE:] == compress(Codec.GZIP, bytes(body[start:end]), level)
 
 
 def test_offsets_within_that_do_not_count_from_0_are_written_anew(tmp_path: Path) -> None:
