@@ -130,8 +130,11 @@ class IndexFile:
         raise TypeError("an index checks its entries")
 
     def resize_to_max(self) -> None:
-        """Preallocate a trimmed file again, because its segment becomes active."""
-        self._set_size(self.max_entries * self.ENTRY_SIZE)
+        """Preallocate a trimmed file again, because its segment becomes active.
+
+        A file that has more entries already stays as it is: `segment.index.bytes` may have been lowered.
+        """
+        self._set_size(max(self.max_entries * self.ENTRY_SIZE, self.written))
 
     def trim(self) -> None:
         """Write the entries that are in memory and cut the file to its entries.

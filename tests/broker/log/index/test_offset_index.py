@@ -144,6 +144,22 @@ def test_truncation_keeps_what_lies_before(
         assert reopened.items() == model
 
 
+@pytest.mark.parametrize("cut", [None, 2500])
+def test_a_file_with_more_entries_than_may_be_preallocated_keeps_them(tmp_path: Path, cut: int | None) -> None:
+    """After `segment.index.bytes` was lowered."""
+    index, model = filled_index(tmp_path / "a.index", [(1, 1)] * 3000, 0)
+    index.trim()
+    reopened = OffsetIndex(index.path, BASE, 4096)
+    reopened.load()
+    reopened.resize_to_max()
+    if cut is not None:
+        reopened.truncate_to(BASE + cut)
+        model = model[: cut - 1]
+    reopened.trim()
+    assert reopened.items() == model
+    assert reopened.lookup(BASE + 2000) == (BASE + 2000, 2000)
+
+
 @pytest.mark.parametrize(
     "content",
     [
