@@ -55,6 +55,7 @@ class _Listing(NamedTuple):
     files: dict[str, Extent]
     epochs: list[tuple[int, int]]
     log_end_offset: int
+    truncations: int
 
 
 class LogMover:
@@ -217,17 +218,20 @@ class LogMover:
         Return the old directory's new path, or None if the copy could not catch up with the log.
         """
         future.settling = True
+        truncations = -1
         try:
             for _ in range(CATCH_UPS):
                 listing = self._list(future)
                 self._copy(future, copier, listing)
-                if copier.epochs != listing.epochs:
+                # A truncation lets all files be copied anew, and later flushes would not force the older segments.
+                if (copier.epochs, truncations) != (listing.epochs, listing.truncations):
                     copier.sync(listing.directory, listing.files)
                     copier.settle(future.log.log_dir, listing.epochs, future.log.topic_id)
                     self._on_loop(self._also_in(future, future.log_dir))
                     if not self._logs.checkpoints.write_all():
                         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: no checkpoint could be written")
-                doomed = self._on_loop(self._swap(future, copier))
+                    truncations = listing.truncations
+                doomed = self._on_loop(self._swap(future, copier, truncations))
                 if doomed is not None:
                     return doomed
             return None
@@ -292,19 +296,20 @@ class LogMover:
     async def _listing(self, future: FutureLog) -> _Listing:
         self._check(future)
         log = future.log
-        return _Listing(log.dir, log.files(), log.epochs.entries(), log.log_end_offset)
+        return _Listing(log.dir, log.files(), log.epochs.entries(), log.log_end_offset, log.truncations)
 
     async def _also_in(self, future: FutureLog, log_dir: Path | None) -> None:
         if log_dir is not None:
             self._check(future)
         future.log.also_in = log_dir
 
-    async def _swap(self, future: FutureLog, copier: Copier) -> Path | None:
+    async def _swap(self, future: FutureLog, copier: Copier, truncations: int) -> Path | None:
         self._check(future)
         log = future.log
         files, epochs = log.files(), log.epochs.entries()
         round_ = copier.lacks(files)
-        if epochs != copier.epochs or next_step(round_, settled=True) is not Step.SWAP:
+        has_changed = (epochs, log.truncations) != (copier.epochs, truncations)
+        if has_changed or next_step(round_, settled=True) is not Step.SWAP:
             return None
         copier.apply(log.dir, files, round_)
         return self._logs.replace_by_future(future, epochs)

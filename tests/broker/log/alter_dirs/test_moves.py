@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.log.alter_dirs.future_log import FutureLog
 from broker.log.alter_dirs.mover import LogMover
 from broker.log.append.validation import Origin
 from broker.log.directories.log_dir import LogDir
@@ -166,6 +167,38 @@ def test_whole_segments_that_were_copied_are_not_copied_again(tmp_path: Path) ->
     assert [name for name in before if before[name] != after[name]] == [kept[2].name]
     log.high_watermark = log.log_end_offset
     check_whole(log)
+
+
+def test_a_log_that_is_truncated_while_its_copy_settles_is_forced_to_the_device_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its files are copied anew, and flushes force only those from the recovery point on."""
+    ops = FaultyOps()
+    before: list[int] = []
+    noted = LogMover._also_in
+
+    async def note_and_truncate(mover: LogMover, future: FutureLog, log_dir: Path | None) -> None:
+        await noted(mover, future, log_dir)
+        if not before:
+            future.log.truncate_to(15, now_ms=NOW)
+            before.append(len(ops.calls))
+
+    monkeypatch.setattr(LogMover, "_also_in", note_and_truncate)
+
+    async def story(logs: LogManager, log: Log, mover: LogMover) -> None:
+        fill(log, 20)
+        log.flush()
+        mover.begin(log, target_of(logs))
+        await finished(mover)
+        assert log.log_dir == tmp_path / "two"
+        assert log.log_end_offset == 15
+        check_whole(log)
+        forced = {Path(str(what)) for call, what in ops.calls[before[0] :] if call == "fsync"}
+        names_forced = {path.name for path in forced if path.parent.name.endswith(names.FUTURE_DIR)}
+        assert len(log.segments) > 1
+        assert {path.name for path in log.dir.glob("*.log")} <= names_forced
+
+    live(tmp_path, story, ops)
 
 
 @pytest.mark.parametrize("call", ["pwrite", "fsync", "rename", "open"])
