@@ -29,6 +29,7 @@ from broker.log.files.open_files import OpenFiles
 from broker.log.log_manager import LogManager
 from broker.log.read.cold_reads import read_largest_timestamp
 from broker.log.retention.retention_policy import RetentionPolicy, RetentionPolicyError, load_policy
+from broker.log.retention.retention_turns import run_retention
 from broker.log.segment.segment import UNKNOWN_TIMESTAMP
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration
@@ -56,8 +57,8 @@ A rolled segment is therefore flushed soon even if that key is large.
 """
 MIN_INTERVAL = 0.001
 DELETION_CHECK_SECONDS = 1.0
-RETAINED_AT_ONCE = 64
-"""The number of logs that retention or producer expiry handles before other requests get their turn."""
+EXPIRED_AT_ONCE = 64
+"""The number of logs that producer expiry handles before other requests get their turn."""
 MIN_OPEN_FILES = 16
 """The smallest limit of open segments and indexes, whatever the configuration says."""
 
@@ -309,16 +310,13 @@ class Server:
         found = await self._run(lambda: list(map(read_largest_timestamp, unknown)))
         for segment, largest in zip(unknown, found, strict=True):
             segment.learn(largest)
-        logs = list(self.logs)
-        for first in range(0, len(logs), RETAINED_AT_ONCE):
-            present = [log for log in logs[first : first + RETAINED_AT_ONCE] if self.logs.holds(log)]
-            self.logs.run_retention(self.runtime.now_ms(), present)
+        for _ in run_retention(self.logs, self.runtime.now_ms()):
             await asyncio.sleep(0)
 
     async def _expire_producers(self) -> None:
         for number, log in enumerate(list(self.logs), 1):
             log.producers.remove_expired(self.runtime.now_ms())
-            if number % RETAINED_AT_ONCE == 0:
+            if number % EXPIRED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def _every(self, seconds: float, work: Callable[[], Any], *, on_loop: bool = False) -> None:

@@ -415,9 +415,11 @@ class Log:
         """See `LogRemover.delete_records`."""
         return self._remover.delete_records(before_offset)
 
-    def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
+    def apply_retention(
+        self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE, most: int | None = None
+    ) -> list[Segment]:
         """See `LogRemover.apply_retention`."""
-        return self._remover.apply_retention(now_ms, policy)
+        return self._remover.apply_retention(now_ms, policy, most)
 
     def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
         """See `LogRemover.replace_segments`."""

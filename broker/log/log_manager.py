@@ -18,7 +18,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
@@ -407,18 +407,13 @@ class LogManager:
 
     # -- periodic work ---------------------------------------------------------------------------------------
 
-    def run_retention(self, now_ms: int, logs: Iterable[Log] | None = None) -> int:
-        """Apply retention to every log, or to `logs`; return the number of segments removed."""
-        gone = 0
-        for log in self if logs is None else logs:
-            if log.offline is None and not log.being_cleaned:
-                gone += self.apply_retention(log, now_ms)
-        return gone
+    def apply_retention(self, log: Log, now_ms: int, most: int | None = None) -> int:
+        """Remove the segments that retention does not keep, the oldest `most` of them; return how many.
 
-    def apply_retention(self, log: Log, now_ms: int) -> int:
-        """Apply retention to one log; return the number of segments removed. Errors are logged."""
+        Errors are logged.
+        """
         try:
-            return len(log.apply_retention(now_ms, self.retention_policy))
+            return len(log.apply_retention(now_ms, self.retention_policy, most))
         except KafkaError as error:
             logger.error("Retention: %s", error)
         except Exception:

@@ -29,6 +29,7 @@ from pathlib import Path
 from broker.controller.decisions.planning import NewTopic
 from broker.log.append.validation import Origin
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK
+from broker.log.retention.retention_turns import run_retention
 from broker.replica.partition import Partition
 from kafkalog.records.batch import iter_headers
 from tests.broker.log.support import NOW, batch, marker
@@ -215,7 +216,7 @@ class Driver:
                 self.stored[key] = before[key]
 
     def retain(self) -> None:
-        self.host.server.logs.run_retention(NOW)
+        list(run_retention(self.host.server.logs, NOW))
 
     def remove_files(self) -> None:
         self.host.server.logs.run_deletions(NOW + self.chance.choice((0, 100_000)))

@@ -88,8 +88,10 @@ class LogRemover:
         self._producers.on_log_start_offset(offset)
         self._epochs.truncate_from_start(offset)
 
-    def apply_retention(self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE) -> list[Segment]:
-        """Remove the segments that `policy` does not keep, and return them.
+    def apply_retention(
+        self, now_ms: int, policy: RetentionPolicy = TIME_AND_SIZE, most: int | None = None
+    ) -> list[Segment]:
+        """Remove the segments that `policy` does not keep, the oldest `most` of them, and return those.
 
         Their files are deleted `file.delete.delay.ms` later.
 
@@ -110,19 +112,35 @@ class LogRemover:
             )
             if count == 0:
                 return []
+            if most is not None:
+                count = min(count, most)
             if count == len(segments):
                 self._roller.roll(self._offsets.end, now_ms)
-            gone = segments[:count]
-            for segment in gone:
-                self._flusher.names_unsynced = True
-                self._segments.replace(self._segments.all[1:])
-                self._raise_log_start(max(self._offsets.start, self._segments.bases[0]))
-                self._deletions.append((now_ms + self.config.file_delete_delay_ms, self._detach(segment)))
-            # Set it once more: a concurrent flush may have forced the directory before the names changed.
-            self._flusher.names_unsynced = True
+            self._remove_first(count, now_ms)
         except OSError as error:
             raise self._errors.report("apply retention to", error) from error
-        return gone
+        return segments[:count]
+
+    def _remove_first(self, count: int, now_ms: int) -> None:
+        """Take the first `count` segments, which are not all, out of the log.
+
+        Raises:
+            OSError: files could not be renamed.
+        """
+        segments, done = self._segments.all, 0
+        self._flusher.names_unsynced = True
+        self._segments.replace(segments[count:])
+        self._raise_log_start(max(self._offsets.start, self._segments.bases[0]))
+        try:
+            for segment in segments[:count]:
+                done += 1
+                self._deletions.append((now_ms + self.config.file_delete_delay_ms, self._detach(segment)))
+        finally:
+            if done < count:
+                # The next call removes them: they lie before the log start.
+                self._segments.replace(segments[done:])
+        # Set it once more: a concurrent flush may have forced the directory before the names changed.
+        self._flusher.names_unsynced = True
 
     def replace_segments(self, new: Segment, old: Sequence[Segment], now_ms: int) -> bool:
         """Replace `old` segments by `new`, whose files end with `.cleaned` and are on the device.

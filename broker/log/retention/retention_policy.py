@@ -49,8 +49,9 @@ class RetentionPolicy(Protocol):
     """Decide how long segments are kept.
 
     The broker makes an instance of the configured class, without arguments, when it starts. It calls `deletable` every
-    `log.retention.check.interval.ms` for each log with `cleanup.policy=delete`. The call is made on the event loop,
-    so it must not block. Exceptions are logged, and nothing of that log is deleted.
+    `log.retention.check.interval.ms` for each log with `cleanup.policy=delete`. Where more than 100 segments are to go,
+    it deletes 100, lets others have their turn, and calls it again. The call is made on the event loop, so it must not
+    block. Exceptions are logged, and nothing of that log is deleted.
     """
 
     def deletable(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:

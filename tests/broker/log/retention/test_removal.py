@@ -99,6 +99,23 @@ def test_files_wait_for_their_delay_and_readers_keep_theirs(tmp_path: Path) -> N
     assert reading.read() == before
 
 
+def test_segments_that_could_not_be_removed_go_next_time(tmp_path: Path) -> None:
+    ops = FaultyOps()
+    config = FIVE_A_SEGMENT.with_changes(retention_bytes=0, file_delete_delay_ms=0)
+    log = open_log(tmp_path, config, ops=ops)
+    for _ in range(23):
+        log.append_batch(batch(1), leader_epoch=0, now_ms=NOW)
+    log.high_watermark = 23
+    ops.fail["rename"] = 6
+    with pytest.raises(KafkaStorageError):
+        log.apply_retention(NOW)
+    assert log.log_start_offset == 23
+    ops.heal()
+    gone = [segment.base_offset for segment in log.apply_retention(NOW)]
+    assert gone == [10, 15, 20], "the first two were taken out of the log before a file could not be renamed"
+    assert [segment.base_offset for segment in log.segments] == [23]
+
+
 def test_a_log_may_be_deleted_while_its_old_segments_are_removed(tmp_path: Path) -> None:
     """The worker that removes looks at the queue, and then takes from it; the event loop empties it in between."""
     log = filled(tmp_path, FIVE_A_SEGMENT.with_changes(retention_bytes=10 * ONE))
