@@ -173,12 +173,16 @@ class _Producers:
         self._live = live
         self._last: dict[int, int] = {}
         self._open: dict[int, int] = {}
+        self._is_thinned = False
+        """True if compaction has removed records so far. What producers did may then be known of a part only."""
 
     def check(self) -> None:
         report = self._report
         partition, segments = report.partition, report.segments
-        for segment in segments:
+        for before, segment in zip([None, *segments], segments, strict=False):
+            self._is_thinned |= before is not None and segment.base > before.next_offset
             self._compare(segment.base)
+            self._is_thinned |= segment.thinned or bool(segment.missing_offsets)
             aborted = self._follow(segment)
             is_live = self._live and segment is segments[-1]
             problem = None if is_live else self._transaction_index(segment, aborted)
@@ -214,7 +218,7 @@ class _Producers:
         said = {(row.producer_id, row.last_offset): row.first_offset for row in rows}
         found = {(producer_id, last): first for producer_id, first, last in aborted}
         for (producer_id, last), first in found.items():
-            if said.get((producer_id, last)) != first:
+            if not self._may_begin(said.get((producer_id, last)), first):
                 return f"the transaction of producer {producer_id} from {first} to {last}, aborted, is not in it"
         # Markers of transactions whose data was removed by retention or compaction cannot be recognized.
         markers = {(event.producer_id, event.last_offset) for event in segment.transactions if event.aborted}
@@ -222,6 +226,15 @@ class _Producers:
             if (producer_id, last) not in markers and not segment.thinned and not segment.missing_offsets:
                 return f"no marker at offset {last} aborts the transaction of producer {producer_id} from {first}"
         return None
+
+    def _may_begin(self, said: int | None, first: int) -> bool:
+        """Return whether a transaction may have begun at offset `said` if its first batch in the log is at `first`.
+
+        Compaction may have removed the batches before that one, and retention the segments.
+        """
+        if said is None or said == first:
+            return said == first
+        return 0 <= said < first and (self._is_thinned or said < self._report.segments[0].base)
 
     def _compare(self, offset: int) -> None:
         """Compare the snapshot of this offset, if there is one, with the log up to it."""
@@ -246,10 +259,11 @@ class _Producers:
                 f"producer {row.producer_id} wrote offset {row.last_offset}, says a snapshot of what is before {offset}"
             )
         last = self._last.get(row.producer_id)
-        if last is not None and row.last_offset >= 0 and row.last_offset != last:
+        is_removed = last is not None and row.last_offset > last and self._is_thinned
+        if last is not None and row.last_offset >= 0 and row.last_offset != last and not is_removed:
             return f"producer {row.producer_id} wrote offset {row.last_offset} last, the log says {last}"
         first = self._open.get(row.producer_id)
-        if first is not None and row.transaction_first_offset != first:
+        if first is not None and not self._may_begin(row.transaction_first_offset, first):
             said = row.transaction_first_offset
             return f"producer {row.producer_id} has a transaction open from {said}, the log says {first}"
         return None
