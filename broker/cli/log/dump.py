@@ -86,6 +86,7 @@ def _dump_json(arguments: argparse.Namespace, file: str) -> bool:
 
 
 def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
+    from broker.log.index.index_file import CorruptIndexError
     from broker.log.tools.dump import dump_file
     from kafkalog.records.errors import RecordsError
     from kafkalog.storage.checkpoints import CorruptCheckpointError
@@ -109,8 +110,9 @@ def _dump_text(arguments: argparse.Namespace, file: str) -> bool:
         raise
     except OSError as error:
         problems.append(f"{error.filename or file}: {error.strerror}")
-    except (CorruptCheckpointError, RecordsError) as error:
-        problems.append(f"{file}: {error}")
+    except (CorruptCheckpointError, CorruptIndexError, RecordsError) as error:
+        # Some of the messages begin with the path.
+        problems.append(f"{file}: {str(error).removeprefix(f'{file}: ')}")
     sys.stdout.flush()
     for problem in problems:
         print(problem, file=sys.stderr)

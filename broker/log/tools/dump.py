@@ -8,6 +8,7 @@ tool.
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,7 @@ def dump_file(
     Raises:
         OSError: the file, or the log beside an index, cannot be read.
         CorruptCheckpointError: a checkpoint file is damaged.
+        CorruptIndexError: a transaction index is damaged.
     """
     file = os.fspath(path)
     name = os.path.basename(file)
@@ -270,6 +272,7 @@ def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: 
         return
     stem = file.removesuffix(names.TIME_INDEX)
     positions = offset_index_entries(stem + names.INDEX)
+    indexed = [entry for entry, _ in positions]
     full = os.path.abspath(file)
     mismatched: list[str] = []
     out_of_order: list[str] = []
@@ -279,8 +282,8 @@ def _dump_time_index(file: str, verify_only: bool, sanity_only: bool, problems: 
     try:
         for timestamp, relative in rows:
             offset = base + relative
-            start = max((position for entry, position in positions if entry <= relative), default=0)
-            found = _batch_reaching(fd, start, offset)
+            before = bisect_right(indexed, relative)
+            found = _batch_reaching(fd, positions[before - 1][1] if before else 0, offset)
             if found is None or found[0] != offset:
                 missing.append(f"Indexed offset: {offset}, found log offset: {found[0] if found else -1}")
             else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.log.directories.checkpoints import read_epochs, read_meta_properties, read_offsets
 from broker.log.directories.checkpoints import read_partition_metadata as read_metadata
+from broker.log.index.index_file import CorruptIndexError
 from broker.log.index.transaction_index import TransactionIndex
 from broker.log.producer_state import producer_snapshots
 from broker.log.producer_state.control_batches import parse_marker
@@ -36,11 +37,14 @@ def dump_rows(path: str, *, deep: bool = False, contents: bool = False) -> Itera
     Raises:
         OSError: the file cannot be read.
     """
-    kind, rows = _rows(path, deep or contents, contents)
     try:
+        # Some files are read here, others row by row.
+        kind, rows = _rows(path, deep or contents, contents)
         for row in rows:
             yield {"file": path, "type": kind, **row}
-    except (RecordsError, CorruptCheckpointError, CorruptSnapshotError) as error:
+    except (
+        RecordsError, CorruptCheckpointError, CorruptIndexError, CorruptSnapshotError, UnicodeDecodeError,
+    ) as error:  # fmt: skip
         yield {"file": path, "type": "problem", "problem": str(error).removeprefix(f"{path}: ")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
+from broker.log.tools import dump
 from broker.log.tools.dump import dump_file
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
@@ -131,3 +133,27 @@ def test_what_cannot_be_known_is_said(tmp_path: Path) -> None:
     problems: list[str] = []
     list(dump_file(log.dir / "00000000000000000000.index", index_sanity_check=True, problems=problems))
     assert len(problems) == 1
+
+
+def test_the_entries_of_the_offset_index_are_searched_and_not_walked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A walk for each row of a time index would take minutes for a large one."""
+    walks: list[int] = []
+    entries_of = dump.offset_index_entries
+
+    class Entries(list[tuple[int, int]]):
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            walks.append(len(self))
+            return super().__iter__()
+
+    monkeypatch.setattr(dump, "offset_index_entries", lambda file: Entries(entries_of(file)))
+    log = open_log(tmp_path, LogConfig(index_interval_bytes=1))
+    for number in range(50):
+        log.append_batch(batch(1, timestamp=NOW + number), leader_epoch=0, now_ms=NOW)
+    log.close()
+    problems: list[str] = []
+    printed = list(dump_file(log.dir / "00000000000000000000.timeindex", problems=problems))
+    assert problems == []
+    assert printed[1:] == [f"timestamp: {NOW + number} offset: {number}" for number in range(1, 50)]
+    assert walks == [49]

@@ -1,0 +1,56 @@
+"""Test that `kafkalog log dump` tells of damaged files, and goes on with the others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.cli.log import dump
+from tests.broker.log.tools.test_dump import sample
+
+DAMAGED = {
+    "00000000000000000030.txnindex": b"\xff" * 34,
+    "leader-epoch-checkpoint": b"\xff\xfe",
+    "00000000000000000030.snapshot": b"\xff" * 40,
+    "00000000000000000030.log": b"\xff" * 100,
+}
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A log directory whose files are partly damaged; others come after each of them."""
+    log = sample(tmp_path)
+    for name, content in DAMAGED.items():
+        (log.dir / name).write_bytes(content)
+    (tmp_path / "meta.properties").write_bytes(b"cluster.id=\xff\n")
+    (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\nt 0 5\n")
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    dump.add_parser(parser.add_subparsers())
+    parsed = parser.parse_args(["dump", *arguments])
+    return int(parsed.run(parsed))
+
+
+def test_text(top: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(top), "--deep-iteration") == 1
+    printed = capsys.readouterr()
+    dumped = {line.removeprefix("Dumping ") for line in printed.out.splitlines() if line.startswith("Dumping ")}
+    assert {Path(name).name for name in dumped} >= {*DAMAGED, "recovery-point-offset-checkpoint"}
+    txn_index = top / "t-0" / "00000000000000000030.txnindex"
+    assert f"{txn_index}: version -1 of an aborted transaction" in printed.err.splitlines()
+    assert "topic: t partition: 0 offset: 5" in printed.out
+
+
+def test_json(top: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(str(top), "--json", "--deep-iteration") == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    problems = {Path(row["file"]).name: row["problem"] for row in rows if row["type"] == "problem"}
+    assert problems.keys() == {*DAMAGED, "meta.properties"}
+    assert problems["00000000000000000030.txnindex"] == "version -1 of an aborted transaction"
+    assert [row["offset"] for row in rows if row["type"] == "checkpoint"] == [5]
