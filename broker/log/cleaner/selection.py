@@ -20,8 +20,8 @@ class SegmentFacts(Protocol):
     base_offset: int
     size: int
 
-    def largest_timestamp(self) -> int:
-        """Return the largest timestamp of its records in ms; -1 if none has one."""
+    def retention_timestamp(self) -> int:
+        """Return the largest timestamp of its records in ms; the time of the file's last change if none has one."""
 
     def first_timestamp(self) -> int:
         """Return the timestamp of its first batch in ms; -1 if there is none."""
@@ -95,7 +95,9 @@ def examine(log: LogFacts, now_ms: int) -> Cleanable:
     uncleanable = min(log.last_stable_offset, bases[-1])
     if log.min_compaction_lag_ms > 0:
         youngest = now_ms - log.min_compaction_lag_ms
-        uncleanable = min(uncleanable, _first(dirty, lambda segment: segment.largest_timestamp() > youngest, bases[-1]))
+        uncleanable = min(
+            uncleanable, _first(dirty, lambda segment: segment.retention_timestamp() > youngest, bases[-1])
+        )
     # Only whole segments are cleaned, so not the one that holds the first uncleanable offset.
     bound = bases[_floor(bases, max(first_dirty, uncleanable))]
     stop = bisect_left(bases, bound)

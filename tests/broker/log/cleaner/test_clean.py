@@ -51,6 +51,24 @@ def test_of_each_key_the_latest_record_stays_at_its_offset(tmp_path: Path, codec
     assert again.log_end_offset == end
 
 
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_records_without_timestamps_are_as_young_as_their_file(tmp_path: Path, magic: int) -> None:
+    """As with `largestTimestamp` of Kafka's `LogSegment`, which falls back to the time of the last change."""
+    log = open_log(tmp_path, COMPACT.with_changes(message_format=magic, min_compaction_lag_ms=1000))
+    for number in range(2):
+        if magic == 2:
+            sent = keyed([(b"k", b"%d" % number)], timestamp=-1)
+        else:
+            sent = memoryview(encode_message_set([Record(0, -1, b"k", b"%d" % number)], magic=magic))
+        append_any(log, sent, leader_epoch=0, now_ms=NOW)
+        os.utime(log.active_segment.path(names.LOG), ns=(NOW * 1_000_000, NOW * 1_000_000))
+        log.roll(NOW)
+    log.high_watermark = log.log_end_offset
+    assert clean(log, now_ms=NOW + 999) is None
+    assert clean(log, now_ms=NOW + 1000) is not None
+    assert [value for _, _, value in records_of(log)] == [b"1"]
+
+
 def test_the_active_segment_is_not_cleaned(tmp_path: Path) -> None:
     log = open_log(tmp_path, COMPACT)
     append(log, (b"a", b"1"))

@@ -24,7 +24,7 @@ class Facts:
     size: int = 100
     timestamp: int = NOW
 
-    def largest_timestamp(self) -> int:
+    def retention_timestamp(self) -> int:
         return self.timestamp + 10
 
     def first_timestamp(self) -> int:
