@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cli.shared.client_options import (
     UsageError,
@@ -108,9 +108,10 @@ def _import(producer: Producer, directory: Path, topic: str, partition: int, sta
     try:
         _send(producer, log, topic, partition, progress)
     except Exception as error:
+        again = f", which writes {progress.behind} messages behind it again" if progress.behind else ""
         raise StoppedError(
             f"stopped behind offset {progress.done} (byte) with {progress.count} messages written: {error}; "
-            f"go on with --from-offset {progress.done}"
+            f"go on with --from-offset {progress.done}{again}"
         ) from error
     where = f"{topic}-{partition}"
     if not progress.count:
@@ -121,40 +122,73 @@ def _import(producer: Producer, directory: Path, topic: str, partition: int, sta
     )
 
 
+class _UnderWay(NamedTuple):
+    """Hold a message that was sent, and the offset after the stored message that holds it."""
+
+    future: DeliveryFuture
+    next_offset: int
+
+
 class _Progress:
-    """`done`: the byte behind the last message that was written."""
+    """Hold how far an import has come.
+
+    Attributes:
+        done: the byte behind the last stored message of which everything before it was written, too.
+        count: the messages up to there.
+        behind: the messages behind it that were written as well; an import that goes on writes them again.
+        first: the offset of the first message in the topic.
+        last: the offset of the last one up to `done`.
+    """
 
     def __init__(self, begin: int) -> None:
         self.done = begin
-        self.count = 0
+        self.count = self.behind = 0
         self.first = self.last = -1
 
 
 def _send(producer: Producer, log: OldLog, topic: str, partition: int, progress: _Progress) -> None:
     from broker.log.kafka_0_7 import BrokenLogError
 
-    under_way: list[DeliveryFuture] = []
+    under_way: list[_UnderWay] = []
     behind = progress.done
     try:
         for message in log.messages(progress.done):
             # Only behind a whole message of the log can an import go on.
             if len(under_way) >= FLUSH_EVERY and message.offset >= behind:
-                _wait(producer, under_way, progress, behind)
-            under_way.append(producer.send(topic, message.payload, partition=partition))
+                _wait(producer, under_way, progress)
             behind = message.next_offset
+            future = producer.send(topic, message.payload, partition=partition)
+            under_way.append(_UnderWay(future, behind))
+            if future.done() and future.exception() is not None:
+                # The producer has not taken it. What comes behind it would be written twice.
+                break
     except BrokenLogError:
         # What was read before is written all the same, and must be counted.
-        _wait(producer, under_way, progress, behind)
+        _wait(producer, under_way, progress)
         raise
-    _wait(producer, under_way, progress, behind)
+    _wait(producer, under_way, progress)
 
 
-def _wait(producer: Producer, under_way: list[DeliveryFuture], progress: _Progress, behind: int) -> None:
+def _wait(producer: Producer, under_way: list[_UnderWay], progress: _Progress) -> None:
+    """Wait for the messages under way, and note those before the first one that could not be written.
+
+    Raises:
+        Exception: the reason why that one could not be written.
+    """
     producer.flush()
-    for future in under_way:
-        offset = future.result().offset
-        progress.first = offset if progress.first < 0 else progress.first
-        progress.last = offset
-    progress.count += len(under_way)
-    progress.done = behind
+    sent = under_way[:]
     under_way.clear()
+    errors = [each.future.exception() for each in sent]
+    failed = next((at for at, error in enumerate(errors) if error is not None), len(sent))
+    whole = failed
+    while 0 < whole < len(sent) and sent[whole - 1].next_offset == sent[whole].next_offset:
+        # The message that failed is one of several in a compressed one, which is written again as a whole.
+        whole -= 1
+    for each in sent[:whole]:
+        offset = each.future.result().offset
+        progress.first = offset if progress.first < 0 else progress.first
+        progress.last, progress.done = offset, each.next_offset
+    progress.count += whole
+    progress.behind += errors[whole:].count(None)
+    for error in filter(None, errors):
+        raise error
