@@ -199,6 +199,7 @@ def resolve_to(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
 
 
 def test_a_host_with_several_addresses_is_dead_only_if_all_of_them_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other tests listen on 127.0.0.1, and one of them may have the same port.
     with socket.create_server(("127.0.0.2", 0)) as listener:
         port = listener.getsockname()[1]
 
@@ -207,11 +208,11 @@ def test_a_host_with_several_addresses_is_dead_only_if_all_of_them_refuse(monkey
             _, made = await LoopNetwork(asyncio.get_running_loop()).connect(asyncio.Protocol, "peer", port)
             assert isinstance(made, asyncio.Protocol)
 
-        run(connected("127.0.0.1", "127.0.0.2"))
+        run(connected("127.0.0.4", "127.0.0.2"))
         with pytest.raises(ConnectionRefusedError):
-            run(connected("127.0.0.1", "127.0.0.3"))
+            run(connected("127.0.0.4", "127.0.0.3"))
         # No TCP connection goes to the broadcast address, and that says nothing about the peer.
-        for hosts in (("127.0.0.1", "255.255.255.255"), ("255.255.255.255", "127.0.0.1")):
+        for hosts in (("127.0.0.4", "255.255.255.255"), ("255.255.255.255", "127.0.0.4")):
             with pytest.raises(OSError, match=r"unreachable|denied|permitted") as caught:
                 run(connected(*hosts))
             assert not isinstance(caught.value, ConnectionRefusedError)
