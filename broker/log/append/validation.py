@@ -70,6 +70,7 @@ def prepare(
     label: str,
     *,
     in_transaction: bool = False,
+    most: int = DEFAULT_MAX_SIZE,
 ) -> tuple[memoryview, BatchHeader]:
     """Check a produced batch and apply the topic's timestamp type and codec to it.
 
@@ -77,12 +78,14 @@ def prepare(
         records: the batch. It must be writable, because timestamps are set in place.
         label: the partition's name, for messages.
         in_transaction: the caller knows that the producer has a transaction open that covers this partition.
+        most: the most bytes to decompress.
 
     Returns:
         The batch to append and its header. The batch is `records`, or a new one if it was recompressed.
 
     Raises:
         KafkaError: the batch is refused; the subclass is the error that the client gets.
+        RecordTooLargeError: it has more than `most` bytes, but not more than any batch may have.
     """
     size = len(records)
     if size < HEADER_SIZE:
@@ -101,11 +104,13 @@ def prepare(
         )
     try:
         header, earliest, latest = check_batch(
-            records, require_keys=config.compact and from_client, allow_control=not from_client
+            records, require_keys=config.compact and from_client, max_decompressed=most, allow_control=not from_client
         )
     except records_errors.MissingKeyError:
         raise _without_keys(records, RecordRules.of(config, now_ms, label, from_client=from_client)) from None
     except records_errors.RecordsError as error:
+        if most < DEFAULT_MAX_SIZE and isinstance(error, records_errors.RecordTooLargeError):
+            raise
         raise as_protocol_error(error, label) from error
     attributes = header.attributes
     if attributes & TRANSACTIONAL_FLAG:
@@ -237,13 +242,22 @@ class CheckedBatch:
     header: BatchHeader
 
 
-def prepare_ahead(records: memoryview, config: LogConfig, now_ms: int, origin: Origin, label: str) -> CheckedBatch:
-    """Do the work of `prepare` on a worker's thread. It changes nothing but `records`.
+def prepare_ahead(
+    records: memoryview,
+    config: LogConfig,
+    now_ms: int,
+    origin: Origin,
+    label: str,
+    *,
+    most: int = DEFAULT_MAX_SIZE,
+) -> CheckedBatch:
+    """Do the work of `prepare`, on any thread. It changes nothing but `records`.
 
     Raises:
         KafkaError: the batch is refused.
+        RecordTooLargeError: it has more than `most` bytes, but not more than any batch may have.
     """
-    return CheckedBatch(*prepare(records, config, now_ms, origin, label, in_transaction=True))
+    return CheckedBatch(*prepare(records, config, now_ms, origin, label, in_transaction=True, most=most))
 
 
 def check_transaction(header: BatchHeader, origin: Origin, label: str, *, in_transaction: bool) -> None:
