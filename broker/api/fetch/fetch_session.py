@@ -114,14 +114,20 @@ class FetchSession:
         awake: those that the next request reads, in the order in which they are served.
         rest: the others, if some ever rested.
         names: the topic names by which the partitions were last named.
+        is_follower: whether the client is a follower.
         is_over: whether the session has ended.
     """
 
-    __slots__ = ("awake", "epoch", "id", "is_over", "last_used", "names", "partitions", "rest", "uses_topic_ids")
+    __slots__ = (
+        "awake", "created", "epoch", "id", "is_follower", "is_over", "last_used", "names", "partitions", "rest",
+        "uses_topic_ids",
+    )  # fmt: skip
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now: float) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now: float, *, is_follower: bool = False) -> None:
         self.id = session_id
         self.uses_topic_ids = uses_topic_ids
+        self.is_follower = is_follower
+        self.created = now
         self.epoch: int | None = 1
         self.last_used = now
         self.partitions: dict[PartitionKey, FetchPartitionState] = {}
@@ -322,8 +328,10 @@ class FetchSessionCache:
         `awake` and `states` are the same partitions; the session gets the former, the request the latter.
         """
         context = FetchContext(ErrorCode.NONE, states)
-        if message.session_epoch == INITIAL_EPOCH and partitions and self._make_room(len(partitions), now):
-            session = FetchSession(self._new_id(), by_id, now)
+        is_follower = message.replica_id >= 0 or message.replica_state.replica_id >= 0
+        wants_one = message.session_epoch == INITIAL_EPOCH and partitions
+        if wants_one and self._make_room(len(partitions), now, is_follower):
+            session = FetchSession(self._new_id(), by_id, now, is_follower=is_follower)
             session.partitions = partitions
             session.awake = awake
             session.names = names
@@ -355,7 +363,13 @@ class FetchSessionCache:
     def _partitions(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def _make_room(self, size: int, now: float) -> bool:
+    def _make_room(self, size: int, now: float, is_follower: bool) -> bool:
+        """Return whether there is room for a session of `size` partitions, after others have ended if need be.
+
+        A session that was not used for `EVICTION_SECONDS` ends first. Then one ends that is worth less: sessions of
+        followers are worth most, then those with more partitions. A session has its place for `EVICTION_SECONDS` at
+        least, but for that of a client that a follower needs. (Kafka's `FetchSessionCache.tryEvict`)
+        """
         if self._partitions() + size > self._max_partitions:
             stale = [session for session in self._sessions.values() if now - session.last_used > EVICTION_SECONDS]
             for session in stale:
@@ -370,17 +384,27 @@ class FetchSessionCache:
         if now - oldest.last_used > EVICTION_SECONDS:
             self._end(oldest)
             return True
-        smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
-        if len(smallest.partitions) < size and now - smallest.last_used > EVICTION_SECONDS:
-            self._end(smallest)
-            return True
-        return False
+        settled = [
+            session
+            for session in self._sessions.values()
+            if now - session.created > EVICTION_SECONDS or (is_follower and not session.is_follower)
+        ]
+        least = min(settled, key=_worth, default=None)
+        if least is None or (is_follower, size) <= _worth(least):
+            return False
+        self._end(least)
+        return True
 
     def _new_id(self) -> int:
         while True:
             candidate = self._chance.randint(1, MAX_EPOCH)
             if candidate not in self._sessions:
                 return candidate
+
+
+def _worth(session: FetchSession) -> tuple[bool, int]:
+    """Return what to compare sessions by, when one of them has to end."""
+    return session.is_follower, len(session.partitions)
 
 
 def partition_key(state: FetchPartitionState, by_id: bool) -> PartitionKey:

@@ -21,7 +21,13 @@ IN_STEPS = False
 NAMES = {topic_id: name for name, topic_id in IDS.items()}
 
 
-def fetch(session_id: int, epoch: int, wanted: dict[tuple[str, int], int], forget: list[tuple[str, int]] = []) -> Any:  # noqa: B006
+def fetch(
+    session_id: int,
+    epoch: int,
+    wanted: dict[tuple[str, int], int],
+    forget: list[tuple[str, int]] = [],  # noqa: B006
+    replica: int = -1,
+) -> Any:
     """A FetchRequest's fields: `wanted` maps partitions to offsets."""
 
     def topic(name: str, **fields: Any) -> SimpleNamespace:
@@ -35,6 +41,8 @@ def fetch(session_id: int, epoch: int, wanted: dict[tuple[str, int], int], forge
         session_epoch=epoch,
         topics=[topic(name, partitions=[partition(index, offset)]) for (name, index), offset in wanted.items()],
         forgotten_topics_data=[topic(name, partitions=[index]) for name, index in forget],
+        replica_id=-1,
+        replica_state=SimpleNamespace(replica_id=replica),
     )
 
 
@@ -137,6 +145,34 @@ def test_a_full_cache_evicts_only_what_is_stale(age: float) -> None:
     stale = age > 0
     assert (new.session_id != 0) is stale
     assert (context_of(cache, 12, fetch(old, 1, {}), {}, age).error is ErrorCode.NONE) is not stale
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "age", "gets_one"),
+    [
+        ((-1, 2), (-1, 3), 1.0, False),
+        ((-1, 2), (-1, 3), EVICTION_SECONDS + 1, True),
+        ((-1, 2), (-1, 2), EVICTION_SECONDS + 1, False),
+        ((-1, 3), (5, 1), 1.0, True),
+        ((5, 1), (-1, 3), EVICTION_SECONDS + 1, False),
+        ((5, 2), (6, 3), 1.0, False),
+        ((5, 2), (6, 3), EVICTION_SECONDS + 1, True),
+    ],
+)
+def test_a_session_in_use_gives_way_to_one_that_is_worth_more(
+    before: tuple[int, int], after: tuple[int, int], age: float, gets_one: bool
+) -> None:
+    """Each is (replica, partitions); -1 is a client. The first was made `age` ago, and was used just now."""
+    cache = FetchSessionCache(1, chance=CHANCE)
+
+    def begin(replica: int, size: int, now: float) -> int:
+        wanted = {(name, index): 0 for name in ("a", "b") for index in range(2)}
+        some = dict(list(wanted.items())[:size])
+        return context_of(cache, 12, fetch(0, 0, some, replica=replica), {}, now).session_id
+
+    old = begin(*before, 0.0)
+    context_of(cache, 12, fetch(old, 1, {}), {}, age)
+    assert (begin(*after, age) != 0) is gets_one
 
 
 def test_no_slots_no_sessions() -> None:
