@@ -140,7 +140,7 @@ class Acceptor:
                 logger.error("refusing connections on %s: too few file descriptors are left (ulimit -n)", endpoint)
                 self._pause(listener, endpoint)
                 return
-            if not self._admit(incoming.peer):
+            if not self._admit(incoming.peer, endpoint):
                 incoming.close()
                 continue
             refused_ms = self._rates.refused_ms(incoming.peer, self._now_ms())
@@ -153,6 +153,8 @@ class Acceptor:
 
     def _beyond_rate(self, listener: Listener, endpoint: Endpoint) -> bool:
         """Pause accepting if connections come faster than `max.connection.creation.rate`; return whether it did."""
+        if self._is_protected(endpoint):
+            return False
         limit = self._config["max.connection.creation.rate"]
         paused_ms = self._rates.paused_ms(limit, self._now_ms()) if limit < MAX_INT else 0
         if paused_ms:
@@ -188,14 +190,33 @@ class Acceptor:
 
         self._retries[listener] = self._loop.call_later(seconds, resume)
 
-    def _admit(self, address: str) -> bool:
-        if len(self.connections) >= self._config["max.connections"]:
-            logger.warning("refusing connection from %s: max.connections is reached", address)
-            return False
+    def _is_protected(self, endpoint: Endpoint) -> bool:
+        """Return whether only brokers connect to a listener: it is the one between brokers, and not the only one.
+
+        Limits of all connections are for clients, which could lock the controller and followers out otherwise. (Kafka's
+        `ConnectionQuotas.protectedListener`)
+        """
+        return len(self._sockets) > 1 and endpoint.name == self._config.inter_broker_listener
+
+    def _admit(self, address: str, endpoint: Endpoint) -> bool:
         if self._per_address[address] >= self._config["max.connections.per.ip"]:
             logger.warning("refusing connection from %s: max.connections.per.ip is reached", address)
             return False
+        if len(self.connections) < self._config["max.connections"]:
+            return True
+        if not self._is_protected(endpoint):
+            logger.warning("refusing connection from %s: max.connections is reached", address)
+            return False
+        self._close_client()
         return True
+
+    def _close_client(self) -> None:
+        """Close the connection of a client that was idle for longest, if there is one."""
+        of_clients = [each for each in self.connections if not self._is_protected(each.endpoint)]
+        idlest = min(of_clients, key=Connection.idle_since, default=None)
+        if idlest is not None:
+            logger.warning("closing the connection from %s: max.connections is reached", idlest.peer)
+            idlest.close()
 
     def _open(self, incoming: IncomingConnection, endpoint: Endpoint) -> None:
         config = self._config

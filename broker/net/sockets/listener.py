@@ -9,6 +9,7 @@ from typing import Protocol
 
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
+from broker.net.sockets.addresses import peer_address
 from broker.net.sockets.event_loop import Poller
 from broker.net.transport.interface import Transport
 from broker.net.transport.plain import PlainTransport
@@ -120,7 +121,7 @@ class SocketListener:
 
     def accept(self) -> IncomingConnection:
         sock, address = self._sock.accept()
-        return SocketConnection(self._poller, sock, str(address[0]))
+        return SocketConnection(self._poller, sock, peer_address(address[0]))
 
     def close(self) -> None:
         self._sock.close()

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from broker.net.chunks import Bytes
+from broker.net.sockets.addresses import peer_address
 from broker.net.sockets.event_loop import Poller
 
 _MORE = getattr(socket, "MSG_MORE", 0)
@@ -27,7 +28,7 @@ class PlainTransport:
         self.recv_into: Callable[[memoryview], int] = sock.recv_into
         self.send: Callable[[Bytes], int] = sock.send
         try:
-            self.peer = str(sock.getpeername()[0])
+            self.peer = peer_address(sock.getpeername()[0])
         except OSError:
             self.peer = "?"
 

@@ -81,8 +81,8 @@ class InProcess:
         self.disk = disk
         self._writers: list[asyncio.StreamWriter] = []
 
-    async def connect(self) -> Wire:
-        (endpoint,) = self.server.endpoints
+    async def connect(self, listener: str = "PLAINTEXT") -> Wire:
+        (endpoint,) = (each for each in self.server.endpoints if each.name == listener)
         reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
         self._writers.append(writer)
         return Wire(reader, writer)
