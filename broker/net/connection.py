@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 FRAMES_PER_EVENT = 32
 """Frames that are served before other connections get their turn."""
+SECONDS_PER_EVENT = 0.005
+"""About the longest time for which frames are served before that, beside the first one."""
 
 
 class Dispatcher(Protocol):
@@ -67,13 +69,15 @@ class Connection:
     Attributes:
         session: who the client is.
         closed: whether the connection is closed.
+        is_silent: whether the current request gets no response (a produce with acks=0). It is served whole, although
+            the client has left: a client that sends such requests does not wait before it closes its connection.
         state: the operation that the request under way waits on; it is cancelled when the connection closes.
         postponed: the responses that earlier requests wait for.
     """
 
     __slots__ = (
         "_clock", "_dispatcher", "_is_ending", "_is_resuming", "_on_close", "_reader", "_throttle", "_transport",
-        "_unanswered", "_writer", "closed", "postponed", "session", "state",
+        "_unanswered", "_writer", "closed", "is_silent", "postponed", "session", "state",
     )  # fmt: skip
 
     def __init__(
@@ -93,7 +97,7 @@ class Connection:
         self._on_close = on_close
         self._throttle = Throttle(clock, self._go_on)
         self._reader = Reader(
-            transport, memory, self._throttle, max_request, clock.time, on_received=self._serve, on_end=self.close
+            transport, memory, self._throttle, max_request, clock.time, on_received=self._serve, on_end=self._peer_left
         )
         self._writer = Writer(transport, disk, clock.time, on_sent=self._request_done, on_failed=self._write_failed)
         self._unanswered = False
@@ -105,6 +109,7 @@ class Connection:
         self.postponed = PostponedResponses(clock, self._writer, self._request_done)
         self.session = session
         self.closed = False
+        self.is_silent = False
         self.state: Cancellable | None = None
         self._reader.resume()
 
@@ -136,16 +141,19 @@ class Connection:
         throttle, writer = self._throttle, self._writer
         if self._unanswered or throttle.active or writer.waits_for is not None or self._is_ending:
             return
-        budget = FRAMES_PER_EVENT
+        budget, until = FRAMES_PER_EVENT, 0.0
         reader = self._reader
         next_frame = reader.frames.next_frame
         writer.is_corked = True
         try:
             # `_is_busy` is written out here, because it is evaluated before each frame.
             while not (self._unanswered or throttle.active or writer.waits_for is not None or self._is_ending):
-                if budget == 0:
-                    self._schedule_resume()
-                    break
+                if budget < FRAMES_PER_EVENT:
+                    now = self._clock.time()
+                    until = until or now + SECONDS_PER_EVENT
+                    if budget == 0 or now >= until:
+                        self._schedule_resume()
+                        break
                 if self.postponed and not self._may_go_on:
                     break
                 frame = next_frame()
@@ -238,7 +246,7 @@ class Connection:
         if self.closed:
             return
         self.state = None
-        self._unanswered = False
+        self._unanswered = self.is_silent = False
         if self._writer.waits_for is None:
             self._request_done()
 
@@ -312,6 +320,17 @@ class Connection:
         self._writer.is_corked = False
         self._writer.flush()
         self._close_if_answered()
+
+    def _peer_left(self) -> None:
+        """Close the connection, but not before the produces that were received whole are served.
+
+        Those with acks=0 are never sent again. After each round the reader finds the end once more.
+        """
+        is_produce = self._dispatcher.may_follow(self._reader.frames.head)
+        if (self._unanswered and self.is_silent) or (is_produce and not self._unanswered):
+            self._reader.pause()
+        else:
+            self.close()
 
     def _close_if_answered(self) -> None:
         if not self.postponed and self._writer.waits_for is None:

@@ -72,6 +72,7 @@ _ACKS = frozenset({ACKS_ALL, ACKS_NONE, ACKS_LEADER})
 def handle_produce(request: Request) -> Awaitable[None] | None:
     """Serve a Produce request; the returned coroutine does the work that needs a worker or turns."""
     produce = Produce(request)
+    request.connection.is_silent = request.message.acks == ACKS_NONE
     if request.owns_records:
         return _serve_in_turns(produce)
     if request.message.transactional_id is not None and request.broker.transactions.asks_others:

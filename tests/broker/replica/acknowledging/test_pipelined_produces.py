@@ -63,6 +63,27 @@ def test_they_wait_together_and_a_failure_in_between_keeps_its_place(tmp_path: P
     with_broker(tmp_path, work)
 
 
+@pytest.mark.parametrize("config", [{}, {"compression_type": "zstd"}], ids=["as sent", "converted by workers"])
+def test_produces_without_a_response_are_served_although_the_client_has_left(
+    tmp_path: Path, config: dict[str, str]
+) -> None:
+    """It has sent them, and closed its connection at once."""
+    count = 300
+
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("t", **config)
+        wire = await broker.connect()
+        for number in range(count):
+            wire.send(produce(b"%d" % number, acks=0), VERSION)
+        wire.close()
+        await broker.until(lambda: partition.log.log_end_offset == count, "all are appended")
+        acceptor = broker.server.acceptor
+        assert acceptor is not None
+        await broker.until(lambda: len(acceptor.connections) == 1, "the connection is closed")
+
+    with_broker(tmp_path, work)
+
+
 def test_one_that_is_acknowledged_first_is_answered_in_its_place(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         at_once = await broker.create_topic("other")
