@@ -50,6 +50,8 @@ SLOW_ROWS = 16
 CUTS = 8
 MOST_BYTES = 256 << 20
 """The most bytes passed to the reader at a time; its offsets have 31 bits."""
+DECIMAL256_DIGITS = 76
+"""The most digits of Arrow's longest decimal."""
 
 _HEAD, _TAIL = pa.scalar(b'{"v":['), pa.scalar(b"]}\n")
 _EMPTY = pa.scalar(b"")
@@ -170,13 +172,17 @@ def _is_utf8(text: pa.Buffer) -> bool:
 
 
 def _parsed_type(kind: DataType) -> pa.DataType:
-    """Return the type to read with pyarrow and cast then: it reads numbers as dates, and too long decimals."""
+    """Return the type to read with pyarrow and cast then: it reads numbers as dates, and too long decimals.
+
+    It adds a decimal's missing digits after the point without a check for overflow. Hence decimals are read in 256 bits
+    with at most so many digits that there is room for all that are added. The cast then checks the number of digits.
+    """
     if isinstance(kind, StructType):
         return pa.struct([(each.name, _parsed_type(each.dataType)) for each in kind.fields])
     if isinstance(kind, ArrayType):
         return pa.list_(_parsed_type(kind.elementType))
     if isinstance(kind, DecimalType):
-        return pa.decimal128(38, kind.scale)
+        return pa.decimal256(DECIMAL256_DIGITS - abs(kind.scale), kind.scale)
     return pa.string() if isinstance(kind, DateType) else arrow_type(kind)
 
 

@@ -68,6 +68,16 @@ ONE = [
     ("DECIMAL(38,0)", "1" * 39, "corrupt"),
     ("DECIMAL(5,2)", "999.999", "corrupt"),
     ("DECIMAL(5,2)", '"x"', "corrupt"),
+    ("DECIMAL(38,18)", "9" * 20, Decimal("9" * 20)),
+    ("DECIMAL(38,18)", "400000000000000000000", "corrupt"),
+    ("DECIMAL(38,18)", '"-400000000000000000000"', "corrupt"),
+    ("DECIMAL(38,18)", "3.5e20", "corrupt"),
+    # This number with 18 zeros is 7 << 18 in the lowest 256 bits.
+    ("DECIMAL(38,18)", str(7 * pow(5**18, -1, 2**238) % 2**238), "corrupt"),
+    ("DECIMAL(38,10)", "4" + "0" * 28, "corrupt"),
+    ("DECIMAL(38,2)", "-4" + "0" * 36, "corrupt"),
+    ("DECIMAL(38,38)", "0." + "9" * 38, Decimal("0." + "9" * 38)),
+    ("DECIMAL(38,38)", "1", "corrupt"),
     ("DATE", '"2024-02-29"', datetime.date(2024, 2, 29)),
     ("DATE", '"2024-2-9"', datetime.date(2024, 2, 9)),
     ("DATE", '"2023-02-29"', "corrupt"),
@@ -95,6 +105,13 @@ def test_types(kind: str, text: str, expected: Any, others: int) -> None:
     values = [b"{}"] * others + [f'{{"a": {text}}}'.encode()] + [None] * others
     row = "corrupt" if expected == "corrupt" else {"a": expected}
     assert decode(f"a {kind}", values) == [{"a": None}] * others + [row] + [None] * others
+
+
+@pytest.mark.parametrize(("kind", "text", "expected"), ONE)
+def test_an_invalid_record_changes_no_other(kind: str, text: str, expected: Any) -> None:
+    """It makes the records of its batch be parsed one by one."""
+    row = "corrupt" if expected == "corrupt" else {"a": expected}
+    assert decode(f"a {kind}", [f'{{"a": {text}}}'.encode(), b"{"]) == [row, "corrupt"]
 
 
 MALFORMED = [
