@@ -172,10 +172,11 @@ def _is_utf8(text: pa.Buffer) -> bool:
 
 
 def _parsed_type(kind: DataType) -> pa.DataType:
-    """Return the type to read with pyarrow and cast then: it reads numbers as dates, and too long decimals.
+    """Return the type to read with pyarrow and cast then.
 
-    It adds a decimal's missing digits after the point without a check for overflow. Hence decimals are read in 256 bits
-    with at most so many digits that there is room for all that are added. The cast then checks the number of digits.
+    It reads numbers as dates, timestamps with a zone where none may be, and too long decimals. It adds a decimal's
+    missing digits after the point without a check for overflow. Hence decimals are read in 256 bits with at most so
+    many digits that there is room for all that are added. The cast then checks the number of digits.
     """
     if isinstance(kind, StructType):
         return pa.struct([(each.name, _parsed_type(each.dataType)) for each in kind.fields])
@@ -183,7 +184,7 @@ def _parsed_type(kind: DataType) -> pa.DataType:
         return pa.list_(_parsed_type(kind.elementType))
     if isinstance(kind, DecimalType):
         return pa.decimal256(DECIMAL256_DIGITS - abs(kind.scale), kind.scale)
-    return pa.string() if isinstance(kind, DateType) else arrow_type(kind)
+    return pa.string() if isinstance(kind, DateType | TimestampNTZType) else arrow_type(kind)
 
 
 def _offsets(column: pa.Array) -> Any:
@@ -311,7 +312,10 @@ def _timestamp(value: Any) -> datetime.datetime:
 
 
 def _local_timestamp(value: Any) -> datetime.datetime:
-    return datetime.datetime.fromisoformat(_expect(value, str)).replace(tzinfo=None)
+    found = datetime.datetime.fromisoformat(_expect(value, str))
+    if found.tzinfo is not None:
+        raise ValueError("a zone")
+    return found
 
 
 _ATOMS: dict[type[DataType], Convert] = {
