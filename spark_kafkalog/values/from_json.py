@@ -57,6 +57,8 @@ _HEAD, _TAIL = pa.scalar(b'{"v":['), pa.scalar(b"]}\n")
 _EMPTY = pa.scalar(b"")
 _NEWLINE = 10
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
+_MICROSECOND = datetime.timedelta(microseconds=1)
+_YEARS_400 = datetime.timedelta(days=146_097)
 _NON_NUMBERS = {
     "NaN": math.nan, "Infinity": math.inf, "+Infinity": math.inf, "-Infinity": -math.inf, "INF": math.inf,
     "+INF": math.inf, "-INF": -math.inf,
@@ -282,8 +284,8 @@ def _double(value: Any) -> float:
 
 
 def _float(value: Any) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.float32(_double(value)))
+    # By way of a double, some numbers would be rounded twice.
+    return float(pa.scalar(str(value)).cast(pa.float32()).as_py()) if isinstance(value, _Number) else _double(value)
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Decimal:
@@ -297,25 +299,40 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
     return number
 
 
-def _date(value: Any) -> datetime.date:
+def _date(value: Any) -> int:
+    """Return the days since 1970. numpy has the year 0, which Python's dates lack."""
     if type(value) is not str or not _DATE.fullmatch(value):
         raise ValueError("no date")
-    return datetime.date(*map(int, value.split("-")))
+    year, month, day = map(int, value.split("-"))
+    return int(np.datetime64(f"{year:04}-{month:02}-{day:02}", "D").astype(np.int64))
 
 
-def _timestamp(value: Any) -> datetime.datetime:
-    """Parse ISO 8601, in UTC if it has no zone; or a number of seconds."""
-    if isinstance(value, _Number):
-        return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(seconds=int(value))
-    found = datetime.datetime.fromisoformat(_expect(value, str))
-    return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found.astimezone(datetime.UTC)
+def _timestamp(value: Any) -> int:
+    """Parse ISO 8601, in UTC if it has no zone; or a number of seconds. Return microseconds since 1970."""
+    if not isinstance(value, _Number):
+        micros, zone = _iso_8601(value)
+        return micros - (zone or datetime.timedelta()) // _MICROSECOND
+    micros = int(value) * 1_000_000
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise ValueError(f"{value} does not fit")
+    return micros
 
 
-def _local_timestamp(value: Any) -> datetime.datetime:
-    found = datetime.datetime.fromisoformat(_expect(value, str))
-    if found.tzinfo is not None:
+def _local_timestamp(value: Any) -> int:
+    micros, zone = _iso_8601(value)
+    if zone is not None:
         raise ValueError("a zone")
-    return found
+    return micros
+
+
+def _iso_8601(value: Any) -> tuple[int, datetime.timedelta | None]:
+    """Return microseconds since 1970 by the local clock, and that clock's distance to UTC if it is given."""
+    text = _expect(value, str)
+    # Python has no year 0. The calendar repeats itself after 400 years.
+    has_year_0 = text.startswith("0000")
+    found = datetime.datetime.fromisoformat("0400" + text[4:] if has_year_0 else text)
+    since = found.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)
+    return (since - has_year_0 * _YEARS_400) // _MICROSECOND, found.utcoffset()
 
 
 _ATOMS: dict[type[DataType], Convert] = {

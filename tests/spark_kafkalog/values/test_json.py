@@ -52,6 +52,9 @@ ONE = [
     ("DOUBLE", '"-INF"', -math.inf),
     ("DOUBLE", '"1.5"', "corrupt"),
     ("FLOAT", "0.1", 0.10000000149011612),
+    ("FLOAT", "1e39", math.inf),
+    # As a double it would lie between two floats, and be rounded up.
+    ("FLOAT", "1.00000017881393432617187499", 1.0000001192092896),
     ("BOOLEAN", "true", True),
     ("BOOLEAN", "1", "corrupt"),
     ("STRING", '"é\\u00e9\\n"', "éé\n"),
@@ -86,6 +89,7 @@ ONE = [
     ("TIMESTAMP", '"2024-01-02 03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5, 0, datetime.UTC)),
     ("TIMESTAMP", "1700000000", datetime.datetime(2023, 11, 14, 22, 13, 20, 0, datetime.UTC)),
     ("TIMESTAMP", '"yesterday"', "corrupt"),
+    ("TIMESTAMP", "9223372036855", "corrupt"),
     ("TIMESTAMP_NTZ", '"2024-01-02T03:04:05"', datetime.datetime(2024, 1, 2, 3, 4, 5)),
     ("TIMESTAMP_NTZ", '"2024-01-02 03:04:05.678901"', datetime.datetime(2024, 1, 2, 3, 4, 5, 678901)),
     ("TIMESTAMP_NTZ", '"2024-01-02"', datetime.datetime(2024, 1, 2)),
@@ -117,6 +121,28 @@ def test_an_invalid_record_changes_no_other(kind: str, text: str, expected: Any)
     """It makes the records of its batch be parsed one by one."""
     row = "corrupt" if expected == "corrupt" else {"a": expected}
     assert decode(f"a {kind}", [f'{{"a": {text}}}'.encode(), b"{"]) == [row, "corrupt"]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        # days or microseconds since 1970, because Python has no such dates
+        ("DATE", "0000-01-01", -719_528),
+        ("DATE", "0000-12-31", -719_163),
+        ("TIMESTAMP", "0000-02-29T00:00:01.5", -719_469 * 86_400_000_000 + 1_500_000),
+        ("TIMESTAMP", "0001-01-01T00:00:00+05:00", -719_162 * 86_400_000_000 - 5 * 3_600_000_000),
+        ("TIMESTAMP", "9999-12-31T23:00:00-05:00", 2_932_897 * 86_400_000_000 + 4 * 3_600_000_000),
+        ("TIMESTAMP_NTZ", "0000-01-01 00:00:00", -719_528 * 86_400_000_000),
+    ],
+)
+def test_years_that_python_lacks(kind: str, text: str, expected: int, others: int) -> None:
+    """At once, and one by one beside an invalid record."""
+    values = [f'{{"a": "{text}"}}'.encode(), *[b"{"] * others]
+    found, bad = JsonDecoder(parse_ddl(f"a {kind}")).decode(pa.array(values, pa.binary()))
+    assert bad.to_pylist() == [False, *[True] * others]
+    number = pa.int32() if kind == "DATE" else pa.int64()
+    assert found.field("a").cast(number)[0].as_py() == expected
 
 
 MALFORMED = [
