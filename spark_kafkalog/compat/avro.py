@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from types import FunctionType
 from typing import Any
 
@@ -25,7 +24,7 @@ def bounded_reader() -> Read | None:
     return found if isinstance(found, FunctionType) else None
 
 
-def register_decimals(name: str, read: Callable[[bytes, Any, Any], Decimal]) -> None:
+def register_decimals(name: str, read: Callable[[bytes, Any, Any], Any]) -> None:
     """Make fastavro read decimals whose logical type has this name with `read`.
 
     fastavro's registry, the documented way to add a logical type, is process-wide. Only we use the name, so the user's

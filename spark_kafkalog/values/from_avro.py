@@ -1,8 +1,9 @@
 """Decodes Avro values to typed columns, with fastavro.
 
 A value is a plain datum, or one in Confluent's wire format: a zero byte, the id of the writer's schema (int32,
-big-endian), the datum. Records are resolved to one reader's schema by Avro's rules. Types are those of Spark's Avro
-module (`SchemaConverters`), with every field nullable.
+big-endian), the datum. Records are resolved to one reader's schema by Avro's rules. Only its logical types count, as in
+Spark and Avro's own readers; fastavro would apply the writer's. Types are those of Spark's Avro module
+(`SchemaConverters`), with every field nullable.
 
 A producer chooses the bytes of a record and the id of its schema, and may be hostile. Three inputs would make fastavro
 kill or stall the task, and are guarded against here: deeply nested records of a schema that contains itself overflow
@@ -12,11 +13,9 @@ time.
 
 from __future__ import annotations
 
-import datetime
 import io
 import json
 import logging
-import uuid
 from collections.abc import Callable
 from decimal import Context, Decimal
 from struct import Struct
@@ -52,11 +51,15 @@ logger = logging.getLogger(__name__)
 
 MAGIC = 0
 _FRAME = Struct(">bi")
+_LOGICAL_TYPE = "kafkalogLogicalType"
+"""The property of a parsed schema that has its logical type, where fastavro does not find it."""
+_SUBSCHEMAS = frozenset({"type", "fields", "items", "values"})
 _DECIMAL = "kafkalog-decimal"
 """The logical type decimal, under a name for which fastavro calls `_read_decimal`."""
 
 _MOST_DIGITS = 38
 """The most digits of a decimal, in Spark and in Arrow."""
+_TOO_LARGE = 10**_MOST_DIGITS
 _EXACT = Context(prec=_MOST_DIGITS)
 
 Schema = Any
@@ -116,34 +119,46 @@ def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, boo
     named: dict[str, Any] = {}
     try:
         for each in _references(found):
-            fastavro.parse_schema(_own_decimals(json.loads(each.text)), named_schemas=named)
-        parsed = fastavro.parse_schema(_own_decimals(json.loads(found.text)), named_schemas=named, expand=expand)
+            fastavro.parse_schema(_own_logical_types(json.loads(each.text)), named_schemas=named)
+        parsed = fastavro.parse_schema(_own_logical_types(json.loads(found.text)), named_schemas=named, expand=expand)
     except Exception as error:
         raise AvroSchemaError(f"no Avro schema: {type(error).__name__}: {error}") from None
     avro.register_decimals(_DECIMAL, _read_decimal)
     return parsed, _Examination(named).of(parsed)
 
 
-def _own_decimals(schema: Schema) -> Schema:
-    """Return the schema (as JSON) with its decimals marked to be read by `_read_decimal`."""
+def _own_logical_types(schema: Schema) -> Schema:
+    """Return the schema (as JSON) with its logical types moved to a property of ours, which fastavro does not apply.
+
+    It reads decimals with `_read_decimal`, because those of a writer may have another scale than the reader's.
+    """
     if isinstance(schema, list):
-        return [_own_decimals(each) for each in schema]
+        return [_own_logical_types(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    own = {key: _own_decimals(value) for key, value in schema.items()}
-    return own | {"logicalType": _DECIMAL} if own.get("logicalType") == "decimal" else own
+    own = {key: _own_logical_types(value) if key in _SUBSCHEMAS else value for key, value in schema.items()}
+    logical = own.pop("logicalType", None)
+    if isinstance(logical, str):
+        own[_LOGICAL_TYPE] = logical
+    return own | {"logicalType": _DECIMAL} if logical == "decimal" else own
 
 
-def _read_decimal(data: bytes, writer: Schema = None, reader: Schema = None) -> Decimal:
-    """Read a decimal; check the number of its digits before they are computed.
+class _Unscaled(bytes):
+    """A decimal's bytes with their own scale. To a reader without decimals they are bytes as any."""
 
-    Raises:
-        ValueError: It has more digits than the writer's schema allows.
-    """
-    number = int.from_bytes(data, "big", signed=True)
-    if abs(number) >= 10 ** min(writer.get("precision", 0), _MOST_DIGITS):
-        raise ValueError("more digits than the schema allows")
-    return Decimal(number).scaleb(-writer.get("scale", 0), _EXACT)
+    scale: int
+
+
+def _read_decimal(data: bytes, writer: Schema, reader: Schema = None) -> bytes | str:
+    """Return a decimal for a reader that may have another scale, or bytes or text in its place."""
+    if reader == "string" or (isinstance(reader, dict) and reader["type"] == "string"):
+        return data.decode()
+    scale = writer.get("scale", 0)
+    if not isinstance(reader, dict) or reader.get("scale", 0) == scale:
+        return data
+    found = _Unscaled(data)
+    found.scale = scale
+    return found
 
 
 class _Examination:
@@ -248,9 +263,9 @@ class _Types:
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.of(kind)
-        if schema.get("logicalType") == _DECIMAL and kind in ("bytes", "fixed"):
+        if schema.get(_LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
             return _decimal(schema)
-        logical = _LOGICAL.get((kind, schema.get("logicalType", "")))
+        logical = _LOGICAL.get((kind, schema.get(_LOGICAL_TYPE, "")))
         if logical is not None:
             return logical
         if kind in ("record", "error"):
@@ -304,31 +319,38 @@ def converter(schema: Schema) -> Convert:
     kind = schema["type"]
     if not isinstance(kind, str):
         return converter(kind)
-    logical = schema.get("logicalType")
+    logical = schema.get(_LOGICAL_TYPE)
     if kind in ("record", "error"):
         fields = [(each["name"], converter(each["type"])) for each in schema["fields"]]
-        if all(convert is _identity for _, convert in fields):
+        changing = [(name, convert) for name, convert in fields if convert is not _identity]
+        if not changing:
             return _identity
-        return lambda value: {name: convert(value[name]) for name, convert in fields}
+        # The record is copied, because it may be a default, which many records share.
+        return lambda value: value | {name: convert(value[name]) for name, convert in changing}
     if kind in ("array", "map"):
         inner = converter(schema["items" if kind == "array" else "values"])
         if kind == "map":
             return lambda value: [(key, inner(each)) for key, each in value.items()]
         return _identity if inner is _identity else lambda value: [inner(each) for each in value]
-    if logical == "uuid":
-        return lambda value: str(value) if isinstance(value, uuid.UUID) else value
-    if logical == "time-millis":
-        return lambda value: _micros(value) // 1000
-    if logical == "time-micros":
-        return _micros
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        return _decimal_converter(schema)
+    if logical in ("timestamp-millis", "local-timestamp-millis") and kind == "long":
+        return lambda value: value * 1000
     return _identity
 
 
-def _micros(value: Any) -> int:
-    """Convert a time of day to its number, as Spark does."""
-    if isinstance(value, datetime.time):
-        return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
-    return int(value)
+def _decimal_converter(schema: dict[str, Any]) -> Convert:
+    own_scale, own_limit = schema.get("scale", 0), 10 ** schema["precision"]
+
+    def convert(value: bytes) -> Decimal:
+        scale, limit = (value.scale, _TOO_LARGE) if isinstance(value, _Unscaled) else (own_scale, own_limit)
+        number = int.from_bytes(value, "big", signed=True)
+        # To compute very many digits would take quadratic time.
+        if abs(number) >= limit:
+            raise ValueError("too many digits")
+        return Decimal(number).scaleb(-scale, _EXACT)
+
+    return convert
 
 
 def _union_converter(branches: list[Schema]) -> Convert:

@@ -1,0 +1,128 @@
+"""Test Avro records of other writers' schemas: the reader's logical types count, and its defaults."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_kafkalog.values.from_avro import AvroDecoder, spark_type
+from spark_kafkalog.values.schema_registry import RegisteredSchema
+from tests.spark_kafkalog.values.avro_values import decimal_of, written
+
+MILLIS_2020, DAYS_2020 = 1_577_836_800_000, 18_262
+INT_DATE = {"type": "int", "logicalType": "date"}
+TIME_MILLIS = {"type": "int", "logicalType": "time-millis"}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+LOCAL_MILLIS = {"type": "long", "logicalType": "local-timestamp-millis"}
+UUID = {"type": "string", "logicalType": "uuid"}
+
+
+def record(kind: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": "f", "type": kind, **more}]}
+
+
+def numbers(kind: pa.DataType) -> pa.DataType:
+    """The type of an array's values with dates and timestamps as numbers, for years that Python lacks."""
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.list_(numbers(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def resolved(writer: dict[str, Any], reader: dict[str, Any], values: list[bytes]) -> list[Any]:
+    """What becomes of the field f of each value; dates and timestamps are numbers."""
+    lookup = {1: RegisteredSchema(json.dumps(writer), "AVRO")}.get
+    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=lookup)
+    found, bad = decoder.decode(pa.array([b"\0\0\0\0\1" + value for value in values], pa.binary()))
+    found.validate(full=True)
+    field = found.field("f")
+    rows = field.cast(numbers(field.type)).to_pylist(maps_as_pydicts="strict")
+    return ["corrupt" if each else row for row, each in zip(rows, bad.to_pylist(), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "datum", "expected"),
+    [
+        ("long", MILLIS, MILLIS_2020, MILLIS_2020 * 1000),
+        ("long", LOCAL_MILLIS, MILLIS_2020, MILLIS_2020 * 1000),
+        ("long", MICROS, MILLIS_2020, MILLIS_2020),
+        ("long", ["null", MILLIS], MILLIS_2020, MILLIS_2020 * 1000),
+        (["null", "long"], ["null", MILLIS], None, None),
+        ("int", MILLIS, 1, 1000),
+        ("int", INT_DATE, DAYS_2020, DAYS_2020),
+        (MILLIS, "long", MILLIS_2020, MILLIS_2020),
+        (MICROS, "double", MILLIS_2020, float(MILLIS_2020)),
+        (MILLIS, MICROS, MILLIS_2020, MILLIS_2020),
+        (INT_DATE, "long", DAYS_2020, DAYS_2020),
+        (TIME_MILLIS, "long", 5, 5),
+        ({"type": "array", "items": "long"}, {"type": "array", "items": MILLIS}, [1, 2], [1000, 2000]),
+        (UUID, "string", "no UUID", "no UUID"),
+        ("string", UUID, "ABC", "ABC"),
+        (decimal_of(10, 2), "bytes", b"\x01\x00", b"\x01\x00"),
+        (decimal_of(10, 2), "string", b"text", "text"),
+        (decimal_of(10, 2, "fixed"), {"type": "fixed", "name": "Fixed", "size": 20}, b"x" * 20, b"x" * 20),
+        ("bytes", decimal_of(10, 2), b"\x01\x00", Decimal("2.56")),
+        ("string", decimal_of(10, 2), "\x01", Decimal("0.01")),
+    ],
+)
+def test_the_readers_logical_type_counts(writer: Any, reader: Any, datum: Any, expected: Any) -> None:
+    """As in Spark and Avro's own readers, the writer's is nothing but the type that it annotates."""
+    plain = json.loads(json.dumps(writer).replace("logicalType", "without"))
+    value = written(record(plain), {"f": datum})
+    assert resolved(record(writer), record(reader), [value, value]) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        (MILLIS, MILLIS_2020, MILLIS_2020 * 1000),
+        ([MILLIS, "null"], MILLIS_2020, MILLIS_2020 * 1000),
+        (INT_DATE, DAYS_2020, DAYS_2020),
+        (["null", decimal_of(10, 2)], None, None),
+        (UUID, "x", "x"),
+    ],
+)
+def test_defaults_of_fields_that_older_records_lack(kind: Any, default: Any, expected: Any) -> None:
+    writer = {"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]}
+    reader = record(kind, default=default)
+    assert resolved(writer, reader, [b"\x02", b"\x04"]) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "expected"),
+    [
+        (INT_DATE, 2_932_897, 2_932_897),
+        (INT_DATE, -719_528, -719_528),
+        (MICROS, 253_402_300_800_000_000, 253_402_300_800_000_000),
+        (MILLIS, -62_167_219_200_000, -62_167_219_200_000_000),
+        (MILLIS, (1 << 63) - 1, "corrupt"),
+        (TIME_MILLIS, 86_400_000, 86_400_000),
+    ],
+)
+def test_what_python_has_no_dates_for(kind: dict[str, Any], number: int, expected: Any) -> None:
+    schema = record(kind)
+    value, other = (written(record(kind["type"]), {"f": each}) for each in (number, 0))
+    assert resolved(schema, schema, [other, value, other]) == [0, expected, 0]
+
+
+def test_a_union_of_a_time_and_a_number() -> None:
+    """Both are numbers in Spark."""
+    schema = record(["null", TIME_MILLIS, "long"])
+    plain = record(["null", "int", "long"])
+    assert spark_type(json.dumps(schema)).simpleString() == "struct<f:bigint>"
+    values = [written(plain, {"f": each}) for each in (5, 1 << 40, None)]
+    assert resolved(schema, schema, values) == [5, 1 << 40, None]
+
+
+def test_logical_types_are_properties_of_types_only() -> None:
+    """A field of this name in a default is none."""
+    inner = {"type": "record", "name": "P", "fields": [{"name": "logicalType", "type": "string"}]}
+    writer = {"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]}
+    reader = record(inner, default={"logicalType": "decimal"})
+    assert resolved(writer, reader, [b"\x02"]) == [{"logicalType": "decimal"}]
