@@ -91,15 +91,19 @@ class Writer(NamedTuple):
     read: Callable[..., Any]
 
 
-def load_schema(schema: RegisteredSchema | str) -> Writer:
+def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> Writer:
     """Parse a schema's JSON, and the schemas that it refers to, for reading.
+
+    `of_reader`: it is the reader's, which `spark_type` accepts, and fastavro puts its defaults into records.
 
     Raises:
         AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes, or it contains itself
             and this version of fastavro may not be trusted to read that.
     """
-    parsed, contains_itself = _parse(schema, expand=False)
-    if contains_itself:
+    parsed, examined = _parse(schema, expand=False)
+    if of_reader:
+        _convert_defaults(examined)
+    if examined.contains_itself:
         bounded = avro.bounded_reader()
         if bounded is None:
             raise AvroSchemaError("it contains itself, which this version of fastavro may not be trusted to read")
@@ -109,8 +113,39 @@ def load_schema(schema: RegisteredSchema | str) -> Writer:
     return Writer(parsed, schemaless_reader)
 
 
-def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, bool]:
-    """Return the parsed schema, and whether a type in it contains itself."""
+def _convert_defaults(examined: _Examination) -> None:
+    """Convert the defaults of a schema's records to what fastavro reads of values."""
+    for record in examined.records:
+        for field in record["fields"]:
+            if "default" in field:
+                field["default"] = _default(field["type"], field["default"], examined.named)
+
+
+def _default(schema: Schema, value: Any, named: dict[str, Any]) -> Any:
+    """Convert a default, which is JSON: bytes are a string in it, and fields of a record may be missing."""
+    if isinstance(schema, list):
+        others = [each for each in schema if each != "null"]
+        return _default(others[0], value, named) if len(others) == 1 else value
+    if isinstance(schema, str):
+        schema = named.get(schema, {"type": schema})
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _default(kind, value, named)
+    if kind in ("bytes", "fixed") and isinstance(value, str):
+        return value.encode("latin-1", "replace")
+    if kind == "array" and isinstance(value, list):
+        return [_default(schema["items"], each, named) for each in value]
+    if kind == "map" and isinstance(value, dict):
+        return {key: _default(schema["values"], each, named) for key, each in value.items()}
+    if kind in ("record", "error") and isinstance(value, dict):
+        given = {each["name"]: each["default"] for each in schema["fields"] if "default" in each} | value
+        types = {each["name"]: each["type"] for each in schema["fields"]}
+        return {name: _default(types[name], each, named) for name, each in given.items() if name in types}
+    return value
+
+
+def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, _Examination]:
+    """Return the parsed schema, and what is found in it."""
     import fastavro
 
     found = RegisteredSchema(schema, "AVRO") if isinstance(schema, str) else schema
@@ -124,7 +159,7 @@ def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, boo
     except Exception as error:
         raise AvroSchemaError(f"no Avro schema: {type(error).__name__}: {error}") from None
     avro.register_decimals(_DECIMAL, _read_decimal)
-    return parsed, _Examination(named).of(parsed)
+    return parsed, _Examination(named, parsed)
 
 
 def _own_logical_types(schema: Schema) -> Schema:
@@ -162,21 +197,18 @@ def _read_decimal(data: bytes, writer: Schema, reader: Schema = None) -> bytes |
 
 
 class _Examination:
-    """Examine a schema and the types that it names in one pass."""
+    """Examine a schema and the types that it names in one pass.
 
-    def __init__(self, named: dict[str, Any]) -> None:
-        self._named = named
+    Raises:
+        AvroSchemaError: There is an array of items that take no bytes.
+    """
+
+    def __init__(self, named: dict[str, Any], schema: Schema) -> None:
+        self.named = named
+        self.records: list[dict[str, Any]] = []
+        self.contains_itself = False
         self._empty: dict[str, bool | None] = {}
-        self._contains_itself = False
-
-    def of(self, schema: Schema) -> bool:
-        """Return whether a type contains itself.
-
-        Raises:
-            AvroSchemaError: There is an array of items that take no bytes.
-        """
         self._takes_nothing(schema)
-        return self._contains_itself
 
     def _takes_nothing(self, schema: Schema) -> bool:
         """Return whether a value of this type may take no bytes."""
@@ -185,7 +217,7 @@ class _Examination:
                 self._takes_nothing(each)
             return False
         if isinstance(schema, str):
-            return schema == "null" if schema in _PRIMITIVES else self._takes_nothing(self._named[schema])
+            return schema == "null" if schema in _PRIMITIVES else self._takes_nothing(self.named[schema])
         kind = schema["type"]
         if kind in ("record", "error"):
             return self._record(schema)
@@ -202,11 +234,12 @@ class _Examination:
         name = schema["name"]
         if name not in self._empty:
             self._empty[name] = None
+            self.records.append(schema)
             fields = [self._takes_nothing(each["type"]) for each in schema["fields"]]
             self._empty[name] = all(fields)
         empty = self._empty[name]
         if empty is None:
-            self._contains_itself = True
+            self.contains_itself = True
         # A record that always contains itself has no value at all.
         return bool(empty)
 
@@ -372,7 +405,7 @@ class AvroDecoder:
     def __init__(self, reader: RegisteredSchema | str, *, framed: bool, lookup: Lookup | None = None) -> None:
         expanded, _ = _parse(reader, expand=True)
         self.type = arrow_type(_spark_type(expanded))
-        self._reader = load_schema(reader)
+        self._reader = load_schema(reader, of_reader=True)
         self._convert = converter(expanded)
         self._framed = framed
         self._lookup = lookup

@@ -84,8 +84,18 @@ def test_the_readers_logical_type_counts(writer: Any, reader: Any, datum: Any, e
         (MILLIS, MILLIS_2020, MILLIS_2020 * 1000),
         ([MILLIS, "null"], MILLIS_2020, MILLIS_2020 * 1000),
         (INT_DATE, DAYS_2020, DAYS_2020),
+        (decimal_of(10, 2), "\x01\x00", Decimal("2.56")),
         (["null", decimal_of(10, 2)], None, None),
+        (decimal_of(10, 2, "fixed"), "\xff" * 20, Decimal("-0.01")),
+        ("bytes", "\xff", b"\xff"),
         (UUID, "x", "x"),
+        ({"type": "array", "items": "bytes"}, ["\xff"], [b"\xff"]),
+        ({"type": "map", "values": decimal_of(10, 2)}, {"k": "\x01"}, {"k": Decimal("0.01")}),
+        (
+            {"type": "record", "name": "P", "fields": [{"name": "x", "type": "bytes", "default": "\xff"}]},
+            {},
+            {"x": b"\xff"},
+        ),
     ],
 )
 def test_defaults_of_fields_that_older_records_lack(kind: Any, default: Any, expected: Any) -> None:
