@@ -8,6 +8,9 @@ from typing import Any
 
 Read = Callable[..., Any]
 """fastavro's `schemaless_reader`."""
+_DECODER = "BinaryDecoder"
+_NUMBER_BITS = 70
+"""The most bits of an int or a long, in ten bytes of seven bits each."""
 
 
 def bounded_reader() -> Read | None:
@@ -15,13 +18,40 @@ def bounded_reader() -> Read | None:
 
     Records that are nested too deeply end it with RecursionError. Its compiled twin, the public one, does not limit the
     depth, so it overflows the stack and kills the process.
+
+    The reader's own decoder takes numbers of any length, for which it needs quadratic time. Hence this is a copy of the
+    function that finds another decoder under the name. fastavro itself stays as it is, for all others that use it.
     """
     try:
         from fastavro import _read_py
     except ImportError:
         return None
-    found = getattr(_read_py, "schemaless_reader", None)
-    return found if isinstance(found, FunctionType) else None
+    found, decoder = (getattr(_read_py, name, None) for name in ("schemaless_reader", _DECODER))
+    if not isinstance(found, FunctionType) or not isinstance(decoder, type) or _DECODER not in found.__code__.co_names:
+        return None
+    names = vars(_read_py) | {_DECODER: type("BoundedDecoder", (decoder,), {"read_long": _number, "read_int": _number})}
+    return FunctionType(found.__code__, names, found.__name__, found.__defaults__)
+
+
+def _number(decoder: Any) -> int:
+    """Read an int or a long.
+
+    Raises:
+        EOFError: The bytes end within it.
+        ValueError: It has too many bytes.
+    """
+    read = decoder.fo.read
+    number = shift = 0
+    while byte := read(1):
+        last: int = byte[0]
+        if last < 0x80:
+            number |= last << shift
+            return (number >> 1) ^ -(number & 1)
+        number |= (last & 0x7F) << shift
+        shift += 7
+        if shift == _NUMBER_BITS:
+            raise ValueError("a number of more than 10 bytes")
+    raise EOFError
 
 
 def register_decimals(name: str, read: Callable[[bytes, Any, Any], Any]) -> None:

@@ -180,6 +180,31 @@ def test_fastavro_ends_records_within_records_by_an_exception() -> None:
         read(io.BytesIO(deep), fastavro.parse_schema(schema), None)
 
 
+@pytest.mark.parametrize("kind", ["int", "long", "bytes", {"type": "array", "items": "int"}])
+def test_fastavro_does_not_read_numbers_of_more_bytes_than_a_long_has(kind: Any) -> None:
+    """It would take quadratic time for them. Its reader for others does not change."""
+    from fastavro import _read_py
+
+    read = avro.bounded_reader()
+    assert read is not None
+    too_long = b"\x80" * 10 + b"\x00"
+    assert not _read_py.schemaless_reader(io.BytesIO(too_long), kind, None)
+    with pytest.raises(ValueError, match="a number of more than 10 bytes"):
+        read(io.BytesIO(too_long), kind, None)
+    assert not read(io.BytesIO(b"\x80" * 9 + b"\x00"), kind, None)
+    with pytest.raises(EOFError):
+        read(io.BytesIO(b"\x80"), kind, None)
+
+
+@pytest.mark.parametrize("number", [0, -1, 64, 1 << 31, (1 << 63) - 1, -(1 << 63)])
+def test_fastavro_reads_numbers_with_our_decoder(number: int) -> None:
+    read = avro.bounded_reader()
+    assert read is not None
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, "long", number)
+    assert read(io.BytesIO(stream.getvalue()), "long", None) == number
+
+
 def test_another_reader_of_fastavro_than_one_in_plain_python_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled one would overflow the stack."""
     from fastavro import _read_py

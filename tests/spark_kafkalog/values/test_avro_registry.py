@@ -60,11 +60,12 @@ def test_writers_whose_records_contain_themselves(registry: RegistryServer) -> N
             small = tree
     node = written(TREE, {"id": 7, "price": price, "next": None, "more": []})
     begins = node[:-2] + b"\x02"
-    values = [written(TREE, small), begins * 300_000, begins * 300_000 + node, node]
+    number_of_many_bytes = b"\x80" * 10 + b"\x00" + node[1:]
+    values = [written(TREE, small), begins * 300_000, begins * 300_000 + node, number_of_many_bytes, node]
     row = {"price": price}
     assert read(found, [b"\0" + number + value for value in values]) == [
         ({"id": 12, **row}, None),
-        *((None, b"\0" + number + value) for value in values[1:3]),
+        *((None, b"\0" + number + value) for value in values[1:4]),
         ({"id": 7, **row}, None),
     ]
 
