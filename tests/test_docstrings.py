@@ -65,7 +65,7 @@ def headless(source: str) -> list[int]:
     return [line for line, text in prose(source) if HEADLESS.match(text)]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
 def test_docstrings_begin_with_a_noun_or_a_verb(package: str) -> None:
     assert found_in(package, headless) == []
 

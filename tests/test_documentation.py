@@ -28,7 +28,7 @@ def text_of(page: Path) -> str:
 
 
 def links(page: Path) -> list[str]:
-    """Where the page's links within the repository lead."""
+    """Return the targets of the page's links within the repository."""
     found = [first or second for first, second in LINK.findall(text_of(page))]
     return [link for link in found if not link.startswith(("http://", "https://", "mailto:"))]
 

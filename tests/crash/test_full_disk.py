@@ -102,7 +102,7 @@ def stuff(path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
 def test_a_broker_starts_on_a_full_file_system(tmp_path: Path, small_disk: Path, clean: bool) -> None:
-    """What recovery writes can be learnt from the log once more, so a lack of room for it stops nothing."""
+    """A lack of room does not stop a start, because the log has all that recovery would write."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * (1 << 20))
     settings = {"log.dirs": str(small_disk / "log"), "log.segment.bytes": "1048576"}

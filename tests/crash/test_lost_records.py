@@ -130,7 +130,7 @@ def test_a_consumer_that_was_further_on_is_told(broker: KafkalogBroker) -> None:
 
 
 class LostError(Exception):
-    """What librdkafka says of records that are gone."""
+    """The error of librdkafka for records that are gone."""
 
 
 def read(consumer: Consumer, until: int) -> list[bytes]:

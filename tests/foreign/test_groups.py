@@ -60,7 +60,7 @@ def consumer(bootstrap: str, group: str, **settings: str) -> Consumer:
 
 
 def take(consumers: list[Consumer], count: int) -> list[list[bytes]]:
-    """What each of them got, until there are `count` in all."""
+    """Poll until there are `count` values in all; return the values of each consumer."""
     got: list[list[bytes]] = [[] for _ in consumers]
     end = time.monotonic() + DEADLINE_S
     while sum(map(len, got)) < count:
@@ -236,7 +236,7 @@ def test_kafkas_own_tools_show_groups_and_read_their_records(bootstrap: str) -> 
 
 
 def stored_records(bootstrap: str) -> int:
-    """How many records `__consumer_offsets` has now."""
+    """Return the number of records that `__consumer_offsets` has now."""
     one = consumer(bootstrap, "counter", enable_partition_eof="true")
     partitions = int(SETTINGS["offsets.topic.num.partitions"])
     one.assign([TopicPartition("__consumer_offsets", index, 0) for index in range(partitions)])
@@ -259,7 +259,7 @@ def stored_records(bootstrap: str) -> int:
 
 
 def read_offsets_topic(bootstrap: str) -> list[dict[str, Any]]:
-    """What Apache Kafka's formatter makes of `__consumer_offsets`; it passes over what is no offset."""
+    """Return the rows that Apache Kafka's formatter prints for `__consumer_offsets`; it leaves out all but offsets."""
     options = [
         "--topic", "__consumer_offsets", "--from-beginning",
         "--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter",

@@ -83,7 +83,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[Codec, Path]:
 
 @pytest.fixture(scope="module")
 def read(files: dict[Codec, Path]) -> dict[Codec, list[dict[str, Any]]]:
-    """What Kafka's FileRecords found in each."""
+    """Return the batches that Kafka's FileRecords found in each file."""
     out = java.run_java(kafka.kafka_classpath(kafka.KAFKA_4), str(SOURCE), [str(f) for f in files.values()])
     return {codec: json.loads(line)["batches"] for codec, line in zip(files, out.splitlines(), strict=True)}
 

@@ -26,7 +26,7 @@ class Golden:
     segment: bytes
     facts: dict[str, Any]
     records: list[Record]
-    """What was sent, in the order of offsets; markers and all else that is not a record left out."""
+    """The records as sent, in the order of offsets; markers and all else that is not a record are left out."""
     aborted: list[Record]
     markers: dict[int, ControlRecordType]
 

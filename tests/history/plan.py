@@ -46,11 +46,11 @@ class ClientSpec:
     isolation: Isolation = Isolation.UNCOMMITTED
     transaction_timeout_ms: int = 10_000
     static: bool = False
-    """Whether it is a static member of its group (KIP-345)."""
+    """True if it is a static member of its group (KIP-345)."""
     final: bool = False
-    """Whether it makes the history's final session of its isolation."""
+    """True if it makes the history's final session of its isolation."""
     drains: bool = False
-    """Whether it first copies everything that is left when it is asked to end."""
+    """True if it first copies everything that is left when it is asked to end."""
     incarnation: int = 1
 
     @property
@@ -156,7 +156,7 @@ def _of_one_broker(chance: random.Random, records: int) -> list[Fault]:
 
 
 _AWAY = (*[(Act.END, Act.START)] * 2, *[(Act.FREEZE, Act.THAW)] * 2, (Act.STOP, Act.START))
-"""How a broker goes, and comes back."""
+"""The pairs of faults by which a broker goes away and comes back."""
 
 
 def _of_brokers(chance: random.Random, records: int, brokers: int) -> list[Fault]:

@@ -22,7 +22,7 @@ from tests.support.amount import mostly_exhaustive
 SEEDS = (5, 1, 2)
 """Brokers are killed, paused and stopped in these, and clients as well."""
 HAPPENS = ("send ok", "commit ok", "copied", "read ok")
-"""What must have happened in a seed, for else it proves nothing. A group's member may hang before it commits."""
+"""Events without which a seed proves nothing. A group's member may hang before it commits."""
 
 
 @pytest.fixture(scope="module")

@@ -26,13 +26,16 @@ SOAK_FIRST = int(os.environ.get("KAFKALOG_SOAK_FIRST", "1000"))
 SOAK_COUNT = int(os.environ.get("KAFKALOG_SOAK_COUNT", "3000"))
 """Seeds of the soak, which may be chosen by the environment."""
 HAPPENS = ("send ok", "commit ok", "copied", "commit offset ok", "read ok", "broker kill")
-"""What must have happened in a few seeds, for else they prove nothing."""
+"""Events that must have happened in a few seeds. Without them, the seeds prove nothing."""
 
 
 def run_seeds(
     first: int, count: int, broker: HistoryBroker, root: Path, kind: str = "kafkalog", copiers: int = 2
 ) -> Counter[str]:
-    """What happened in these seeds; fails with everything that is wrong in the first that breaks a promise."""
+    """Run these seeds, and return the counts of their events.
+
+    The first seed that breaks a promise fails the test, with everything that is wrong in it.
+    """
     happened: Counter[str] = Counter()
     for seed in range(first, first + count):
         again = f"again: python -m tests.history.scenario --seed {seed} --broker {kind} --copiers {copiers}"

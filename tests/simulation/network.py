@@ -23,7 +23,7 @@ CAPACITY = 64 * 1024
 FIRST_PORT = 40_000
 SLOWEST_S = 0.002
 RECONNECT_S = 0.2
-"""How often a connection is tried where nothing answers."""
+"""The interval between attempts to connect while nothing answers."""
 
 
 class Pipe:

@@ -57,7 +57,7 @@ PORT = 9092
 LISTENER = "PLAINTEXT"
 SESSION_S = 6.0
 JOIN_S = 0.5
-"""How long a follower takes to catch up."""
+"""The time in which a follower catches up."""
 SERVED = (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest, ApiVersionsRequest)
 
 Told = Callable[[int, PartitionKey, int, int], None]

@@ -47,7 +47,7 @@ def decoded(data: bytes) -> list[Record]:
 
 
 class Life:
-    """What happens to three brokers under one seed.
+    """The life of three brokers under one seed.
 
     Attributes:
         told: what their clients were told, and when.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 EPOCH_MS = 1_700_000_000_000
-"""What wall clocks say when a loop's time is 0."""
+"""The time of wall clocks when a loop's time is 0."""
 
 
 class SkippingSelector(selectors.BaseSelector):

@@ -243,12 +243,12 @@ class SimulatedSession:
 
     @property
     def is_connected(self) -> bool:
-        """Whether this side believes that there is a connection."""
+        """Return whether this side believes that there is a connection."""
         return self._connected
 
     @property
     def has_expired(self) -> bool:
-        """Whether the ensemble has ended the session, and this side has not learned of it yet."""
+        """Return whether the ensemble has ended the session, and this side has not learned of it yet."""
         return self._expired
 
     def listen(self, listener: Listener) -> None:
@@ -258,12 +258,12 @@ class SimulatedSession:
 
     @property
     def is_mute(self) -> bool:
-        """Whether the ensemble hears nothing of this side."""
+        """Return whether the ensemble hears nothing of this side."""
         return self._mute
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a way is cut, there or back."""
+        """Return whether a way is cut, there or back."""
         return self._mute or self._deaf
 
     def cut(self, *, there: bool, back: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the processes of a test have written, for the report of its failure."""
+"""Outputs that the processes of a test have written, for the report of its failure."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ class Proxy:
         """Chance of a break, for every piece of data in either direction."""
         self.broken = 0
         self.mute = False
-        """Whether answers are kept back."""
+        """True while answers are kept back."""
         self.shut = False
-        """Whether new connections are closed at once."""
+        """True while new connections are closed at once."""
         self._random = random.Random(seed)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]

@@ -25,7 +25,7 @@ TIME = 1_700_000_000_000
 
 
 def sent(values: list[bytes], version: int, codec: Codec = Codec.NONE, first: int = 0) -> bytes:
-    """What a producer puts into a request of that version."""
+    """Return the records as a producer puts them into a Produce request of that version."""
     records = [Record(at, TIME + first + at, b"k", value) for at, value in enumerate(values)]
     if version >= 3:
         return bytes(encode_batch(records, codec=codec))

@@ -65,7 +65,7 @@ ACTS: dict[str, Callable[[Log], object]] = {
 
 
 def calls_of(act: Callable[[Log], object]) -> int:
-    """How many file operations it takes when nothing fails."""
+    """Return the number of file operations of an act in which nothing fails."""
     with temporary_directory() as directory:
         ops = FaultyOps()
         log = open_log(directory, CONFIG, ops=ops)

@@ -28,12 +28,12 @@ CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_byt
 
 
 def nothing(count: int) -> int:
-    """What was not forced to the device is gone."""
+    """Choose the outcome without the writes that were not forced to the device."""
     return 0
 
 
 def everything(count: int) -> int:
-    """What was not forced to the device is there all the same."""
+    """Choose the outcome with all writes, also those that were not forced to the device."""
     return count - 1
 
 

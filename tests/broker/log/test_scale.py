@@ -42,7 +42,7 @@ def sparse_segment(directory: Path, base: int) -> list[int]:
 
 
 class Calls:
-    """How often system calls that read were made, and how many bytes they were asked for."""
+    """Counts of the system calls that read, and of the bytes that they read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count: Counter[str] = Counter()

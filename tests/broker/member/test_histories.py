@@ -23,7 +23,7 @@ ANSWER_S = 20.0
 
 
 class History:
-    """What happens to a cluster, and what its clients were told.
+    """A random sequence of events in a cluster, with the answers that its clients got.
 
     Attributes:
         acknowledged: the values that were acknowledged.

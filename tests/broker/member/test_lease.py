@@ -1,4 +1,4 @@
-"""How long a broker that is cut off from ZooKeeper may go on, on simulated time."""
+"""The time for which a broker that is cut off from ZooKeeper may go on; on simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a member registers, what it refuses, and what it does when the cluster takes it for dead; on simulated time."""
+"""Registration of a member, its refusals, and its end if the cluster takes it for dead; on simulated time."""
 
 from __future__ import annotations
 

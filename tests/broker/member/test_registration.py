@@ -1,4 +1,4 @@
-"""How a broker keeps its registration: what a start without ZooKeeper does, and what it survives."""
+"""A broker's registration: a start without ZooKeeper, and the failures that a registration survives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member answers before the controller has told it of the cluster; on simulated time."""
+"""Answers of a member that the controller has not told of the cluster yet; on simulated time."""
 
 from __future__ import annotations
 

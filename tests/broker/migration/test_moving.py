@@ -46,7 +46,7 @@ def zookeeper(tmp_path: Path) -> Iterator[ZooKeeper]:
 
 
 class Kept(NamedTuple):
-    """What has to be the same before and after a move."""
+    """Facts that must be the same before and after a move."""
 
     cluster_id: str | None
     topic_ids: dict[str, UUID]
@@ -56,7 +56,7 @@ class Kept(NamedTuple):
 
 
 class Clients:
-    """What clients of a broker do and see."""
+    """Clients of a broker: their writes and commits, and the facts that they see."""
 
     def __init__(self, address: str) -> None:
         self._where = {"bootstrap.servers": address}

@@ -1,4 +1,4 @@
-"""Which id a broker has, where both its configuration and its log directories may name one."""
+"""The id of a broker: its configuration and its log directories may both name one."""
 
 from __future__ import annotations
 

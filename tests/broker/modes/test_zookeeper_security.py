@@ -1,4 +1,4 @@
-"""What a configuration says of the security of the session with ZooKeeper, and what it must not say."""
+"""The configuration of a secured session with ZooKeeper, and its errors."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ TRANSPORTS: list[Connect] = [plain, transforming, in_memory]
 
 
 class Operation:
-    """What a request waits on."""
+    """An operation that a request waits for; it counts its cancellations."""
 
     def __init__(self) -> None:
         self.cancelled = 0

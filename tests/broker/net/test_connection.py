@@ -54,7 +54,7 @@ class Client:
         self.kept = 0
         """Bytes that are kept for the copy of the request under way."""
         self.frames: dict[int, memoryview] = {}
-        """What workers have of requests."""
+        """The bytes of requests that workers hold, by request."""
         self.held_until = 0.0
         self.waiting = 0
         """The requests whose responses are postponed."""
@@ -63,7 +63,7 @@ class Client:
         self.closed = 0
 
     def condition(self) -> str:
-        """What it waits for, for a failure that may not come again."""
+        """Describe the state of the connection, for the report of a failure that may not come again."""
         reader, writer = self.connection._reader, self.connection._writer
         sock = getattr(self.transport, "_sock", None)
         # State, congestion state, retransmits, probes and backoff: the first bytes of struct tcp_info.
@@ -100,7 +100,7 @@ class Room:
         self.disk = DiskReads(self.loop.run_on_worker, self._is_resident, lambda *_: None)
         self.looked_for: set[int] = set()
         self.parts: list[tuple[Client, int]] = []
-        """Where the parts of slices begin that were sent."""
+        """The positions at which the sent parts of slices begin, each with its client."""
         self.clients: dict[Connection, Client] = {}
         self.breaks: set[Connection] = set()
         """Connections whose end may come at any moment."""

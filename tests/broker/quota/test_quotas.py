@@ -64,7 +64,7 @@ def described(sock: socket.socket, *components: tuple[str, int, str | None], str
 
 
 def is_held_back(sock: socket.socket, other: socket.socket, topic: str) -> bool:
-    """Whether a request has no answer while another connection is served again and again."""
+    """Return whether a request has no answer while another connection is served again and again."""
     sock.sendall(encode_request(VERSIONS, 3, 10, "any"))
     for _ in range(50):
         end_offset(other, topic)

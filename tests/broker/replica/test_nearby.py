@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from, as by Kafka's `RackAwareReplicaSelector`."""
+"""The replica that a consumer should read from, as Kafka's `RackAwareReplicaSelector` chooses it."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def evict(path: Path) -> bool:
 
 
 def found_cold(path: Path, ask: Callable[[], bool]) -> bool:
-    """Whether `ask` finds the dropped file to be on the disk, at one of some attempts.
+    """Return whether `ask` finds the dropped file to be on the disk, at one of some attempts.
 
     The kernel begins to read what it was asked for, so where the disk is quick or the test is put aside in between, a
     file on the disk is found in memory.

@@ -1,4 +1,4 @@
-"""What the parts of a broker rely on, held by the real ZooKeeper over kazoo and by the simulated one."""
+"""The promises of ZooKeeper that a broker relies on, held by the real one over kazoo and by the simulated one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MISHAPS = 12
 WRITERS = (LibrdkafkaWriter, KafkalogWriter)
 SOAK_KILLS = int(os.environ.get("KAFKALOG_SOAK_KILLS", "504"))
 SOAK_SEED = int(os.environ.get("KAFKALOG_SOAK_SEED", "100"))
-"""How often `make test-soak` kills brokers, and in which order."""
+"""The number of times that `make test-soak` kills brokers, and the seed of their order."""
 
 
 @pytest.fixture(scope="module")

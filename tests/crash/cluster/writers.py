@@ -34,7 +34,7 @@ MOST_WAITING = 100_000
 
 
 class Writer(Protocol):
-    """What a load needs of a producer. One thread calls it."""
+    """A producer as a load needs it. One thread calls it."""
 
     def send(self, topic: str, partition: int, value: bytes) -> bool:
         """Take a record, unless too many wait already; return whether it was taken."""

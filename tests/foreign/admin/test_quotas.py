@@ -110,6 +110,6 @@ def test_kafkas_tool_and_ours_say_the_same(limited: KafkalogBroker, version: str
 
 
 def _without_scram(lines: list[str]) -> list[str]:
-    """What is about quotas: of users Kafka's tool tells their SCRAM credentials too, which nobody has."""
+    """Return the lines about quotas, without those in which Kafka's tool says that a user has no SCRAM credentials."""
     assert all("does not exist" in line for line in lines if "SCRAM" in line)
     return [line for line in lines if "SCRAM" not in line]

@@ -41,7 +41,7 @@ def planned(tmp_path: Path, topic: str, directory: str) -> tuple[str, str]:
 
 
 def tool(main: str, *words: str) -> list[str]:
-    """What one of Kafka's tools prints, without empty lines; these end their process themselves."""
+    """Run one of Kafka's tools, which end their process themselves; return what it prints, without empty lines."""
     require(apache.missing(apache.KAFKA_4))
     return [line for line in apache.run_java_tool(main, list(words)).splitlines() if line.strip()]
 

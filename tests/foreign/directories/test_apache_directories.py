@@ -67,7 +67,7 @@ NO_HEADERS = tuple(replace(record, headers=()) for record in RECORDS)
 
 @dataclass
 class Topic:
-    """What Apache Kafka served of partition 0 of a topic."""
+    """The offsets and records of partition 0 of a topic, as Apache Kafka served them."""
 
     end: int
     records: list[Record]

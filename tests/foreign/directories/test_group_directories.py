@@ -46,7 +46,7 @@ def static_member(bootstrap: str) -> Consumer:
 
 
 def assigned(one: Consumer) -> int:
-    """How many partitions it has, once it has some."""
+    """Wait until the consumer has partitions; return their number."""
     end = time.monotonic() + DEADLINE_S
     while not one.assignment():
         assert time.monotonic() < end

@@ -119,7 +119,7 @@ def test_whatever_is_given_is_taken_or_refused_by_name(properties: dict[str, str
 
 
 def refusal(properties: dict[str, str]) -> str | None:
-    """Why the properties are refused; None where they are not."""
+    """Return the message of the refusal; None if the properties are accepted."""
     try:
         ClientConfig.from_dict(properties)
     except ConfigError as error:

@@ -13,13 +13,13 @@ from tests.kafkalog.mirror.writing import PARTITIONS, Writer, make
 from tests.support.waiting import wait_until
 
 LEAST = 300
-"""How many records there are in the source before the group goes over, at the least."""
+"""The least number of records in the source before the group goes over."""
 
 Key = tuple[object, object]
-"""What tells a record from all others."""
+"""The part of a record that tells it from all others."""
 
 IN_SOURCE, IN_TARGET = (60, 13), (90, 17)
-"""How many records the group reads and commits there, and how many more it reads without a commit."""
+"""Number of records that the group reads and commits there, and number that it then reads without a commit."""
 
 
 class Application:

@@ -1,4 +1,4 @@
-"""What stands between kazoo and its connection: order, waiting, and what is sent when."""
+"""Buffers between kazoo and its connection: the order of messages, the time of sending, and waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a server that cannot be reached, and the time-out that one grants."""
+"""The message about a server that cannot be reached, and the time-out that a server grants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes get access lists."""
+"""The nodes that get access lists."""
 
 from __future__ import annotations
 

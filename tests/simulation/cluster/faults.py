@@ -1,4 +1,4 @@
-"""What goes wrong: faults of chance, each for a while, and the end of all of them."""
+"""Random faults, each of which lasts for a while, and the end of all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens: how many brokers there are, how they are configured, and what fails."""
+"""The choices that a seed makes before anything happens: number and settings of brokers, and kinds of failures."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SETTINGS = {
     # Compaction would make logs differ that hold the same.
     "log.cleaner.enable": "false",
 }
-"""What all brokers are configured with, beside what a plan decides."""
+"""Settings of all brokers, beside those that a plan chooses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed decides before anything happens."""
+    """The choices that a seed makes before anything happens."""
 
     brokers: int
     factor: int

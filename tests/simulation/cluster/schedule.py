@@ -44,14 +44,14 @@ DATA, MONEY, LOOSE = "data", "money", "loose"
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 PARTITIONS = 2
 LOOK_S = 0.1
-"""How often all machines are looked at, beside each change in ZooKeeper."""
+"""The interval at which all machines are looked at, beside each change in ZooKeeper."""
 REST_S = 150.0
 """A cluster without faults is at rest after so long (I8)."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a schedule.
+    """The outcome of a schedule.
 
     Attributes:
         faults: what is wrong; nothing if all is well.

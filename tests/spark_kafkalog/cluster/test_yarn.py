@@ -75,7 +75,7 @@ def test_the_page(running_yarn: yarn.Yarn, page: Page, topics: Topics) -> None:
 def test_a_stream_the_sink_a_load_and_a_job(
     mode: str, running_yarn: yarn.Yarn, page: Page, topics: Topics, filled: str, tmp_path: Path
 ) -> None:
-    """What applications have done is looked at from here, since a driver in the cluster prints into its container."""
+    """The test reads the outputs itself, because a driver in the cluster prints into its container."""
     numbers, target, done = list(range(ROWS)), topics.create("target", 2), tmp_path / "done"
     submit(page, running_yarn, f"{MODES[mode]} {APPLICATION} {topics.bootstrap} {filled} {target} {done}")
     streamed = pyarrow.dataset.dataset(done / "parquet").to_table()

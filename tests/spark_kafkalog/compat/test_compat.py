@@ -134,7 +134,7 @@ def untested(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("untested")
 def test_an_untested_version_hides_no_stack_trace_and_no_sink_log(tmp_path: Path) -> None:
-    """What is private is off: the answers are those of a PySpark that does not have it."""
+    """Uses of private parts are off, so the answers are those of a PySpark that does not have them."""
     error = RuntimeError("x")
     error._stackTrace = "\tat org.apache.spark"  # type: ignore[attr-defined]
     assert jvm_errors.jvm_stack_trace(error) == ""

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("version", sorted(TESTED - {pyspark.__version__}))
 def test_canaries(version: str) -> None:
-    """What is private in PySpark is as it is taken to be, in each version that the table names."""
+    """PySpark's private parts are as the source expects them, in each version that the table names."""
     require(older.missing(version))
     done = subprocess.run(
         [

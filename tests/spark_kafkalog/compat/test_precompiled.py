@@ -38,7 +38,7 @@ def places(archive: Path) -> dict[str, int]:
 
 
 def imported(archive: Path, program: str, time_zone: str = "UTC", *options: str) -> list[str]:
-    """What a program prints whose modules come from an archive."""
+    """Run a program whose modules come from an archive; return the lines that it prints."""
     environment = {**os.environ, "PYTHONPATH": str(archive), "TZ": time_zone}
     done = subprocess.run(
         [sys.executable, *options, "-c", program],

@@ -42,7 +42,7 @@ Record = tuple[str, str, int, int]
 Lost = tuple[str, int, int, int]
 """Topic, partition and the offsets [start, end) that a task could not read."""
 REPORTS: list[tuple[Condition, str]] = []
-"""What planning reported."""
+"""The losses that planning has reported."""
 
 
 @dataclass
@@ -244,7 +244,7 @@ class Planning(RuleBasedStateMachine):
         self.query = Query(self.brokers, **{name: str(value) for name, value in given.items()})
         self.from_beginning = start == "earliest"
         self.due: set[Record] | None = None
-        """What is to be read, once a start is logged: what was there and all that came. None before."""
+        """The records to be read, once a start is logged: those that were there, and all later ones. None before."""
 
     # The cluster
 
@@ -310,7 +310,7 @@ class Planning(RuleBasedStateMachine):
     @precondition(lambda self: self.brokers.has_ids)
     @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 2), count=st.integers(1, 9))
     def replace_under_a_planned_batch(self, name: str, partitions: int, count: int) -> None:
-        """What a task reads is not what it was planned for."""
+        """Plan a batch, and replace the topic before tasks read it."""
         if name in self.brokers.topics:
             self.produce(name, 0, count)
             self.trigger("before the batch")

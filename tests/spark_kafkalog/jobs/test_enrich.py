@@ -32,7 +32,7 @@ def options(bootstrap: str, topic: str, to: str, directory: Path) -> list[str]:
 
 
 def as_logged(line: bytes) -> dict[str, Any]:
-    """What the job is to write of a line, but for what it looks up."""
+    """Return the row that the job writes for a line, without the fields that it looks up."""
     seen = web.seen(line)
     quoted = line.decode().split('"')
     target, protocol = quoted[1].split()[1:]

@@ -52,7 +52,7 @@ class Driver:
         self.process = Process(command, self._log, cwd=ROOT, env=env)
 
     def batches(self) -> int:
-        """How many batches it has said to be done."""
+        """Return the number of batches that the driver has reported as done."""
         return tail(self._log, 1 << 20).count("batch ")
 
     def wait_said(self, text: str) -> None:

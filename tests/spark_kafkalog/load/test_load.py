@@ -145,7 +145,7 @@ def test_rows_of_an_hour_that_wait_keep_no_others_in_memory() -> None:
 
 
 def test_times_that_no_calendar_has(local_loading: Loading) -> None:
-    """What producers may send; the files are not more than the partitions, and can be compacted."""
+    """Producers may send such timestamps. There are no more files than partitions, and they can be compacted."""
     topic = local_loading.topics.create("wild")
     for _ in range(2):
         for time_ in (1 << 62, 253_402_300_800_000, (1 << 63) - 1, 1 << 55):

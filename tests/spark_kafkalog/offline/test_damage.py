@@ -41,7 +41,7 @@ def segments(root: Path, *, codec: Codec = Codec.NONE, index_every: int = 2) -> 
 
 
 def positions(path: Path) -> list[int]:
-    """Where the batches of an undamaged segment begin."""
+    """Return the positions at which the batches of an undamaged segment begin."""
     data, found, at = path.read_bytes(), [], 0
     while at < len(data):
         found.append(at)
@@ -128,7 +128,7 @@ def test_a_time_in_a_damaged_batch(tmp_path: Path) -> None:
 
 
 def test_a_time_in_bytes_that_are_no_batch_any_more(tmp_path: Path) -> None:
-    """Where not even a header is left, the query begins, too. Damage before records of earlier times is passed by."""
+    """The query also begins if not even a header is left. Damage before records of earlier times is passed by."""
     path = segments(tmp_path)[1]
     at = positions(path)[2]
     flip(path, at + 16)
@@ -141,7 +141,7 @@ def test_a_time_in_bytes_that_are_no_batch_any_more(tmp_path: Path) -> None:
 
 
 def test_a_time_index_that_is_cut_off_or_damaged(tmp_path: Path) -> None:
-    """What its entries do not tell is looked for in the log."""
+    """Times that the index does not tell are looked for in the log."""
     segments(tmp_path)
     times = b"".join(struct.pack(">qi", 1_700_000_000_000 + n, n) for n in (3, 5, 9))
     index = tmp_path / "t-0" / f"{0:020d}.timeindex"

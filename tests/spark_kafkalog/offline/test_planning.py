@@ -151,7 +151,7 @@ def test_pieces_hold_each_batch_once(
 
 
 def is_gap(bases: list[int], end: int, start: int, position: int) -> bool:
-    """Whether the piece begins behind the records of the batch that its first offset would belong to."""
+    """Return whether the piece begins behind the records of the batch that its first offset would belong to."""
     return position // SIZE < len(bases) and bases[position // SIZE] <= start
 
 

@@ -26,7 +26,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
 class Step(NamedTuple):
-    """What one producer does next: records of a transaction (or of none), or its end; maybe in a new segment."""
+    """One step of a producer: records of a transaction (or of none), or its end; maybe in a new segment."""
 
     producer: int
     act: str
@@ -159,7 +159,7 @@ def test_a_marker_that_cannot_be_read_decides_nothing(tmp_path: Path) -> None:
 
 
 MARKER_DAMAGE = {"offset": 0, "length": 11, "magic": 16, "checksum": 17, "attributes": 22, "producer": 50, "record": 70}
-"""Where a bit flips in a marker's batch."""
+"""Positions in a marker's batch at which a bit flips, by the name of the field there."""
 
 
 @pytest.mark.parametrize("where", MARKER_DAMAGE.values(), ids=MARKER_DAMAGE.keys())

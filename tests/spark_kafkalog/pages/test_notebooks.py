@@ -19,7 +19,7 @@ NOTEBOOKS = sorted(DIRECTORY.glob("*.ipynb"))
 ANY_NOTEBOOK = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
 OF_A_MACHINE = re.compile(r"/(?:home|Users|root|tmp|work|var|private)/")
-"""What only says where a notebook was run."""
+"""Paths that belong to the machine on which a notebook was run."""
 
 
 def code_cells(path: Path) -> list[Any]:
@@ -27,7 +27,7 @@ def code_cells(path: Path) -> list[Any]:
 
 
 def kinds(cell: Any) -> list[str]:
-    """What sort of output a cell has: streams by their name, others by their types."""
+    """Return the kind of each output of a cell: the name of a stream, the types of any other."""
     return [
         output.name if output.output_type == "stream" else "+".join(sorted(output.get("data", {"error": ""})))
         for output in cell.outputs

@@ -77,7 +77,7 @@ def test_far_below_the_limit_one_look_is_enough() -> None:
 
 
 def test_records_that_grow() -> None:
-    """What is read now counts, not the mean of all."""
+    """The sizes of the records to read next count, not the mean of all."""
     log = Batches({A: [(10, 1000 + 20 * n) for n in range(1000)]})
     for begin in (0, 3000, 8000):
         ends, _ = byte_sizes.limited({A: begin}, log.ends(), 200_000, log)

@@ -41,7 +41,7 @@ def at(milliseconds: float) -> datetime:
 
 
 def holds(condition: Filter, row: Row) -> bool:
-    """What Spark makes of a filter."""
+    """Return the result of a filter for a row, as Spark computes it."""
     if isinstance(condition, Not):
         return not holds(condition.child, row)
     column: Any = row[COLUMNS[condition.attribute[0]]]  # type: ignore[attr-defined]

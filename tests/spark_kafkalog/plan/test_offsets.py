@@ -129,7 +129,7 @@ def test_offsets_of_another_source(document: dict[str, object]) -> None:
 
 
 class Log:
-    """What brokers answer: per partition where it begins, where it ends, and that offset n has timestamp 10 n."""
+    """The answers of brokers: where each partition begins and ends, and that offset n has timestamp 10 n."""
 
     def __init__(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> None:
         self.bounds = bounds

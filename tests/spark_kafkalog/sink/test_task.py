@@ -107,7 +107,7 @@ def test_codecs_read_by_kafka_python(tasks: Tasks, topics: Topics, codec: str) -
 
 
 def places_by_librdkafka(topics: Topics, keys: list[Any], partitions: int) -> list[int]:
-    """Where librdkafka's copy of Java's partitioner puts keys."""
+    """Return the partition that librdkafka's copy of Java's partitioner chooses for each key."""
     topic = topics.create("places", partitions)
     places: dict[bytes, int] = {}
 

@@ -117,7 +117,7 @@ def read(found: Typed, values: list[bytes | None]) -> list[tuple[Any, Any]]:
 
 
 def serializer(registry: RegistryServer, topic: str, schema: Any) -> Any:
-    """What Confluent's serializer writes for a topic."""
+    """Return Confluent's serializer for a topic, as a function that takes a value."""
     client = SchemaRegistryClient({"url": registry.url})
     write = AvroSerializer(client, json.dumps(schema))
     context = SerializationContext(topic, MessageField.VALUE)

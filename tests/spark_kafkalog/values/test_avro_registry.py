@@ -48,7 +48,7 @@ TREE = {
 
 
 def test_writers_whose_records_contain_themselves(registry: RegistryServer) -> None:
-    """What Spark has no type for is passed over; how deep it goes is bounded, and the process lives on."""
+    """Fields that Spark has no type for are skipped; too deep records are corrupt, and the process lives on."""
     number = registry.register("trees", TREE).to_bytes(4, "big")
     fields = TREE["fields"][:2]
     found = typed(registry, valueSchema=json.dumps({"type": "record", "name": "Node", "fields": fields}))

@@ -36,7 +36,7 @@ def numbers(kind: pa.DataType) -> pa.DataType:
 
 
 def resolved(writer: dict[str, Any], reader: dict[str, Any], values: list[bytes]) -> list[Any]:
-    """What becomes of the field f of each value; dates and timestamps are numbers."""
+    """Return the field f of each value, as the reader's schema sees it; dates and timestamps are numbers."""
     lookup = {1: RegisteredSchema(json.dumps(writer), "AVRO")}.get
     decoder = AvroDecoder(json.dumps(reader), framed=True, lookup=lookup)
     found, bad = decoder.decode(pa.array([b"\0\0\0\0\1" + value for value in values], pa.binary()))

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("checked")
 
 
 def decode(ddl: str | StructType, values: Sequence[bytes | None]) -> list[Any]:
-    """What becomes of each value: a row, None, or "corrupt"."""
+    """Return the result for each value: a row, None, or "corrupt"."""
     decoder = JsonDecoder(parse_ddl(ddl) if isinstance(ddl, str) else ddl)
     found, bad = decoder.decode(pa.array(values, pa.binary()))
     found.validate(full=True)

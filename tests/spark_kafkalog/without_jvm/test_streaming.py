@@ -279,7 +279,7 @@ def test_a_topic_created_again_while_a_batch_is_planned(stream: Any, topics: Top
 
 
 def test_a_topic_created_again_that_a_worker_knows_from_before(stream: Any, topics: Topics) -> None:
-    """What a process remembers of the cluster is of the topic that was deleted."""
+    """The process remembers facts about the deleted topic. The query must read the new one all the same."""
     topic = topics.create("known")
     topics.produce(topic, numbers(5))
     options = {"subscribe": topic, "startingOffsets": "earliest", "fetchOffset.retryIntervalMs": 1}
@@ -343,7 +343,7 @@ class Streaming(RuleBasedStateMachine):
         self.query = Stream(self.topics.bootstrap, subscribe=self.topic, startingOffsets=start, **options)
         self.running = False
         self.started = start == "earliest"
-        """Whether what is written is to be read."""
+        """True if all that is written from now on is to be read."""
 
     @rule(count=st.integers(1, 20), partition=st.integers(0, 3))
     def produce(self, count: int, partition: int) -> None:

@@ -14,7 +14,7 @@ from peers.brokers.secured_kafka import SecuredKafka
 from tests.support.waiting import wait_until
 
 DEADLINE_S = 120.0
-"""How long a use waits for records or for their acknowledgement."""
+"""The time for which a use waits for records or for their acknowledgement."""
 
 
 def new_topic(secured: SecuredKafka, partitions: int = 1) -> str:

@@ -202,7 +202,7 @@ def test_a_session_that_ends_leaves_nothing(serving: Serving) -> None:
 
 
 def test_another_reader_of_a_session_gets_what_is_for_it(serving: Serving) -> None:
-    """Which has nothing to do with what the one before got."""
+    """The answer to another reader is made from its own request, not from the rest that the session came to."""
 
     async def work() -> None:
         session = Session(serving)

@@ -47,7 +47,7 @@ def wanted(
 
 
 def told(response: Any) -> list[tuple[int, int, int, bytes]]:
-    """What a response says of each partition."""
+    """Return the number, error, high watermark and bytes of each partition in a response."""
     return [
         (row.partition_index, row.error_code, row.high_watermark, _bytes(row.records))
         for topic in response.responses

@@ -1,4 +1,4 @@
-"""What a controller's channel concludes from attempts to reach its broker."""
+"""The conclusions that a controller's channel draws from attempts to reach its broker."""
 
 from __future__ import annotations
 

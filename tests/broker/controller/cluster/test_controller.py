@@ -1,4 +1,4 @@
-"""What controllers of a cluster do together, and what they survive; on simulated time."""
+"""Controllers of a cluster that work together and survive failures, on simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the controller is taken for dead, and when it is left in peace."""
+"""Test that a dead controller is replaced, and that one that is alive is left in peace."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_bad_manual_assignments(assignments: dict[int, Sequence[int]]) -> None:
 
 @pytest.mark.parametrize("replicas", [range(7, 100_000), [0] * 100_000, [*range(2), -5, *range(7, 100_000)]])
 def test_of_a_list_of_100_000_replicas_only_the_beginning_is_looked_at(replicas: Sequence[int]) -> None:
-    """Which refuses it: there are not so many brokers."""
+    """The beginning is enough for a refusal, because there are not so many brokers."""
     with pytest.raises(InvalidReplicaAssignmentError) as refused:
         check_manual({0: replicas}, [0, 1])
     refusal = judge_reassignment(ClusterState("c"), ("t", 0), replicas, [0, 1])

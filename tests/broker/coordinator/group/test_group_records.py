@@ -30,7 +30,7 @@ def member(name: str, instance: str | None) -> records.MemberMetadata:
 
 
 def made(name: str, version: int) -> Message:
-    """What `WriteGroupRecords.java` wrote."""
+    """Return the message that `WriteGroupRecords.java` has written under that name."""
     if name == "offset-key":
         return records.OffsetCommitKey(group="grüße", topic="topic", partition=7)
     if name == "group-key":

@@ -48,14 +48,14 @@ PARTITIONS = (("a", 0), ("a", 1), ("b", 0))
 TIMEOUT_MS = 1000
 EXPIRATION_MS = 1_000_000
 NEVER_MS = 1 << 40
-"""What is due by the clock is done by `Crashes.time_passes`: an example must not depend on how long it really takes."""
+"""An interval that never passes: `Crashes.time_passes` does the timers' work, so no example depends on real time."""
 SETTINGS = TransactionSettings(
     expiration_ms=EXPIRATION_MS, abort_interval_ms=NEVER_MS, remove_expired_interval_ms=NEVER_MS
 )
 TURNS = 25
 """Rounds of the loop in which everything that can go on has gone on."""
 THEN = st.sampled_from(["settle", "settle", "settle", "leave"])
-"""Whether what a request had written is settled before the next step."""
+"""After "settle" the writes of a request settle before the next step; after "leave" they may stay open."""
 OUTCOMES = st.sampled_from(["stored", "stored", "stored", "refused", "unknown"])
 
 
@@ -72,7 +72,7 @@ class Session:
 
 @dataclass
 class Outcome:
-    """What was acknowledged of a transaction."""
+    """The acknowledged writes of a transaction, and its acknowledged end."""
 
     producer: Producer
     added: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class Crashes(RuleBasedStateMachine):
             self.outcomes[tag].added.setdefault(partition, len(self.partitions[partition].entries))
 
     def may_be_added(self, session: Session, partition: tuple[str, int]) -> bool:
-        """Whether an addition whose answer was lost may have been stored."""
+        """Return whether an addition whose answer was lost may have been stored."""
         machine = self.coordinator.describe(session.transactional_id)
         return machine.producer == session.producer and partition in machine.current.partitions
 

@@ -71,7 +71,7 @@ def produce_transactions(log: Log) -> None:
 
 
 def account(log: Log) -> tuple[object, ...]:
-    """What the log knows."""
+    """Return everything that the log knows: offsets, records, transactions, epochs, producers, id, segments, times."""
     end = log.log_end_offset
     return (
         log.log_start_offset, end, log.last_stable_offset, stored(log), log.aborted_transactions(0, end),

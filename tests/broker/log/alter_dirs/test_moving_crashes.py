@@ -28,12 +28,12 @@ from tests.crash.lossy_disk import Disk, Entry, NoSync, RecordingOps
 
 
 def nothing(count: int) -> int:
-    """What was not forced to the device is gone."""
+    """Choose the outcome without the writes that were not forced to the device."""
     return 0
 
 
 def everything(count: int) -> int:
-    """What was not forced to the device is there all the same, as after a kill."""
+    """Choose the outcome with all writes, also those that were not forced to the device, as after a kill."""
     return count - 1
 
 
@@ -99,12 +99,12 @@ def told(entries: list[Entry]) -> tuple[int, int]:
 
 
 def made(entries: list[Entry]) -> int:
-    """How many entries there are before the log is."""
+    """Return the number of entries before the first one that knows the log."""
     return next(at for at, entry in enumerate(entries) if entry[:2] == ("note", "state"))
 
 
 def check_start(root: Path, entries: list[Entry], *, killed: bool) -> None:
-    """What the next start finds is the log, once, with what it had; a move that was under way ends."""
+    """Check that the next start finds the log once and complete, and ends a move that was under way."""
     end, flushed = told(entries)
     logs = open_manager(root, NoSync())
     log = logs.get("t", 0)

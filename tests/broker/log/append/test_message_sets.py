@@ -29,7 +29,7 @@ FORMATS = (0, 1, 2)
 
 
 def sent(values: Sequence[bytes], magic: int, codec: Codec = Codec.NONE, *, key: bytes | None = b"k") -> memoryview:
-    """What a producer of that format sends: offsets count from 0."""
+    """Return the records as a producer of that format sends them: offsets count from 0."""
     records = [Record(at, NOW + at, key, value) for at, value in enumerate(values)]
     if magic == 2:
         return memoryview(encode_batch(records, codec=codec))

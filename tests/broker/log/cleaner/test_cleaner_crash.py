@@ -106,7 +106,7 @@ def interrupted(root: Path, at: int) -> bool:
 
 
 class Expected:
-    """What must be so after any crash, and what a cleaning makes of it in the end."""
+    """The state that must hold after any crash, and the records that a complete cleaning leaves."""
 
     def __init__(self, prepared: Path, scratch: Path) -> None:
         log = reopened(copied(prepared, scratch))

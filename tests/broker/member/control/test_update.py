@@ -1,4 +1,4 @@
-"""What UpdateMetadata changes in the state of the cluster."""
+"""Changes that UpdateMetadata makes in the state of the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the controller is asked to change ISRs; a script plays the controller's link."""
+"""Requests to the controller to change ISRs; a script plays the controller's link."""
 
 from __future__ import annotations
 

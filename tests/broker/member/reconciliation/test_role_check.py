@@ -1,4 +1,4 @@
-"""What differs between what a broker holds and what ZooKeeper says."""
+"""Differences between the roles that a broker holds and those in ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a broker follows the notices of changed configurations."""
+"""Notices of changed configurations, which a broker follows."""
 
 from __future__ import annotations
 

@@ -48,11 +48,11 @@ class Peer:
         self.seen: list[str] = []
         """The names asked for, in the order in which they came."""
         self.refused = False
-        """Whether the last attempt to connect was refused."""
+        """True if the last attempt to connect was refused."""
         self.throttle_ms = 0
-        """How long each response asks to wait."""
+        """The time in milliseconds that each response asks the client to wait."""
         self.asked_at: list[float] = []
-        """When each name was asked for."""
+        """The times at which each name was asked for."""
 
     def fails(self) -> bool:
         return self.chance.random() < self.fault_share

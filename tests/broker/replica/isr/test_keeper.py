@@ -1,4 +1,4 @@
-"""Which changes of the ISR a leader proposes, and what it makes of the answers."""
+"""Changes of the ISR that a leader proposes, and its reaction to the answers."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_member_leaves_its_group_though_the_signal_comes_twice(broker_address:
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
-    """What is typed at, and what the command has for its standard input."""
+    """Open a terminal; yield the end that the test types at, and the command's standard input."""
     ends = pty.openpty()
     yield ends
     for end in ends:

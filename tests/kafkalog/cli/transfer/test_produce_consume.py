@@ -336,7 +336,7 @@ def poll(source: Source, count: int) -> list[ConsumerRecord]:
 
 
 def committed(broker_address: str, group: str) -> dict[int, int]:
-    """What a group has committed of its one topic, by partition."""
+    """Return the offsets that a group has committed of its one topic, by partition."""
     with GroupAdmin(ClientConfig.from_dict({"bootstrap.servers": broker_address})) as admin:
         return {tp.partition: found.offset for tp, found in admin.offsets([group])[group].items()}
 

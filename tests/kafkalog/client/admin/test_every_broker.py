@@ -1,4 +1,4 @@
-"""What brokers coordinate is listed in whole, also where one of them dies meanwhile."""
+"""Test that lists of groups and transactions are complete, even if one of the brokers dies meanwhile."""
 
 from __future__ import annotations
 

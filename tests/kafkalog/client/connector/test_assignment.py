@@ -1,4 +1,4 @@
-"""Which stream owns which partition, as Kafka 0.8.2's `PartitionAssignor` decides it."""
+"""Owners of partitions, as Kafka 0.8.2's `PartitionAssignor` chooses them."""
 
 from __future__ import annotations
 

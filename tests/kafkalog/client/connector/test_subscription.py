@@ -1,4 +1,4 @@
-"""What members of Kafka 0.8 write about themselves, and what tools and members read in other nodes."""
+"""Nodes of ZooKeeper that members of Kafka 0.8 write about themselves, and nodes that tools and members read."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def batch(live: Live) -> pa.RecordBatch:
 
 
 def addresses(array: Any) -> set[int]:
-    """Where the buffers of an Arrow array lie."""
+    """Return the addresses of the buffers of an Arrow array."""
     arrays = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     return {buffer.address for each in arrays for buffer in each.buffers() if buffer is not None}
 

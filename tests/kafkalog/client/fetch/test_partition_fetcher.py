@@ -215,7 +215,7 @@ def test_a_leader_that_hangs_up_after_it_was_asked_ahead(server: ScriptedBroker,
 
 
 def test_a_session_is_renewed_between_two_fetches() -> None:
-    """Whether the second one was asked for ahead or not (KIP-368)."""
+    """The renewal (KIP-368) does not depend on whether the second fetch was sent ahead."""
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_username": "alice", "sasl_password": "secret"}
     with Sessions(*[3_600_000] * 4) as server:
 

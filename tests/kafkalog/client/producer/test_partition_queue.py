@@ -45,7 +45,7 @@ def queue_of(accumulator: Accumulator, batches: int) -> PartitionQueue:
 
 
 def take(accumulator: Accumulator, config: ProducerConfig) -> list[ProducerBatch]:
-    """What goes out at a time when nodes take any number of requests."""
+    """Return the batches that are sent now, if nodes take any number of requests."""
     return accumulator.take(time.monotonic(), config.idempotence, True, lambda node: 0.0).requests.get(1, [])
 
 
@@ -123,7 +123,7 @@ def test_only_a_transaction_that_is_aborted_withdraws(sender: Sender) -> None:
 
 
 def test_a_transaction_is_broken_before_its_last_batch_is_gone(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who finds nothing left to deliver must find out, too, that something was not delivered."""
+    """A caller that finds nothing left to deliver must already see that something was not delivered."""
     accumulator = sender.accumulator
     transactions = accumulator.transactions
     assert transactions is not None

@@ -18,7 +18,7 @@ from peers.toolchains import java
 
 PLAIN = LoginModule.PLAIN.value
 SECRET = "kqx7"
-"""What no error may show."""
+"""The secret that no error may show."""
 
 
 def refusal(text: str) -> str:

@@ -278,7 +278,7 @@ def test_keys_are_written_to_no_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_keys_are_in_no_file_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where the system has no files in memory, as macOS."""
+    """The system has no files in memory, as macOS."""
     monkeypatch.delattr("os.memfd_create")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     make_ssl_context(own("key.jks"))

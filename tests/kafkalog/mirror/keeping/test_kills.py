@@ -26,9 +26,9 @@ from tests.support.waiting import wait_until
 
 KILLS = 10
 AT_FAILOVER = (40, 7)
-"""How many records the group reads and commits, and how many more it reads without a commit."""
+"""Number of records that the group reads and commits, and number that it then reads without a commit."""
 UNCOMMITTED = 7
-"""How many records the group reads after each kill without a commit."""
+"""Number of records that the group reads after each kill without a commit."""
 GROUP = "readers"
 WRITERS = 2
 SOAK_KILLS = int(os.environ.get("KAFKALOG_SOAK_KILLS", "200"))

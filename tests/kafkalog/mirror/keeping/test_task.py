@@ -46,7 +46,7 @@ def settings(clusters: Clusters, alias: str) -> MirrorSettings:
 
 
 TAKEN = [(True, 0), (False, 0), (False, JOINED_BYTES)]
-"""Whether a place takes stated offsets, and how large a batch of joined ones may be."""
+"""Pairs: true if a place takes stated offsets; the largest batch of joined ones, in bytes."""
 
 
 @pytest.mark.parametrize(("stated", "most"), TAKEN)

@@ -57,7 +57,7 @@ def joined(chunks: Iterable[Any]) -> bytes:
 
 
 def asked(chunks: Iterable[Any]) -> tuple[Any, int, int]:
-    """What a peer reads: the request, its version and its correlation id."""
+    """Decode a request as a peer reads it; return it with its version and its correlation id."""
     data = joined(chunks)
     (size,) = struct.unpack_from(">i", data)
     assert size == len(data) - 4

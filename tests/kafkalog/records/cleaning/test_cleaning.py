@@ -58,7 +58,7 @@ def test_keys_are_hashed_with_siphash(length: int) -> None:
 
 
 class Batch(NamedTuple):
-    """What a batch is made of."""
+    """The choices of which a batch is made."""
 
     keys: Sequence[bytes | None]
     tombstones: Sequence[bool]
@@ -147,7 +147,7 @@ def clean(
     out: int = 1 << 16,
     memory: int = 1 << 16,
 ) -> tuple[bytes, list[object]]:
-    """What a cleaning makes of the log, and everything that it counted."""
+    """Clean the log; return the bytes that remain, and everything that the cleaning counted."""
     offsets = cleaning.OffsetMap(memory, 0.9, most_keys=1000, start_offset=start, functions=functions, secret=SECRET)
     offsets.latest_offset = start - 1
     pos, full = 0, False

@@ -59,7 +59,7 @@ def records_of(draw: Any, min_size: int = 1) -> list[Record]:
 
 
 def seen(records: list[Record], magic: int, append_time: int | None = None) -> list[Record]:
-    """What a format keeps of records."""
+    """Return the records as a format keeps them: without headers, and without timestamps in format 0."""
     return [
         record._replace(
             timestamp=-1 if not magic else record.timestamp if append_time is None else append_time, headers=()

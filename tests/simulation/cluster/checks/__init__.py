@@ -1,4 +1,4 @@
-"""What must hold in the simulated cluster.
+"""Checks of the simulated cluster.
 
 - `logs`        what the replicas' logs hold
 - `states`      changes of partitions in ZooKeeper, looked at one by one

@@ -28,13 +28,13 @@ from tests.simulation.zookeeper import SimulatedEnsemble
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What an election took back although it had been promised."""
+    """Records that an election took back although they had been promised."""
 
     identity: str
     offset: int
     """From this offset on."""
     epoch: int
-    """What an earlier epoch had written."""
+    """The leader epoch of the election. The records were written in earlier epochs."""
     at: float
     why: str
 

@@ -1,4 +1,4 @@
-"""What the replicas' logs hold, looked at from outside: batches by epoch and checksum, and what was committed."""
+"""Contents of the replicas' logs, seen from outside: batches by epoch and checksum, and the committed part."""
 
 from __future__ import annotations
 

@@ -33,18 +33,18 @@ class Change:
 
     @property
     def is_election(self) -> bool:
-        """Whether a leader was elected, or the same one again."""
+        """Return whether a leader was elected; the same one again counts, too."""
         before = self.before
         return self.after.leader != NO_LEADER and (before is None or before.leader_epoch != self.after.leader_epoch)
 
     @property
     def is_clean(self) -> bool:
-        """Whether the leader was in sync."""
+        """Return whether the leader was in sync."""
         return self.before is None or self.after.leader in self.before.isr
 
 
 class States:
-    """What ZooKeeper says of topics and partitions, and whether it may.
+    """The topics and partitions in ZooKeeper, with a check of each change.
 
     Args:
         now: returns the time in seconds.
@@ -71,7 +71,7 @@ class States:
         self._created: dict[str, int] = {}
         self._controller_epoch = -1
         self._unassigned: dict[tuple[PartitionKey, int], tuple[float, bool]] = {}
-        """When brokers lost their replicas of partitions, and whether they were registered then."""
+        """The times at which brokers lost their replicas of partitions; true if they were registered then."""
         self._untold: set[tuple[PartitionKey, int]] = set()
         ensemble.on_commit = self._committed
 

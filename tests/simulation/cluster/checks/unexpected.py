@@ -11,7 +11,7 @@ from broker.zookeeper.interface import ZooKeeperError
 from kafkalog.protocol.errors import KafkaError
 
 FORESEEN = (OSError, KafkaError, LinkError, ZooKeeperError)
-"""What fails when disks, brokers and ZooKeeper fail."""
+"""Errors that failures of disks, brokers and ZooKeeper cause."""
 
 
 class UnexpectedErrors(logging.Handler):

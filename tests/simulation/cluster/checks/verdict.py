@@ -1,4 +1,4 @@
-"""What holds once everything works again: the cluster comes to rest, and the logs have what was promised."""
+"""Checks after the end of all faults: the cluster comes to rest, and the logs have what was promised."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.simulation.cluster.hosts.world import ProcessLoop
 from tests.simulation.network import SimulatedNetwork
 
 FAILURES = (KafkaError, LinkError, TimeoutError)
-"""What a client meets while brokers fail."""
+"""Errors that a client meets while brokers fail."""
 PATIENCE_S = 6.0
 PAUSE_S = 0.2
 GROUP, TRANSACTION = 0, 1

@@ -1,4 +1,4 @@
-"""What the clients did and were told."""
+"""The actions of the clients, and the answers that they got."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Sent:
     is_transactional: bool
     sent_at: float
     offset: int | None = None
-    """Where it is, once it was acknowledged."""
+    """Its offset, once it was acknowledged."""
     acked_at: float | None = None
     is_checked: bool = False
-    """Whether the broker drops duplicates of it."""
+    """True if the broker drops duplicates of it."""
 
 
 @dataclass(slots=True)

@@ -86,7 +86,7 @@ class Machine:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the broker has started, and its parts can be looked at."""
+        """Return whether the broker has started, so that its parts can be looked at."""
         return self.is_up and self.loop is not None
 
     def start(self) -> None:

@@ -81,7 +81,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 
 class Life(Enum):
-    """What a process does."""
+    """The state of a process."""
 
     RUNS = "runs"
     FROZEN = "frozen"

@@ -119,7 +119,7 @@ class Drill:
         assert set(found) == set(range(self.produced))
 
     def said(self) -> str:
-        """What the driver has printed."""
+        """Return the end of the driver's output."""
         return tail(self._directory / f"driver{self._runs}.out", 8000)
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ def test_a_missing_piece_is_told() -> None:
 
 
 def test_room_for_tasks() -> None:
-    """What the documentation promises: 150 tasks in one partition's metadata, 1,000 in eight partitions'."""
+    """The documentation promises 150 tasks in one partition's metadata, 1,000 in eight partitions'."""
     assert len(encode(Record(transactions=transactions(150, 150)), PREFIX, 1)) == 1
     assert len(encode(Record(transactions=transactions(1000, 200)), PREFIX, 8)) > 1
     with pytest.raises(LedgerError, match="1000 tasks do not fit into the metadata of 2 partitions"):

@@ -63,12 +63,12 @@ class Sink:
         return MicroBatch(self._bootstrap, self._topic, self.prefix, number, query=query, **given)
 
     def seen(self) -> list[bytes]:
-        """What is committed, up to what is left open."""
+        """Return the committed values, up to the first transaction that is open."""
         assert self._topic is not None
         return sorted(committed(self._bootstrap, self._topic))
 
     def sent(self) -> list[bytes]:
-        """What is in the log, committed or not."""
+        """Return all values in the log, committed or not."""
         assert self._topic is not None
         return sorted(committed(self._bootstrap, self._topic, isolation="read_uncommitted"))
 

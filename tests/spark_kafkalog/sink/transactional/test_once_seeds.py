@@ -78,7 +78,7 @@ class Seeds:
         return what
 
     def check(self) -> None:
-        """What was committed is seen, once.
+        """Check that everything that was committed is seen, once.
 
         Not at once: readers wait at the first row of an attempt that died, until the next batch clears it away.
         """

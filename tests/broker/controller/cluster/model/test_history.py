@@ -1,4 +1,4 @@
-"""What a controller remembers of the changes of partitions, and what it says to be lost."""
+"""Test that a controller remembers changes of partitions, and says which ones it has forgotten."""
 
 from __future__ import annotations
 

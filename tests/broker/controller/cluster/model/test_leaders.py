@@ -1,4 +1,4 @@
-"""Who becomes the leader; the cases of Kafka's `PartitionLeaderElectionAlgorithmsTest`, and properties."""
+"""Elections: the cases of Kafka's `PartitionLeaderElectionAlgorithmsTest`, and properties."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Changing:
         return set(group.membership.group.members)
 
     def refuse(self, refuse: bool) -> None:
-        """Whether appends are refused from now on."""
+        """Refuse appends from now on, or accept them again."""
         (partition_groups,) = self.running.groups.all_partition_groups()
         refuse_appends(partition_groups.partition, refuse)
 

@@ -80,7 +80,7 @@ Groups = Callable[..., Ended]
 
 
 def offsets(groups: Groups, group: str) -> dict[int, int]:
-    """What the group has committed, by partition."""
+    """Return the offsets that the group has committed, by partition."""
     found = [json.loads(line) for line in groups("describe", "--group", group, "--json").out]
     return {row["partition"]: row["current_offset"] for row in found if row["current_offset"] is not None}
 

@@ -78,7 +78,7 @@ def _has_partitions(admin: Admin, topic: str, count: int) -> bool:
 
 
 class Brokers:
-    """What an administrator does with three brokers.
+    """Three brokers, with the actions of an administrator.
 
     Attributes:
         processes: the brokers.

@@ -42,7 +42,7 @@ from tests.support.command import Ended, call
 from tests.support.scripted import Handler, ScriptedBroker, metadata
 
 EARLIER = {LEADER_RATE: "777", ALTER_DIRS_RATE: "5000"}
-"""What an administrator has set on the broker."""
+"""Throttles that an administrator has set on the broker earlier."""
 
 
 def moves(tmp_path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What `kafkalog reassign verify` says of a reassignment that waits."""
+"""Output of `kafkalog reassign verify` for a reassignment that waits."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Groups:
         self.errors: dict[str, list[int]] = {}
         self.silent: set[str] = set()
         self.asked: Counter[tuple[int, str]] = Counter()
-        """How often a broker was asked to describe or delete a group, or for its offsets."""
+        """The number of requests to describe or delete a group or to list its offsets, by broker and group."""
         self.limits: dict[str, int] = {}
         self.brokers = {node_id: self._broker(node_id) for node_id in range(2)}
 

@@ -338,7 +338,7 @@ class GroupOfMembers:
     # What happens, to a client by its number, one way or the other
 
     def round(self, number: int, settled: bool) -> None:
-        """What a client does when all is well."""
+        """Do one round of a client for which all is well: poll, send, get the answer."""
         client = self.clients[number]
         client.poll(self.coordinator, self.wanted[number])
         self.send(client)
@@ -423,7 +423,7 @@ class GroupOfMembers:
         assert set(read) == expected
 
     def settled(self) -> bool:
-        """Whether all members have what the coordinator wants them to have, and it knows."""
+        """Return whether all members have what the coordinator wants them to have, and it knows."""
         group = self.coordinator.group
         for client in self.clients:
             member = client.member
@@ -450,7 +450,7 @@ HAPPENS: list[tuple[Callable[[GroupOfMembers, int, bool], None], int]] = [
     (GroupOfMembers.crash, 1),
     (GroupOfMembers.more_partitions, 1),
 ]
-"""What happens, and how often."""
+"""The events, each with the relative frequency at which it is drawn."""
 events = st.tuples(
     st.sampled_from([event for event, often in HAPPENS for _ in range(often)]), st.integers(0, 2), st.booleans()
 )

@@ -45,7 +45,7 @@ ALLOWED = {
     State.FATAL_ERROR: set(),
     State.DETACHED: set(),
 }
-"""What may be called in which state; a call that ran out of time is the only one that may be made then."""
+"""The calls that each state allows. A call that ran out of time is the only one that may be made then."""
 
 
 def errors(operation: Operation = Operation.ADD_OFFSETS) -> st.SearchStrategy[TransactionError]:

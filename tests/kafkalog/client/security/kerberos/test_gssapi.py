@@ -33,7 +33,7 @@ from tests.support.scripted import Handler, ScriptedBroker
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
 WITHIN_S = 5.0
-"""How soon a client says what is wrong."""
+"""The time within which a client must report an error."""
 
 
 @pytest.fixture(scope="module")
