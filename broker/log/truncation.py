@@ -71,7 +71,8 @@ class Truncation:
                 before `offset` do not read as batches, and nothing has changed.
         """
         if offset >= self._offsets.end:
-            self._epochs.truncate_from_end(self._offsets.end)
+            # An epoch without records is forgotten. The file is not forced for that: opening the log forgets it, too.
+            self._epochs.truncate_from_end(self._offsets.end, write=False)
             return False
         if offset < self._segments.all[0].base_offset:
             self.fully(offset, now_ms=now_ms)

@@ -319,6 +319,20 @@ class Fetcher:
     async def _take(self, response: FetchResponse) -> None:
         out_of_range: list[Following] = []
         flushing: list[Following] = []
+        try:
+            await self._take_each(response, out_of_range, flushing)
+        finally:
+            await self._truncation.lower_recovery_points()
+        for following in flushing:
+            # The next fetch tells the leader that the records are safe here.
+            await self._replicas.flushes.until_ended(following.partition)
+        for following in out_of_range:
+            await self._truncation.reset(following)
+
+    async def _take_each(
+        self, response: FetchResponse, out_of_range: list[Following], flushing: list[Following]
+    ) -> None:
+        """Append what was fetched, or truncate; add to the lists what needs more."""
         taken = 0
         for topic in response.responses:
             name = topic.topic or self._topics.get(topic.topic_id, "")
@@ -344,13 +358,7 @@ class Fetcher:
                     self._delay(following, f"the leader answers {code.name}")
                 if taken > TURN_BYTES:
                     taken = 0
-                    await asyncio.sleep(0)
-        await self._truncation.lower_recovery_points()
-        for following in flushing:
-            # The next fetch tells the leader that the records are safe here.
-            await self._replicas.flushes.until_ended(following.partition)
-        for following in out_of_range:
-            await self._truncation.reset(following)
+                    await self._truncation.end_turn(at_once=True)
 
     def _is_followed(self, following: Following) -> bool:
         """Return whether a partition is still followed as it was when a request was sent."""

@@ -6,6 +6,7 @@ by where its log begins and ends.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -103,14 +104,21 @@ class LogTruncation:
         offset, _ = following.partition.truncation(found.epoch, found.end_offset)
         self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
 
-    async def end_turn(self) -> None:
+    async def end_turn(self, *, at_once: bool = False) -> None:
         """Let other work run if truncations have held the loop for `TURN_S`. Any partition may have changed then.
 
         The recovery points are written first of all: a truncated log may have another leader before this task goes on.
+
+        Args:
+            at_once: other work has to run in any case.
         """
-        if self._held >= TURN_S:
-            self._held = 0.0
+        if not at_once and self._held < TURN_S:
+            return
+        self._held = 0.0
+        if self._has_removed:
             await self.lower_recovery_points()
+        else:
+            await asyncio.sleep(0)
 
     async def lower_recovery_points(self) -> None:
         """Write the recovery points if a log has become shorter.
@@ -119,8 +127,9 @@ class LogTruncation:
         """
         if not self._has_removed:
             return
-        self._has_removed = False
         await self._replicas.runtime.workers.run(self._replicas.logs.checkpoints.lower_recovery_points)
+        # Only now: if this task is cancelled before, the work may never begin, and another call has to do it.
+        self._has_removed = False
 
     async def reset(self, following: Following) -> None:
         """Find where to go on when the leader does not have the offset that was asked for.

@@ -36,6 +36,18 @@ def recovery_points(directory: Path) -> dict[str, int]:
     return {topic: offset for (topic, _), offset in rows.items()}
 
 
+def truncation_of(broker: InProcess) -> LogTruncation:
+    return LogTruncation(
+        LEADER,
+        Link.__new__(Link),
+        broker.server.replicas,
+        lambda: ProtocolVersion.parse("0.10.2"),
+        lambda each: each.is_current,
+        lambda each: None,
+        lambda each, why: pytest.fail(why),
+    )
+
+
 def test_others_are_served_between_two_truncations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Roles may change then: a log that its broker leads by now keeps its records."""
     monkeypatch.setattr(truncation, "TURN_S", 0.0)
@@ -59,15 +71,7 @@ def test_others_are_served_between_two_truncations(tmp_path: Path, monkeypatch: 
         def leads(partition: Partition) -> None:
             broker.assign(partition, leader=0, leader_epoch=2, replicas=(0, LEADER), isr=(0, LEADER))
 
-        tested = LogTruncation(
-            LEADER,
-            Link.__new__(Link),
-            server.replicas,
-            lambda: ProtocolVersion.parse("0.10.2"),
-            lambda each: each.is_current,
-            lambda each: None,
-            lambda each, why: pytest.fail(why),
-        )
+        tested = truncation_of(broker)
         other = asyncio.create_task(others())
         await tested.truncate(logs)
         other.cancel()
@@ -75,5 +79,28 @@ def test_others_are_served_between_two_truncations(tmp_path: Path, monkeypatch: 
             await other
         assert seen == [(1, 3, 3), (1, 1, 3)]
         assert recovery_points(tmp_path) == {"a": 1, "b": 1, "c": 3}
+
+    with_broker(tmp_path, work)
+
+
+def test_others_are_served_although_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a restart, where the logs of many partitions end where the leader says."""
+    monkeypatch.setattr(truncation, "TURN_S", 0.0)
+
+    async def work(broker: InProcess) -> None:
+        logs = [await followed(broker, name) for name in ("a", "b", "c")]
+        for each in logs:
+            each.offset = each.partition.log.log_end_offset
+        still_truncating: list[int] = []
+
+        async def others() -> None:
+            while True:
+                still_truncating.append(sum(each.truncating for each in logs))
+                await asyncio.sleep(0)
+
+        other = asyncio.create_task(others())
+        await truncation_of(broker).truncate(logs)
+        other.cancel()
+        assert still_truncating == [2, 1, 0]
 
     with_broker(tmp_path, work)
