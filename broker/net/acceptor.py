@@ -147,6 +147,8 @@ class Acceptor:
             if refused_ms:
                 self._refuse(incoming, refused_ms / 1000)
                 continue
+            if len(self.connections) >= self._config["max.connections"]:
+                self._close_client()
             self._open(incoming, endpoint)
             if self._beyond_rate(listener, endpoint):
                 return
@@ -207,7 +209,6 @@ class Acceptor:
         if not self._is_protected(endpoint):
             logger.warning("refusing connection from %s: max.connections is reached", address)
             return False
-        self._close_client()
         return True
 
     def _close_client(self) -> None:

@@ -35,6 +35,19 @@ def test_a_broker_takes_the_place_of_the_client_that_was_idle_for_longest(tmp_pa
     with_broker(tmp_path, work, {**LISTENERS, "max.connections": "2"})
 
 
+def test_no_client_is_closed_for_a_connection_that_is_refused(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        acceptor = acceptor_of(broker)
+        for _ in range(2):
+            await broker.connect("CLIENT")
+        await broker.until(lambda: len(acceptor.connections) == 2, "both are accepted")
+        acceptor._rates.refused_ms = lambda address, now_ms: 1  # type: ignore[method-assign]
+        assert await (await broker.connect("INTERNAL")).is_closed()
+        assert acceptor.count_by_listener() == {"CLIENT": 2, "INTERNAL": 0}
+
+    with_broker(tmp_path, work, {**LISTENERS, "max.connections": "2"})
+
+
 def test_connections_of_brokers_are_not_delayed_by_the_rate_of_all(tmp_path: Path) -> None:
     async def work(broker: InProcess) -> None:
         acceptor = acceptor_of(broker)
