@@ -114,6 +114,8 @@ class ApiDispatcher:
     def _start_large(
         self, connection: Connection, api: Api, frame: memoryview, began: float, time: LoopTime | None
     ) -> None:
+        # Whether a produce gets a response is known when it is decoded.
+        connection.is_silent = api.key == ApiKey.PRODUCE
         self._run(self._serve_large(connection, api, frame, began, time), time)
 
     async def _serve_large(

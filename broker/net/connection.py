@@ -25,7 +25,7 @@ from broker.net.memory import RequestMemory
 from broker.net.postponed import Cancellable, PostponedResponse, PostponedResponses
 from broker.net.reader import Reader
 from broker.net.session import Session
-from broker.net.sockets.event_loop import Clock
+from broker.net.sockets.event_loop import Clock, Timer
 from broker.net.throttle import Throttle
 from broker.net.transport.interface import Transport
 from broker.net.writer import SliceUnreadableError, Wait, Writer
@@ -36,6 +36,8 @@ FRAMES_PER_EVENT = 32
 """Frames that are served before other connections get their turn."""
 SECONDS_PER_EVENT = 0.005
 """About the longest time for which frames are served before that, beside the first one."""
+LINGER_S = 10.0
+"""The longest time for which the requests of a client that has left are served."""
 
 
 class Dispatcher(Protocol):
@@ -76,8 +78,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_clock", "_dispatcher", "_is_ending", "_is_resuming", "_on_close", "_reader", "_throttle", "_transport",
-        "_unanswered", "_writer", "closed", "is_silent", "postponed", "session", "state",
+        "_clock", "_dispatcher", "_is_ending", "_is_resuming", "_lingering", "_on_close", "_reader", "_throttle",
+        "_transport", "_unanswered", "_writer", "closed", "is_silent", "postponed", "session", "state",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +112,8 @@ class Connection:
         self.session = session
         self.closed = False
         self.is_silent = False
+        self._lingering: Timer | None = None
+        """Closes the connection of a client that has left, if its last requests take too long."""
         self.state: Cancellable | None = None
         self._reader.resume()
 
@@ -322,15 +326,18 @@ class Connection:
         self._close_if_answered()
 
     def _peer_left(self) -> None:
-        """Close the connection, but not before the produces that were received whole are served.
+        """Close the connection, but not before the requests that were received whole are served.
 
-        Those with acks=0 are never sent again. After each round the reader finds the end once more.
+        Produces with acks=0 are never sent again. After each round the reader finds the end once more. A response that
+        cannot be sent closes the connection, as in Kafka, and so does a request that waits for something.
         """
-        is_produce = self._dispatcher.may_follow(self._reader.frames.head)
-        if (self._unanswered and self.is_silent) or (is_produce and not self._unanswered):
-            self._reader.pause()
-        else:
+        is_silent = self._unanswered and self.is_silent
+        if self.state is not None or not (is_silent or len(self._reader.frames.head)):
             self.close()
+            return
+        self._reader.pause()
+        if self._lingering is None:
+            self._lingering = self._clock.call_later(LINGER_S, self.close)
 
     def _close_if_answered(self) -> None:
         if not self.postponed and self._writer.waits_for is None:
@@ -346,6 +353,8 @@ class Connection:
         self._reader.close(is_answered=not self._unanswered)
         self._transport.close()
         self.postponed.close()
+        if self._lingering is not None:
+            self._lingering.cancel()
         operation, self.state = self.state, None
         if operation is not None:
             operation.cancel()

@@ -11,6 +11,7 @@ import pytest
 from broker.net.postponed import MOST_POSTPONED
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -75,11 +76,29 @@ def test_produces_without_a_response_are_served_although_the_client_has_left(
         wire = await broker.connect()
         for number in range(count):
             wire.send(produce(b"%d" % number, acks=0), VERSION)
+            if number == 10:
+                wire.send(MetadataRequest(topics=None), 9)
         wire.close()
         await broker.until(lambda: partition.log.log_end_offset == count, "all are appended")
         acceptor = broker.server.acceptor
         assert acceptor is not None
         await broker.until(lambda: len(acceptor.connections) == 1, "the connection is closed")
+
+    with_broker(tmp_path, work)
+
+
+def test_a_large_produce_without_a_response_is_served_although_the_client_has_left(tmp_path: Path) -> None:
+    """A worker decodes it before it is known to have no response."""
+    data = [PartitionProduceData(index=index, records=None) for index in range(1, MANY)]
+    data.append(PartitionProduceData(index=0, records=batch([b"x"])))
+
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("t")
+        wire = await broker.connect()
+        topics = [TopicProduceData(name="t", partition_data=data)]
+        wire.send(ProduceRequest(acks=0, timeout_ms=1000, topic_data=topics), VERSION)
+        wire.close()
+        await broker.until(lambda: partition.log.log_end_offset == 1, "it is appended")
 
     with_broker(tmp_path, work)
 
