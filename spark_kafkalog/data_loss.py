@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 GONE_AFTER_S = 10.0
 """A topic that brokers have not known for this long counts as deleted. A broker that has just started may know none."""
 
+RECREATED_AFTER_S = 1.0
+"""A topic whose id has been another one for this long was created again. A broker that lags may tell the old id."""
+
 
 class Condition(StrEnum):
     """Sub-classes of `KAFKA_DATA_LOSS`, as Spark names them. Only this source has `TOPIC_RECREATED`."""

@@ -16,7 +16,7 @@ start is part of keys without partitions, too: `{"topic":{"0":42},"initial:0=40:
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -68,6 +68,14 @@ class OffsetRange(NamedTuple):
 def topic_mark(topic_id: UUID) -> str | None:
     """Return a topic's id as Kafka's tools write it; None for a topic without one (brokers before 2.8)."""
     return urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode() if topic_id.int else None
+
+
+def topic_id_of(mark: str | None) -> UUID:
+    """Return the id that a mark stands for; zero for None, and for a text that is no mark."""
+    try:
+        return UUID(bytes=urlsafe_b64decode(f"{mark or ''}=="))
+    except ValueError:
+        return UUID(int=0)
 
 
 def to_json(position: Offsets | Position) -> OffsetJson:

@@ -20,12 +20,12 @@ from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for
-from spark_kafkalog.data_loss import GONE_AFTER_S
+from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S
 from spark_kafkalog.offsets import Offsets, Position, names, topic_mark
 from spark_kafkalog.options.java_patterns import compile_java
 from spark_kafkalog.options.limits import LATEST
 from spark_kafkalog.options.source_options import SourceOptions
-from spark_kafkalog.options.subscription import Assign, SubscribePattern, named_topics
+from spark_kafkalog.options.subscription import Assign, SubscribePattern, covers, named_topics
 
 if TYPE_CHECKING:
     from kafkalog.client.admin.delegation_tokens import DelegationToken
@@ -39,6 +39,8 @@ _LARGE_BATCHES = 8
 _DENSITY = Struct(">qi11xi")
 """Base offset, length and last offset delta of a record batch."""
 T = TypeVar("T")
+_CONFIRM_EVERY_S = 0.2
+"""The pause between requests for metadata that is in doubt."""
 _Asked = tuple[TopicPartition, int, int]
 """A partition, an offset and its leader's epoch."""
 logger = logging.getLogger(__name__)
@@ -62,6 +64,8 @@ class Discovery:
         self._gone: set[str] = set()
         """Topics that did not exist when they were last looked for."""
         self._missing: frozenset[TopicPartition] = frozenset()
+        self._confirmed: frozenset[tuple[str, int] | tuple[str, str]] = frozenset()
+        """The changes that `_certain` has confirmed: partitions that are gone, and topics with their new marks."""
 
     @property
     def gone(self) -> frozenset[str]:
@@ -91,8 +95,7 @@ class Discovery:
         """
         attempts = max(self._options.offset_retries, 1)
         for attempt in range(1, attempts + 1):
-            partitions, topics = self.assigned(may_be_gone)
-            found = Position(self.lookup(dict.fromkeys(partitions, LATEST)), topics)
+            found = self._certain(known, may_be_gone)
             before = known.surviving(found)
             behind = {str(tp): (before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0)}
             if not behind:
@@ -101,6 +104,40 @@ class Discovery:
             if attempt < attempts:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         return found
+
+    def _certain(self, known: Position, may_be_gone: Container[str]) -> Position:
+        """Return the ends of all assigned partitions, after further requests if some are absent that were read.
+
+        A broker that lags describes a topic as it was: without partitions that were added since, or with the id that it
+        had before it was created again. So partitions that are absent are asked for again for `GONE_AFTER_S`, and
+        topics with another id for `RECREATED_AFTER_S`. What is confirmed is not doubted in later batches.
+        """
+        patience = min(GONE_AFTER_S, self._options.poll_timeout_ms / 1000)
+        began = time.monotonic()
+        warned = False
+        while True:
+            partitions, topics = self.assigned(may_be_gone)
+            found = Position(self.lookup(dict.fromkeys(partitions, LATEST)), topics)
+            recreated = {(name, mark) for name, mark in topics.items() if known.topics.get(name, mark) != mark}
+            absent = self._absent(known, found, self._gone.union(name for name, _ in recreated))
+            doubted = (absent | recreated) - self._confirmed
+            lasts = patience if absent - self._confirmed else min(RECREATED_AFTER_S, patience)
+            if not doubted or time.monotonic() - began >= lasts:
+                self._confirmed = absent | recreated
+                return found
+            if not warned:
+                logger.warning("brokers do not name what was read before, so they are asked again: %s", doubted)
+                warned = True
+            self.close()
+            time.sleep(_CONFIRM_EVERY_S)
+
+    def _absent(self, known: Position, found: Position, excused: Container[str]) -> frozenset[TopicPartition]:
+        """Return the partitions that the query has read and still reads, and that are not found."""
+        return frozenset(
+            tp
+            for tp in known.offsets.keys() - found.offsets.keys()
+            if tp.topic not in excused and covers(self._options.strategy, tp)
+        )
 
     def densities(self, at: Offsets) -> dict[TopicPartition, float]:
         """Return bytes per offset of the record batch at an offset of each partition (`byte_sizes.Densities`).

@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
-from spark_kafkalog.brief import brief, brief_rows
+from spark_kafkalog.brief import EXPECTED, brief, brief_rows
 from spark_kafkalog.columns import columns_of
 from spark_kafkalog.compat.prefetched import RowsInPlanner
 from spark_kafkalog.data_loss import reporter
@@ -57,6 +57,8 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         self._discovery = Discovery(options) if discovery is None else discovery
         self._progress = GroupProgress(options)
         self._initial: Position | None = None
+        self._no_start: Exception | None = None
+        """The reason why `initialOffset` has found no start."""
         self._latest: Position | None = None
         self._available_now = False
         self._target: Position | None = None
@@ -97,17 +99,27 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
 
     @brief
     def initialOffset(self) -> offsets.OffsetJson:  # noqa: N802
-        """Return the start of the query, the same in every call; see `offsets` for a start after a crash."""
+        """Return the start of the query, the same in every call; see `offsets` for a start after a crash.
+
+        Spark asks for it also to repeat the first batch, whose end has the start. A topic may have changed since, so
+        that the options no longer tell a start. So the error is raised by the next call, and only if that needs it.
+        """
         if self._initial is None:
-            partitions, topics = self._discovery.assigned()
-            found = resolve(self._start, partitions, self._discovery.lookup, starting=True)
+            try:
+                partitions, topics = self._discovery.assigned()
+                found = resolve(self._start, partitions, self._discovery.lookup, starting=True)
+            except EXPECTED as error:
+                self._no_start = error
+                return {}
             self._initial = Position(found, topics)
+        self._no_start = None
         return offsets.to_json(self._initial)
 
     @brief
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         self._small.asked()
         position = offsets.position_of(start)
+        self._check_start(position)
         if self._initial is None or position.offsets != self._initial.offsets:
             self._progress.processed(position.offsets)
         self._latest = self._discovery.latest(position, self._may_be_gone(position))
@@ -128,9 +140,12 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
 
     @brief
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        initial, until = offsets.initial_of(end), offsets.position_of(end)
+        begin, until = offsets.initial_of(end), offsets.position_of(end)
+        if begin is None:
+            begin = offsets.position_of(start)
+            self._check_start(begin)
         ranges = stream_ranges(
-            offsets.position_of(start) if initial is None else initial,
+            begin,
             until,
             self._discovery.lookup,
             reporter(self._options.fail_on_data_loss),
@@ -154,6 +169,11 @@ class KafkalogStreamReader(RowsInPlanner, SupportsTriggerAvailableNow):
         return brief_rows(read_task(partition, self._options, self._schema))
 
     # Inside
+
+    def _check_start(self, start: Position) -> None:
+        """Raise the error of `initialOffset` if a batch is to begin where that has found no start."""
+        if self._no_start is not None and not start.offsets:
+            raise self._no_start
 
     def _may_be_gone(self, position: Position) -> Container[str]:
         """Return the topics of the query that need not exist any more.

@@ -24,12 +24,12 @@ from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.fetch.partition_fetcher import PartitionFetcher
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
-from spark_kafkalog.data_loss import GONE_AFTER_S, Condition, reporter
+from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
 from spark_kafkalog.executor import python_worker
 from spark_kafkalog.executor.batch_pieces import ChunkPiece, cut_pieces, joined
-from spark_kafkalog.offsets import topic_mark
+from spark_kafkalog.offsets import topic_id_of, topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.process_cache import ProcessCache
@@ -72,9 +72,9 @@ def read_range(
     """
     with (
         python_worker.task(options.keep_freed_memory),
-        closing(_RangeReader(tp, start, end, options, on_loss)) as reading,
+        closing(_RangeReader(tp, start, end, options, topic=topic, on_loss=on_loss)) as reading,
     ):
-        reading.check_topic(topic)
+        reading.check_topic()
         yield from reading.batches(columns)
 
 
@@ -86,9 +86,17 @@ class _RangeReader:
     """The state of one task: its position, its fetcher, and the fetch in progress."""
 
     def __init__(
-        self, tp: TopicPartition, start: int, end: int, options: SourceOptions, on_loss: OnLoss | None = None
+        self,
+        tp: TopicPartition,
+        start: int,
+        end: int,
+        options: SourceOptions,
+        *,
+        topic: str | None = None,
+        on_loss: OnLoss | None = None,
     ) -> None:
         self._tp = tp
+        self._topic = topic
         self._position = start
         self._end = end
         self._options = options
@@ -103,28 +111,39 @@ class _RangeReader:
             max_bytes=options.client.max_partition_fetch_bytes if given else FETCH_BYTES,
             isolation_level=options.client.isolation_level,
             rack=options.client_rack,
+            topic_id=topic_id_of(topic),
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"fetch-{tp}")
         self._under_way: tuple[int, Future[FetchedRecords]] | None = None
         self._waits_since: float | None = None
         """The time of the first request of the position, or None. Spark may pause for long between two requests."""
 
-    def check_topic(self, mark: str | None) -> None:
-        """Report the range as lost if the topic was created again since the range was planned."""
-        if mark is None:
+    def check_topic(self) -> None:
+        """Report the range as lost if the topic was created again since the range was planned.
+
+        A broker that lags may still describe the topic of before. So another id counts after `RECREATED_AFTER_S`.
+        """
+        if self._topic is None:
             return
-        self._waits_since = time.monotonic()
-        found = None
+        if self._waits_since is None:
+            self._waits_since = time.monotonic()
+        differs_since: float | None = None
         while self._position < self._end:
             # This process's metadata may be older than the topic.
             self._cluster.forget([self._tp.topic])
             try:
                 found = topic_mark(self._cluster.topic(self._tp.topic).topic_id)
-                break
             except UnknownTopicOrPartitionError:
                 self._lose_if_gone()
-        if found not in (mark, None):
-            self._lose(self._end, f"topic {self._tp.topic} was deleted and created again")
+                continue
+            if found in (self._topic, None):
+                return
+            if differs_since is None:
+                differs_since = time.monotonic()
+            if time.monotonic() - differs_since >= min(RECREATED_AFTER_S, self._patience_s):
+                self._lose(self._end, f"topic {self._tp.topic} was deleted and created again")
+                return
+            time.sleep(self._options.client.retry_backoff)
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         while self._position < self._end:
@@ -200,8 +219,17 @@ class _RangeReader:
             if not is_there:
                 raise
         except OffsetOutOfRangeError:
-            self._skip_lost()
+            # The offset may be one of another topic: leaders before Kafka 3.1 read topics by their names.
+            self.check_topic()
+            if self._position < self._end:
+                self._skip_lost()
+        except UnknownTopicIdError:
+            # If the id is still the topic's, it is the leader that lags.
+            self.check_topic()
+            if self._position < self._end:
+                self._check_progress()
         except UnknownTopicOrPartitionError:
+            self.check_topic()
             self._lose_if_gone()
         return None
 
@@ -252,8 +280,7 @@ class _RangeReader:
 
     def _lose_if_gone(self) -> None:
         """Report the rest as lost if brokers have not known the topic for long enough."""
-        assert self._waits_since is not None
-        if time.monotonic() - self._waits_since >= self._patience_s:
+        if self._waits_since is not None and time.monotonic() - self._waits_since >= self._patience_s:
             self._lose(self._end, f"{self._tp} was deleted")
 
     def _lose(self, to: int, why: str) -> None:

@@ -43,6 +43,15 @@ def named_topics(strategy: Strategy) -> list[str]:
     return list(strategy.topics) if isinstance(strategy, Subscribe) else []
 
 
+def covers(strategy: Strategy, tp: TopicPartition) -> bool:
+    """Return whether a query reads a partition if it exists."""
+    if isinstance(strategy, Assign):
+        return tp in strategy.partitions
+    if isinstance(strategy, Subscribe):
+        return tp.topic in strategy.topics
+    return compile_java(strategy.pattern)(tp.topic)
+
+
 def names_a_source(options: Iterable[str]) -> bool:
     """Return whether names of options name topics to read, and so belong to a source rather than a sink."""
     known = {name.lower() for name in _STRATEGIES}

@@ -7,17 +7,26 @@ from __future__ import annotations
 
 import logging
 import time
+from uuid import UUID
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, ClientTimeoutError, ConnectionFailedError, InvalidResponseError
-from kafkalog.client.fetch.fetch_request import MAX_VERSION, MIN_VERSION, FetchedRecords, fetch_request, read_partition
+from kafkalog.client.fetch.fetch_request import (
+    MIN_VERSION,
+    FetchedRecords,
+    fetch_request,
+    max_version,
+    read_partition,
+    topic_of,
+)
 from kafkalog.client.metadata import Broker
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
-from kafkalog.protocol.errors import ErrorCode, error_for
+from kafkalog.protocol.errors import ErrorCode, UnknownTopicIdError, error_for
 from kafkalog.protocol.messages.fetch import FetchResponse, PartitionData
+from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +48,9 @@ class PartitionFetcher(Closing):
         max_wait: How many seconds the broker waits for `fetch.min.bytes`; `fetch.max.wait.ms` unless given.
         rack: Where this client is (`client.rack`). The leader may name a follower there to fetch from (KIP-392). That
             holds for `metadata.max.age.ms`, or until the follower fails.
+        topic_id: The id of the topic to read. If the topic was deleted and created again, fetches fail with
+            UnknownTopicIdError. Brokers before Kafka 3.1 fetch by name, so there the id is only compared with the
+            metadata, before each new connection. Zero reads whatever topic has the name.
     """
 
     def __init__(
@@ -50,6 +62,7 @@ class PartitionFetcher(Closing):
         isolation_level: int = READ_UNCOMMITTED,
         max_wait: float | None = None,
         rack: str = "",
+        topic_id: UUID = ZERO_UUID,
     ) -> None:
         config = cluster.config
         self.tp = TopicPartition(*tp)
@@ -59,6 +72,9 @@ class PartitionFetcher(Closing):
         self._isolation_level = isolation_level
         self._max_wait = config.fetch_max_wait if max_wait is None else max_wait
         self._rack = rack
+        self._topic_id = topic_id
+        self._known_id = ZERO_UUID
+        """The id in the metadata that the connection was made by; zero for brokers whose topics have none."""
         self._replica: tuple[int, float] | None = None
         """The follower to fetch from, and until when (`time.monotonic`)."""
         self._at_replica = False
@@ -78,6 +94,7 @@ class PartitionFetcher(Closing):
 
         Raises:
             OffsetOutOfRangeError: The log does not have the offset.
+            UnknownTopicIdError: The topic of that name has another id than the one to read.
             KafkaError: The leader reports another error that is not retriable.
             ClientTimeoutError: No leader has answered by `deadline`.
         """
@@ -153,10 +170,15 @@ class PartitionFetcher(Closing):
             partition_max_bytes=self._max_bytes,
             isolation_level=self._isolation_level,
             max_wait=self._max_wait,
+            topic_ids=self._ids(),
         )
         request.rack_id = self._rack
-        connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
+        connection.send(request, min_version=MIN_VERSION, max_version=max_version(request))
         self._asked = offset
+
+    def _ids(self) -> dict[TopicPartition, UUID]:
+        """Return the id to fetch by; none where the name decides."""
+        return {self.tp: self._known_id} if ZERO_UUID not in (self._topic_id, self._known_id) else {}
 
     def _receive(self, connection: Connection, retry: Retry) -> PartitionData | None:
         """Return the partition's part of the answer; None where the client is above a quota and must ask again."""
@@ -170,9 +192,10 @@ class PartitionFetcher(Closing):
         response: FetchResponse = connection.receive(timeout=patience + self._max_wait)
         if response.error_code:
             raise error_for(response.error_code)
+        names = {self._topic_id: self.tp.topic}
         for topic in response.responses:
             for data in topic.partitions:
-                if topic.topic == self.tp.topic and data.partition_index == self.tp.partition:
+                if topic_of(topic, names) == self.tp.topic and data.partition_index == self.tp.partition:
                     return data
         if response.throttle_time_ms > 0 and not response.responses:
             level = logging.DEBUG if self._was_held_back else logging.WARNING
@@ -193,11 +216,14 @@ class PartitionFetcher(Closing):
             return connection
         self.close()
         leader = self._cluster.leader_now(self.tp, retry.deadline)
+        if ZERO_UUID not in (self._topic_id, leader.topic_id) and leader.topic_id != self._topic_id:
+            raise UnknownTopicIdError(f"topic {self.tp.topic} has the id {leader.topic_id}, not {self._topic_id}")
         timeout = min(self._config.connect_timeout, max(retry.left, 0.001))
         follower = self._follower()
         self._at_replica = follower is not None
         self._connection = self._cluster.connect(follower or leader.broker, timeout=timeout)
         self._leader_epoch = leader.epoch
+        self._known_id = leader.topic_id
         return self._connection
 
     def _follower(self) -> Broker | None:

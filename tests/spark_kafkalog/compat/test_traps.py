@@ -18,6 +18,7 @@ from spark_kafkalog import offsets
 from spark_kafkalog.columns import source_schema
 from spark_kafkalog.driver.stream_reader import KafkalogStreamReader
 from spark_kafkalog.executor.tasks import SmallBatch
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.queries.test_stream import Sink, wait_for
@@ -118,6 +119,27 @@ def test_a_crash_in_the_first_batch_does_not_move_the_start(
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(60)
     assert seen == numbers(10, 5)
+
+
+def test_a_first_batch_is_repeated_where_its_options_tell_no_start_any_more(topics: Topics) -> None:
+    """A partition was added, and `startingOffsets` does not name it. The batch's end has the start."""
+    topic = topics.create("more")
+    topics.produce(topic, numbers(5))
+    options = {"startingOffsets": json.dumps({topic: {"0": 2}})}
+    before = reader(topics, topic, **options)
+    start = before.initialOffset()
+    end = json.loads(json.dumps(before.latestOffset(start, before.getDefaultReadLimit())))
+    planned = before.partitions(start, end)
+    before.stop()
+
+    topics.add_partitions(topic, 2)
+    after = reader(topics, topic, **options)
+    none = after.initialOffset()
+    assert after.partitions(none, end) == planned
+    assert offsets.from_json(after.latestOffset(end, ReadAllAvailable())) == {(topic, 0): 5, (topic, 1): 0}
+    with pytest.raises(OptionsError, match="you must specify all TopicPartitions"):
+        after.latestOffset(none, ReadAllAvailable())
+    after.stop()
 
 
 def test_a_repeated_first_batch_reads_what_was_planned(topics: Topics) -> None:

@@ -138,7 +138,11 @@ class Scripted:
     """
 
     def __init__(
-        self, answer: Callable[[int], bytes | None], start: int = 0, options: Mapping[str, str] | None = None
+        self,
+        answer: Callable[[int], bytes | None],
+        start: int = 0,
+        options: Mapping[str, str] | None = None,
+        topic: str | None = None,
     ) -> None:
         from kafkalog.protocol.messages.fetch import FetchRequest
         from kafkalog.protocol.messages.metadata import MetadataRequest
@@ -148,7 +152,9 @@ class Scripted:
         self.server = ScriptedBroker({FetchRequest: self._fetch})
         self.server.handlers[MetadataRequest] = lambda request: metadata({1: self.server}, {("t", 0): 1})
         given = {"kafka.bootstrap.servers": self.server.address, "subscribe": "t", **(options or {})}
-        self.reading = reader_module._RangeReader(TopicPartition("t", 0), start, 9, SourceOptions.parse(given))
+        self.reading = reader_module._RangeReader(
+            TopicPartition("t", 0), start, 9, SourceOptions.parse(given), topic=topic
+        )
 
     def _fetch(self, request: FetchRequest) -> FetchResponse | None:
         from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -219,14 +225,14 @@ def test_a_broker_that_does_not_know_its_topics_yet(mark: str | None) -> None:
     from tests.support.scripted import metadata
 
     options = {"failOnDataLoss": "false", "kafka.retry.backoff.ms": "1", "kafka.retry.backoff.max.ms": "1"}
-    scripted = Scripted(lambda offset: records_at(offset, 9), options=options)
+    scripted = Scripted(lambda offset: records_at(offset, 9), options=options, topic=mark)
     known = scripted.server.handlers[MetadataRequest]
     left = iter(range(30))
     scripted.server.handlers[MetadataRequest] = lambda request: (
         known(request) if next(left, None) is None else metadata({1: scripted.server}, {})
     )
     with scripted as batches:
-        scripted.reading.check_topic(mark)
+        scripted.reading.check_topic()
         assert next(batches) == numbers(9)
 
 

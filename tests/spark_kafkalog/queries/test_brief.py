@@ -46,8 +46,9 @@ def test_brokers_that_do_not_answer() -> None:
     stream = source.streamReader(schema)
     calls: list[Callable[[], Any]] = [
         source.reader(schema).partitions,
-        stream.initialOffset,
-        lambda: stream.latestOffset({}, ReadAllAvailable()),
+        lambda: stream.latestOffset(stream.initialOffset(), ReadAllAvailable()),
+        lambda: stream.partitions(stream.initialOffset(), {"t": {"0": 1}}),
+        lambda: stream.latestOffset({"t": {"0": 1}}, ReadAllAvailable()),
     ]
     for call in calls:
         error = failing(call, ClientTimeoutError)
