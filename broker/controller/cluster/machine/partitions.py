@@ -218,7 +218,7 @@ def _decide(
         else:
             results[key] = found
     unclean = yield from _unclean(context, states, strategy)
-    lost = [key for key, state in states.items() if key[0] in unclean and not context.online(key, state.isr)]
+    lost = [key for key, state in states.items() if key[0] in unclean and _is_lost(context, key, state)]
     longest = yield from log_ends.longest(context, lost)
     elected: dict[PartitionKey, StateNode] = {}
     recipients: dict[PartitionKey, tuple[int, ...]] = {}
@@ -240,12 +240,24 @@ def _unclean(
     """Return the topics whose partitions may be led by any replica if no in-sync one is available."""
     if strategy not in (Strategy.OFFLINE, Strategy.UNCLEAN):
         return set()
-    lost = {key[0]: None for key, state in states.items() if not context.online(key, state.isr)}
+    lost = {key[0]: None for key, state in states.items() if _is_lost(context, key, state)}
     if strategy is Strategy.UNCLEAN:
         return set(lost)
-    nodes = yield from read(paths.config("topics", topic) for topic in lost)
+    return (yield from allow_unclean(context, lost))
+
+
+def _is_lost(context: ControllerContext, key: PartitionKey, state: StateNode) -> bool:
+    """Return whether no replica in sync can lead. A removed replica stays the last one in sync, and cannot lead."""
+    replicas = context.assignment(key).replicas
+    return not context.online(key, [member for member in state.isr if member in replicas])
+
+
+def allow_unclean(context: ControllerContext, names: Iterable[str]) -> Steps[set[str]]:
+    """Return those of some topics whose configuration allows leaders that are not in sync."""
+    wanted = list(names)
+    nodes = yield from read(paths.config("topics", topic) for topic in wanted)
     allowed = set()
-    for topic, node in zip(lost, nodes, strict=True):
+    for topic, node in zip(wanted, nodes, strict=True):
         path = paths.config("topics", topic)
         try:
             config = {} if node is None or not node.data else configs.decode(path, node.data)

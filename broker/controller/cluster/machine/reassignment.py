@@ -3,7 +3,8 @@
 A reassignment has these steps, each of them for all partitions that are asked for together:
 
 - U. The topic's node gets the full set of replicas, with what is added and removed. From here on a controller that
-  takes over goes on with it. Replicas that a replaced reassignment was adding are stopped.
+  takes over goes on with it. Replicas that a replaced reassignment was adding are stopped. If one of them led, another
+  replica is elected.
 - A. As long as a replica of the target is not in sync: the leader epoch is incremented, so that all replicas learn the
   new set, and new replicas are created.
 - B. When all of them are in sync: the set becomes the target, the leader moves if it is not in there, the others are
@@ -74,6 +75,9 @@ def by_api(context: ControllerContext, wanted: Wanted) -> Steps[Errors]:
             begun[key] = reassign_to(present, origin(present) if brokers is None else brokers)
         else:
             errors[key] = error
+    refused = yield from _losses(context, begun)
+    errors |= refused
+    begun = {key: assignment for key, assignment in begun.items() if key not in refused}
     # What the API asks for replaces what a tool has asked for by a node.
     yield from _leave_order(context, lambda key, _: key in begun)
     errors |= yield from _begin(context, begun)
@@ -115,7 +119,9 @@ def by_order(context: ControllerContext) -> Steps[set[PartitionKey]]:
         # The node also changes when a part of it is done.
         if key not in context.reassigning or target(context.assignment(key)) != brokers
     }
-    errors = yield from _begin(context, begun)
+    losses = yield from _losses(context, begun)
+    errors = yield from _begin(context, {key: each for key, each in begun.items() if key not in losses})
+    errors |= losses
     refused = {key: error for key, error in errors.items() if error is not None}
     if refused:
         logger.warning("the reassignment in ZooKeeper is refused for some partitions: %s", refused)
@@ -149,6 +155,35 @@ def abandon(context: ControllerContext, topics: Collection[str]) -> Steps[None]:
         if not context.is_alter_partition:
             yield Unwatch([paths.partition_state(*key) for key in ended])
         yield from _leave_order(context, lambda key, _: key in ended)
+
+
+def _losses(context: ControllerContext, wanted: Mapping[PartitionKey, Assignment]) -> Steps[Errors]:
+    """Return the errors of partitions whose replicas in sync would all be deleted at once.
+
+    That is so when a reassignment is cancelled or replaced, and only replicas that it added are in sync. Kafka's
+    controller refuses it in KRaft mode (`ReplicationControlManager`), and deletes the replicas in ZooKeeper mode.
+    """
+    shrinking = [
+        key
+        for key, assignment in wanted.items()
+        if key[0] not in context.deleting and not set(context.assignment(key).replicas).issubset(assignment.replicas)
+    ]
+    states = yield from present_states(context, shrinking, anew=False)
+    lost = {
+        key: state.isr
+        for key, state in states.items()
+        if isinstance(state, StateNode) and state.isr and set(state.isr).isdisjoint(wanted[key].replicas)
+    }
+    allowed = yield from partitions.allow_unclean(context, dict.fromkeys(topic for topic, _ in lost))
+    return {
+        key: InvalidReplicaAssignmentError(
+            f"Partition {key[0]}-{key[1]} would lose all its replicas in sync, {list(isr)}, and records with them. "
+            f"Wait until one of {list(wanted[key].replicas)} is in sync, or name one of {list(isr)} in the target. "
+            f"To give the records up, set {partitions.UNCLEAN_KEY}=true for the topic."
+        )
+        for key, isr in lost.items()
+        if key[0] not in allowed
+    }
 
 
 def _begin(context: ControllerContext, wanted: Mapping[PartitionKey, Assignment]) -> Steps[Errors]:
@@ -194,13 +229,22 @@ def _update(
         what = describe_assignment(before, assignment)
         context.note(Change(*key, what, context.cause, before, assignment))
         unneeded += [ReplicaKey(*key, each) for each in before.replicas if each not in assignment.replicas]
+    led = [each.key for each in unneeded if _leads(context, each)]
     yield from _remove(context, unneeded)
+    # Without a leader the partition would wait for ever: new replicas need one to get in sync.
+    yield from partitions.change(context, led, PartitionPhase.OFFLINE)
+    yield from partitions.change(context, led, PartitionPhase.ONLINE, Strategy.OFFLINE)
     begun = [key for key in wanted if key not in failed]
     if not context.is_alter_partition:
         # Leaders write the ISR themselves, and the controller sees it there.
         yield from read_states(begun, watch=True)
     context.reassigning.update(begun)
     return failed
+
+
+def _leads(context: ControllerContext, replica: ReplicaKey) -> bool:
+    state = context.states.get(replica.key)
+    return state is not None and state.leader == replica.broker_id
 
 
 def _write_assignments(

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from broker.controller.cluster.events import brokers, isr, topics
+from broker.controller.cluster.events import brokers, elections, isr, topics
 from broker.controller.cluster.events.isr import WantedIsr
 from broker.controller.cluster.machine import reassignment
-from broker.controller.cluster.model.context import ReplicaKey, ReplicaPhase
-from broker.metadata.znodes import notices, paths
+from broker.controller.cluster.model.context import PartitionPhase, ReplicaKey, ReplicaPhase
+from broker.controller.decisions.elections import ElectionType
+from broker.metadata.znodes import configs, notices, paths
 from broker.metadata.znodes.topics import Assignment, TopicNode, encode_topic
 from kafkalog.protocol.errors import (
     InvalidReplicaAssignmentError,
@@ -128,6 +129,88 @@ def test_a_reassignment_is_cancelled() -> None:
     assert {broker for broker, _, _, delete in world.stops() if delete} == {3, 4}
     assert not world.context.reassigning
     assert isinstance(ask(world, None), NoReassignmentInProgressError)
+
+
+def led_by_a_new_replica(world: World) -> None:
+    """Move a partition from [1, 2] to [3, 4]; 3 joins, leads alone, and has records that 1 and 2 lack."""
+    ask(world, (3, 4))
+    join(world, (1, 2, 3))
+    for broker in (1, 2):
+        world.deregister(broker)
+    world.run(brokers.brokers_changed(world.context))
+    for broker in (1, 2):
+        world.register(broker)
+    world.run(brokers.brokers_changed(world.context))
+    assert (world.state("words").leader, world.state("words").isr) == (3, (3,))
+    world.forget()
+
+
+@pytest.mark.parametrize("protocol", ["2.6", "3.9"])
+@pytest.mark.parametrize("replicas", [None, (4, 5), (1, 2)])
+def test_the_only_replica_in_sync_is_not_deleted(protocol: str, replicas: tuple[int, ...] | None) -> None:
+    world = made(protocol)
+    led_by_a_new_replica(world)
+    order = {KEY: (3, 4)}
+    world.make(paths.REASSIGN_PARTITIONS, notices.encode_reassignment(order))
+    before = world.state("words")
+    error = ask(world, replicas)
+    assert isinstance(error, InvalidReplicaAssignmentError)
+    assert "words-0 would lose all its replicas in sync, [3]" in str(error)
+    assert (world.state("words"), world.context.assignment(KEY).adding) == (before, (3, 4))
+    assert not world.sent
+    left = notices.decode_reassignment(world.tree.read(paths.REASSIGN_PARTITIONS).data)
+    assert left == order, "what is refused does not replace it"
+    # A target with the replica in sync is possible, and so is the cancellation once another one has caught up.
+    assert ask(world, (3, 5)) is None
+    join(world, (3, 1))
+    assert ask(world, None) is None
+    assert (world.state("words").leader, world.state("words").isr) == (1, (1,))
+
+
+def test_an_isr_that_a_leader_wrote_and_the_controller_has_not_seen_counts() -> None:
+    world = made("2.6")
+    ask(world, (3, 4))
+    join(world, (1, 2, 3))
+    world.put_state("words", 0, replace(world.state("words"), leader=3, isr=(3,)))
+    assert isinstance(ask(world, None), InvalidReplicaAssignmentError)
+
+
+def test_a_tool_cannot_order_to_delete_the_only_replica_in_sync() -> None:
+    world = made()
+    led_by_a_new_replica(world)
+    order = {KEY: (4, 5), ("words", 1): (5,)}
+    world.make(paths.REASSIGN_PARTITIONS, notices.encode_reassignment(order))
+    assert world.run(reassignment.by_order(world.context)) == {("words", 1)}
+    assert world.context.assignment(KEY).adding == (3, 4)
+    assert not world.stops()
+    left = notices.decode_reassignment(world.tree.read(paths.REASSIGN_PARTITIONS).data)
+    assert left == {("words", 1): (5,)}
+
+
+@pytest.mark.parametrize("replicas", [None, (4, 5)])
+def test_the_only_replica_in_sync_is_given_up_where_elections_may_be_unclean(replicas: tuple[int, ...] | None) -> None:
+    world = made()
+    led_by_a_new_replica(world)
+    world.make(paths.config("topics", "words"), configs.encode({"unclean.leader.election.enable": "true"}))
+    assert ask(world, replicas) is None
+    assert (3, KEY, True) in [(broker, key, delete) for broker, key, _, delete in world.stops()]
+    state = world.state("words")
+    assert state.leader in (1, 2, 4)
+    assert state.isr == (state.leader,)
+
+
+def test_another_replica_leads_when_a_replaced_reassignment_had_added_the_leader() -> None:
+    world = made()
+    ask(world, (3, 4))
+    join(world, (1, 2, 3))
+    world.run(elections.elect_leaders(world.context, [KEY], ElectionType.PREFERRED))
+    assert world.state("words").leader == 3
+    world.forget()
+    assert ask(world, (4, 5)) is None
+    state = world.state("words")
+    assert (state.leader, state.isr) == (1, (1, 2))
+    assert world.roles()[1, KEY] == (1, state.leader_epoch, (1, 2), False)
+    assert world.context.partition_phases[KEY] is PartitionPhase.ONLINE
 
 
 @pytest.mark.parametrize("replicas", [(), (1, 1), (-1, 2), (1, 9)])
