@@ -26,6 +26,7 @@ from broker.metadata.znodes import configs, paths
 from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
 from broker.zookeeper.interface import (
     BadVersionError,
+    Check,
     Create,
     MultiError,
     Node,
@@ -156,21 +157,34 @@ class TopicWriter:
                     return True
 
     async def _delete(self, view: View, operation: DeleteTopic) -> bool:
-        node = await self._get(paths.topic(operation.name))
-        present = None if node is None else _topic(operation.name, node.data)
-        if present is None or not may_be_one_topic(present.topic_id, operation.topic_id):
-            view.topics[operation.name] = present
-            return False
+        """Write the order on condition that the topic's node is the one that was judged.
+
+        After a lost connection the order may have been carried out, and the topic may have been created again.
+        """
+        path, order = paths.topic(operation.name), Create(paths.delete_topic(operation.name))
+        asked_for: int | None = None
         while True:
+            node = await self._get(path)
+            if asked_for is not None and (node is None or node.stat.created != asked_for):
+                return True
+            present = None if node is None else _topic(operation.name, node.data)
+            if node is None or present is None or not may_be_one_topic(present.topic_id, operation.topic_id):
+                view.topics[operation.name] = present
+                return False
             try:
-                await self._zookeeper.create(paths.delete_topic(operation.name))
+                await self._zookeeper.multi([Check(path, node.stat.version), order])
                 return True
-            except NodeExistsError:
-                # Somebody else has asked for it, or this request before the connection broke.
-                return True
-            except NoNodeError:
+            except MultiError as error:
+                if error.index == 0 and isinstance(error.reason, BadVersionError | NoNodeError):
+                    continue
+                if isinstance(error.reason, NodeExistsError):
+                    # Somebody else has asked for it, or this request before the connection broke.
+                    return True
+                if not isinstance(error.reason, NoNodeError):
+                    raise error.reason from error
                 await self._session.ensure(paths.DELETE_TOPICS)
             except LOST:
+                asked_for = node.stat.created
                 await self._session.connected()
 
     async def _found(self, view: View, name: str) -> bool:

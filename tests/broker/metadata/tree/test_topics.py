@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from broker.controller.decisions.planning import Placement, creations
 from broker.metadata.model import NO_TOPIC_ID, ClusterState, PartitionState
@@ -16,8 +20,9 @@ from broker.metadata.operations import (
 )
 from broker.metadata.znodes import configs, paths
 from broker.metadata.znodes.topics import Assignment, TopicNode, decode_topic, encode_topic
+from broker.zookeeper.interface import Create, Delete, Node, Result, Watch
 from kafkalog.protocol.errors import TopicAlreadyExistsError
-from tests.broker.metadata.tree.support import BROKERS, World, content, new_topic, run
+from tests.broker.metadata.tree.support import BROKERS, World, content, new_topic, run, until
 
 
 def test_a_topic_is_written_with_its_configuration_and_known_once_the_controller_tells() -> None:
@@ -167,5 +172,99 @@ def test_a_topic_that_lost_its_id_counts_as_the_one_that_is_known() -> None:
         await store.commit(lambda state: [DeleteTopic("words", topic.topic_id)])
         assert await zookeeper.children(paths.DELETE_TOPICS) == ["words"]
         assert NO_TOPIC_ID not in {each.topic_id for each in store.state.topics.values()}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_created_again", [True, False])
+@pytest.mark.parametrize("with_topic_ids", [True, False])
+def test_a_deletion_whose_answer_was_lost_spares_a_topic_of_the_same_name(
+    with_topic_ids: bool, is_created_again: bool
+) -> None:
+    """The order is carried out while the broker is not connected, and the topic is created again."""
+
+    async def scenario(world: World) -> None:
+        zookeeper = world.session()
+        store = await world.store(with_topic_ids=with_topic_ids)
+        topic = new_topic("words", 1)
+        await store.commit(lambda state: [CreateTopic(topic)])
+        order = paths.delete_topic("words")
+        breaks: list[Sequence[Any]] = []
+
+        def carry_out(operations: Sequence[Any], session_id: int) -> None:
+            if breaks or not world.ensemble.exists(order):
+                return
+            breaks.append(operations)
+            world.sessions[1].disconnect()
+            world.ensemble.carry_out([Delete(paths.topic("words")), Delete(order)], 0)
+            if is_created_again:
+                other = encode_topic(TopicNode(uuid.UUID(int=9) if with_topic_ids else None, {0: Assignment((1,))}))
+                world.ensemble.carry_out([Create(paths.topic("words"), other)], 0)
+
+        world.ensemble.on_commit = carry_out
+        deletion = asyncio.ensure_future(store.commit(lambda state: [DeleteTopic("words", topic.topic_id)]))
+        await until(lambda: breaks, "the order to delete the topic")
+        world.sessions[1].reconnect()
+        await deletion
+        assert await zookeeper.children(paths.DELETE_TOPICS) == []
+        assert await zookeeper.children(paths.TOPICS) == (["words"] if is_created_again else [])
+
+    run(scenario)
+
+
+def test_a_deletion_that_did_not_arrive_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.session()
+        store = await world.store()
+        topic = new_topic("words", 1)
+        await store.commit(lambda state: [CreateTopic(topic)])
+        session = world.sessions[1]
+        send = session.multi
+        lost: list[Sequence[Any]] = []
+
+        async def lose(operations: Sequence[Any]) -> list[Result]:
+            if not lost:
+                lost.append(operations)
+                session.disconnect()
+                world.loop.call_later(1.0, session.reconnect)
+            return await send(operations)
+
+        monkeypatch.setattr(session, "multi", lose)
+        await store.commit(lambda state: [DeleteTopic("words", topic.topic_id)])
+        assert lost
+        assert await zookeeper.children(paths.DELETE_TOPICS) == ["words"]
+
+    run(scenario)
+
+
+def test_a_topic_that_changes_before_the_order_to_delete_it_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.session()
+        store = await world.store()
+        topic = new_topic("words", 1)
+        await store.commit(lambda state: [CreateTopic(topic)])
+        await zookeeper.set(paths.topic("words"), encode_topic(TopicNode(topic.topic_id, {0: Assignment((1, 2))})))
+        other = encode_topic(TopicNode(uuid.UUID(int=9), {0: Assignment((1,))}))
+        read = world.sessions[1].get
+
+        async def get(path: str, watch: Watch | None = None) -> Node | None:
+            found = await read(path, watch)
+            if path == paths.topic("words"):
+                monkeypatch.setattr(world.sessions[1], "get", read)
+                world.ensemble.carry_out([Delete(path)], 0)
+                world.ensemble.carry_out([Create(path, other)], 0)
+            return found
+
+        monkeypatch.setattr(world.sessions[1], "get", get)
+        seen: list[uuid.UUID] = []
+
+        def decide(state: ClusterState) -> list[DeleteTopic]:
+            found = state.topics.get("words")
+            seen.append(found.topic_id if found is not None else topic.topic_id)
+            return [DeleteTopic("words", topic.topic_id)] if seen[-1] == topic.topic_id else []
+
+        await store.commit(decide)
+        assert seen == [topic.topic_id, uuid.UUID(int=9)]
+        assert await zookeeper.children(paths.DELETE_TOPICS) == []
 
     run(scenario)
