@@ -117,8 +117,11 @@ class IsrKeeper:
             self._propose(partition, expanded, reason)
 
     def check(self, partition: Partition) -> None:
-        """Propose that followers that fell behind leave the ISR; call it twice in `replica.lag.time.max.ms`."""
-        if partition.leading is None:
+        """Propose that followers that fell behind leave the ISR; call it twice in `replica.lag.time.max.ms`.
+
+        A leader whose log is offline proposes nothing: its followers cannot fetch, and one of them is to lead.
+        """
+        if partition.leading is None or partition.log.offline is not None:
             return
         shrunk = partition.shrunk_isr()
         if shrunk is not None:

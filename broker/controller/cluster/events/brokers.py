@@ -137,7 +137,7 @@ def log_dirs_failed(context: ControllerContext) -> Steps[None]:
         # A leader that has lost its role no longer knows the ISR that it wrote, and its notice may not have arrived.
         context.cause = "the leader wrote it to ZooKeeper"
         yield from take_states(context, sorted({each.key for each in serving}))
-    yield from replicas.change(context, serving, ReplicaPhase.ONLINE)
+    yield from replicas.tell_roles(context, serving)
     yield from deletion.delete_nodes(nodes)
 
 

@@ -70,6 +70,22 @@ def change(context: ControllerContext, replicas: Iterable[ReplicaKey], to: Repli
     yield from send(batch.requests())
 
 
+def tell_roles(context: ControllerContext, replicas: Iterable[ReplicaKey]) -> Steps[None]:
+    """Bring replicas online, and tell their brokers the roles of all of them.
+
+    A new replica gets its role again, too, because it may lead by now. Kafka does not tell it, and so does not learn
+    that its log directory has failed.
+    """
+    wanted = list(replicas)
+    batch = ControlBatch(context)
+    for each in wanted:
+        state = context.states.get(each.key)
+        if state is not None and context.phase_of(each) is ReplicaPhase.NEW:
+            batch.tell_roles([each.broker_id], each.key, state, context.assignment(each.key))
+    yield from _change(context, wanted, ReplicaPhase.ONLINE, batch)
+    yield from send(batch.requests())
+
+
 def _change(
     context: ControllerContext, replicas: Iterable[ReplicaKey], to: ReplicaPhase, batch: ControlBatch
 ) -> Steps[None]:

@@ -133,6 +133,22 @@ def test_followers_that_fell_behind_leave_and_records_are_acknowledged_then(tmp_
     with_broker(tmp_path, work)
 
 
+def test_a_leader_whose_log_is_offline_does_not_shrink_the_isr(tmp_path: Path) -> None:
+    """Its followers cannot catch up, and may be needed to lead in its place."""
+
+    async def work(broker: InProcess) -> None:
+        partition, asked, keeper = await led(broker, (0, FOLLOWER))
+        partition.max_lag_ms = -1
+        await fetched(await broker.connect(), request(0))
+        await produce(broker)
+        partition.log.offline = "the test says so"
+        keeper.check(partition)
+        assert not asked.proposals
+        assert partition.isr == {0, FOLLOWER}
+
+    with_broker(tmp_path, work)
+
+
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_refusal_of_a_member_ends_the_proposal(tmp_path: Path, code: ErrorCode) -> None:
     async def work(broker: InProcess) -> None:

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.controller.cluster.events import brokers
+from broker.controller.cluster.events import brokers, elections, isr
+from broker.controller.cluster.machine import reassignment
 from broker.controller.cluster.model.context import PartitionPhase, ReplicaKey, ReplicaPhase
+from broker.controller.decisions.elections import ElectionType
 from broker.metadata.znodes import notices, paths
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -153,6 +155,26 @@ def test_a_failed_log_directory_is_found_by_the_answers() -> None:
     world.register(3)
     look(world)
     assert world.state("lone").leader == 3
+
+
+def test_a_new_replica_that_leads_and_loses_its_log_directory_is_followed_by_another() -> None:
+    world = World((1, 2, 3, 4))
+    world.make_topic("words", [(1, 2)])
+    world.take_over()
+    world.run(reassignment.by_api(world.context, {WORDS: (3, 4)}))
+    # 3 is in sync, and leads as the preferred replica; 4 is not in sync yet.
+    world.put_state("words", 0, replace(world.state("words"), isr=(1, 2, 3)))
+    world.run(isr.take_states(world.context, [WORDS]))
+    world.run(elections.elect_leaders(world.context, [WORDS], ElectionType.PREFERRED))
+    assert world.state("words").leader == 3
+    world.forget()
+    world.make(f"{paths.LOG_DIR_EVENTS}/log_dir_event_0000000001", notices.encode_log_dir_event(3))
+    world.run(brokers.log_dirs_failed(world.context))
+    # It is not told as new, so that it does not make another log in a directory that works.
+    assert world.roles()[3, WORDS] == (3, world.state("words").leader_epoch, (1, 2, 3), False)
+    world.run(brokers.roles_answered(world.context, 3, {WORDS: ErrorCode.KAFKA_STORAGE_ERROR}))
+    assert (world.state("words").leader, world.state("words").isr) == (1, (1, 2))
+    assert world.context.reassigning == {WORDS}
 
 
 def test_a_leader_that_asks_for_its_role_gets_the_isr_that_it_wrote_before() -> None:
