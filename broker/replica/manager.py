@@ -89,6 +89,8 @@ class ReplicaManager:
         self.counters = BrokerCounters()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], _Unhosted] = {}
+        self._indexes: dict[str, set[int]] = {}
+        """The partitions in `_partitions` and `_offline` by topic; a broker may have very many."""
         self._retries = HostingRetries(runtime.loop, self._host_again)
         self.runtime = runtime
         self.flushes = Flushes(runtime.workers, self._flushed)
@@ -161,7 +163,8 @@ class ReplicaManager:
         )
 
     def partitions_of(self, topic: str) -> list[Partition]:
-        return [partition for (name, _), partition in self._partitions.items() if name == topic]
+        found = (self._partitions.get((topic, index)) for index in sorted(self._indexes.get(topic, ())))
+        return [partition for partition in found if partition is not None]
 
     def host_partition(
         self,
@@ -184,10 +187,14 @@ class ReplicaManager:
             KafkaStorageError, InconsistentTopicIdError: the log cannot be used, and the partition is offline.
         """
         key = (topic, index)
+        self._indexes.setdefault(topic, set()).add(index)
         partition = self._partitions.get(key)
         if partition is None:
             try:
                 log = self.logs.create(topic, index, topic_id, config.log, is_new=is_new)
+                if log.config != config.log:
+                    # It was loaded at the start, with the configuration of that time.
+                    log.config = config.log
             except (KafkaStorageError, InconsistentTopicIdError) as error:
                 # The log may have been created, in a directory that fails before the next attempt.
                 self._offline[key] = _Unhosted(topic_id, assigned, config, is_new=False)
@@ -242,9 +249,12 @@ class ReplicaManager:
         self._retries.close()
 
     def reconfigure(self, state: TopicState) -> None:
-        """Apply the topic's changed configuration to its partitions."""
+        """Apply the topic's changed configuration to its partitions here, whether `state` has them already or not."""
+        indexes = self._indexes.get(state.name)
+        if indexes is None:
+            return
         config = self.topic_config(state.config)
-        for index in range(len(state.partitions)):
+        for index in indexes:
             key = state.name, index
             if (unhosted := self._offline.get(key)) is not None:
                 self._offline[key] = unhosted._replace(config=config)
@@ -276,6 +286,10 @@ class ReplicaManager:
         """Stop serving a partition, if it is hosted here; its log stays open."""
         self._offline.pop((topic, index), None)
         self._retries.discard((topic, index))
+        indexes = self._indexes.get(topic, set())
+        indexes.discard(index)
+        if not indexes:
+            self._indexes.pop(topic, None)
         partition = self._partitions.pop((topic, index), None)
         if partition is not None:
             partition.stop()

@@ -55,7 +55,7 @@ class PublishedStore(Protocol):
         """Return those of the topics that ZooKeeper does not have."""
 
     async def read_topic_configs(self, names: Iterable[str]) -> None:
-        """Read the configurations of topics that are new, before their logs are created."""
+        """Read the configurations of topics, before their logs are created here."""
 
 
 class Control:
@@ -125,7 +125,7 @@ class Control:
         self._check(message)
         check = self._same_life()
         wanted = roles(message, version)
-        new = {each.topic for each in wanted if self._replicas.get(*each.key) is None}
+        new = {each.topic for each in wanted if each.is_new or self._replicas.get(*each.key) is None}
         if new:
             await self._read_configs(new)
         results = await self._applier.apply_leader_and_isr(message.controller_epoch, wanted, check)

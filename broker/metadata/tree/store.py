@@ -20,6 +20,7 @@ from typing import TypeAlias
 from broker.metadata.model import ClusterState, TopicState
 from broker.metadata.operations import (
     AddPartitions,
+    ConfigResource,
     CreateTopic,
     DeleteTopic,
     Operation,
@@ -81,8 +82,10 @@ class ZooKeeperStore:
         self._state = ClusterState(cluster_id)
         self._contents: dict[str, dict[str, str]] = {}
         """The configurations below `/config`, by the name of the node."""
-        self._read_topics: set[str] = set()
-        """The topics whose configuration was read, whether it has a node or not."""
+        self._unread: dict[str, int] = {}
+        """The topics in the state whose configuration was not read since they came, with the last read before that.
+
+        Such a read may have found the configuration of a former topic of the name, or none yet."""
         self._reads = 0
         self._read_by: dict[str, int] = {}
         """The number of the read that brought the content of a node."""
@@ -91,7 +94,7 @@ class ZooKeeperStore:
         self._topics = TopicWriter(self._session, with_ids=with_topic_ids)
         self._configs = ConfigWriter(self._session, f"{broker_id}-{zookeeper.session_id:x}")
         self._notices = ConfigNotices(self._session, now_ms, self._read_again, self._read_all)
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> ClusterState:
@@ -113,44 +116,43 @@ class ZooKeeperStore:
     async def stop(self) -> None:
         """Stop following changes. The session stays open."""
         await self._notices.stop()
-        for task in list(self._reading):
-            task.cancel()
-        await asyncio.gather(*self._reading, return_exceptions=True)
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
 
     # -- what the controller tells
 
     def publish(self, change: Merge) -> None:
         """Merge what the controller has told into the state, and tell the listeners.
 
-        The configurations of new topics are added here. Those that are not known yet are read, and told as a change;
-        `read_topic_configs` reads them before.
+        The configurations of new topics are added here, as far as they are known. They are read, and told as a change
+        then, whether they differ or not: partitions here may have been hosted with others.
         """
         state, operations = change(self._state)
-        before, after = self._state.topics, state.topics
-        if after is not before:
+        if state.topics is not self._state.topics:
             for operation in operations:
                 if isinstance(operation, DeleteTopic):
                     # The controller deletes its configuration without a notice. There may be a new topic of this name.
                     self._contents.pop(f"{TOPICS}/{operation.name}", None)
                     self._read_by.pop(f"{TOPICS}/{operation.name}", None)
-                    self._read_topics.discard(operation.name)
+                    self._unread.pop(operation.name, None)
+                elif isinstance(operation, CreateTopic):
+                    self._unread[operation.topic.name] = self._reads
             state = self._configured(state)
         self._replace(state, operations)
-        unread = [name for name in after if name not in self._read_topics] if after is not before else []
-        if unread:
-            task = self._session.loop.create_task(self._read_later(unread))
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
+        if self._unread and (self._reading is None or self._reading.done()):
+            self._reading = self._session.loop.create_task(self._read_unread())
 
     async def read_topic_configs(self, names: Iterable[str]) -> None:
-        """Read the configurations of topics that are new, before their logs are created.
+        """Read the configurations of topics, before their logs are created here.
 
-        No notice tells of the configuration with which a topic is created.
+        No notice tells of the configuration with which a topic is created. What is known of a topic may be that of a
+        former one of the name, as long as the controller has not told of the new one.
 
         Raises:
             OSError: there was no connection for too long.
         """
-        await self._read_again(f"{TOPICS}/{name}" for name in dict.fromkeys(names) if name not in self._read_topics)
+        await self._read_again(f"{TOPICS}/{name}" for name in dict.fromkeys(names))
 
     def forget_topics(self, gone: Collection[TopicState]) -> None:
         """Take topics that do not exist any more out of the state, and tell the listeners.
@@ -259,7 +261,6 @@ class ZooKeeperStore:
                     # The name was free in the tree. Whoever waits for the new topic must not take this one for it.
                     self.forget_topics([former])
                 self._contents[f"{TOPICS}/{operation.topic.name}"] = dict(operation.topic.config)
-                self._read_topics.add(operation.topic.name)
             return True
 
         return all(await each_of(operations, write))
@@ -276,7 +277,6 @@ class ZooKeeperStore:
         found = {name: node.content for name, node in (await read_all(self._session)).items()}
         gone = self._contents.keys() - found.keys()
         self._learn(number, {**found, **{name: {} for name in gone}})
-        self._read_topics = {name.partition("/")[2] for name in found if name.startswith(f"{TOPICS}/")}
         following = await next_producer_id(self._session)
         if following != self._state.next_producer_id:
             self._replace(replace(self._state, next_producer_id=following), [TakeProducerIds(following)])
@@ -286,11 +286,14 @@ class ZooKeeperStore:
         found = await read_nodes(self._session, names)
         self._learn(number, {name: node.content for name, node in found.items()})
 
-    async def _read_later(self, names: Sequence[str]) -> None:
+    async def _read_unread(self) -> None:
         try:
-            await self._read_again(f"{TOPICS}/{name}" for name in names if name not in self._read_topics)
+            while self._unread:
+                await self._read_again(f"{TOPICS}/{name}" for name in self._unread)
         except (ZooKeeperError, OSError) as error:
-            logger.error("The configurations of %d new topics cannot be read from ZooKeeper: %s", len(names), error)
+            # They are read again after the next word of the controller.
+            count = len(self._unread)
+            logger.error("The configurations of %d new topics cannot be read from ZooKeeper: %s", count, error)
 
     def _next_read(self) -> int:
         self._reads += 1
@@ -302,6 +305,7 @@ class ZooKeeperStore:
         ZooKeeper answers in the order of the requests. So what a later read has found is newer, whichever ends first.
         """
         operations: list[Operation] = []
+        first: list[Operation] = []
         for name, content in contents.items():
             if number < self._read_by.get(name, 0):
                 continue
@@ -310,12 +314,16 @@ class ZooKeeperStore:
                 self._contents[name] = content
             else:
                 self._contents.pop(name, None)
-            if name.startswith(f"{TOPICS}/"):
-                self._read_topics.add(name.partition("/")[2])
             operation = operation_for(name, content)
-            if operation is not None:
+            if operation is None:
+                continue
+            topic = _topic_of(operation)
+            if topic is not None and self._unread.get(topic, number) < number:
+                del self._unread[topic]
+                first.append(operation)
+            else:
                 operations.append(operation)
-        changed = changes(self._state, operations)
+        changed = [*changes(self._state, operations), *first]
         if changed:
             self._replace(apply(self._state, changed), changed)
 
@@ -323,6 +331,13 @@ class ZooKeeperStore:
         self._state = replace(state, revision=self._state.revision + 1)
         for listener in self._listeners:
             listener(self._state, operations)
+
+
+def _topic_of(operation: Operation) -> str | None:
+    """Return the topic whose configuration an operation sets, or None."""
+    if isinstance(operation, SetConfig) and operation.resource is ConfigResource.TOPIC:
+        return operation.name
+    return None
 
 
 def _key(operation: Operation) -> tuple[str, ...]:

@@ -65,6 +65,7 @@ class Cluster:
         hosts: the members by id.
         assigned: the state of each partition, as the controller decided it.
         epoch: the controller's epoch.
+        topic_id: the id that the controller gives and tells.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Cluster:
         self.zookeeper = SimulatedSession(self.ensemble, 6.0)
         self.assigned: dict[KEY, PartitionState] = {}
         self.epoch = 1
+        self.topic_id = TOPIC_ID
 
     # -- the controller
 
@@ -128,7 +130,7 @@ class Cluster:
         for topic, index in keys:
             state = self.assigned[topic, index]
             told.setdefault(
-                topic, UpdateMetadataTopicState(topic_name=topic, topic_id=TOPIC_ID)
+                topic, UpdateMetadataTopicState(topic_name=topic, topic_id=self.topic_id)
             ).partition_states.append(
                 UpdateMetadataPartitionState(
                     partition_index=index,
@@ -184,7 +186,7 @@ class Cluster:
             ]
             if not states:
                 continue
-            topic = LeaderAndIsrTopicState(topic_name=keys[0][0], topic_id=TOPIC_ID, partition_states=states)
+            topic = LeaderAndIsrTopicState(topic_name=keys[0][0], topic_id=self.topic_id, partition_states=states)
             request = LeaderAndIsrRequest(
                 controller_id=1,
                 controller_epoch=self.epoch,
@@ -223,7 +225,7 @@ class Cluster:
         if config:
             await self._put(paths.config("topics", topic), _config_node(config))
         assignment = {0: topics.Assignment(replicas)}
-        await self._put(paths.topic(topic), topics.encode_topic(topics.TopicNode(TOPIC_ID, assignment)))
+        await self._put(paths.topic(topic), topics.encode_topic(topics.TopicNode(self.topic_id, assignment)))
         state = PartitionState(replicas, replicas, replicas[0], 0, 0, self.epoch)
         self.assigned[topic, 0] = state
         await self._put(paths.partition_state(topic, 0), topics.encode_state(topics.parted(state)[1]))

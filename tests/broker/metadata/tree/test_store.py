@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from dataclasses import replace
 from functools import partial
 
@@ -24,6 +25,7 @@ from broker.metadata.tree.notices import KEPT_MS
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import configs, notices, paths
 from broker.metadata.znodes.cluster import ProducerIdBlock, decode_block
+from broker.metadata.znodes.topics import Assignment, TopicNode, encode_topic
 from broker.quota.entities import QuotaEntity
 from broker.zookeeper.interface import ensure
 from kafkalog.protocol.errors import PolicyViolationError
@@ -33,6 +35,7 @@ from tests.support.amount import mostly_exhaustive
 ALICE = QuotaEntity.of([("user", "alice & co")])
 DEFAULT_OF_ALICE = QuotaEntity.of([("user", "alice & co"), ("client-id", None)])
 SCRAM = {"SCRAM-SHA-256": "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"}
+TOPIC_NODE = encode_topic(TopicNode(uuid.UUID(int=1001), {0: Assignment((1,))}))
 
 
 def test_configurations_reach_all_brokers_and_other_keys_of_a_user_are_kept() -> None:
@@ -44,6 +47,7 @@ def test_configurations_reach_all_brokers_and_other_keys_of_a_user_are_kept() ->
         await one.commit(lambda state: [CreateTopic(new_topic("words", 1))])
         for store in (one, two):
             await world.tell(store, zookeeper)
+        await until(lambda: topic_config("words") in world.told[2], "a new topic's is told, though it has none")
         quotas = {"consumer_byte_rate": 1024.0, "request_percentage": 12.5}
         world.told[2].clear()
         await one.commit(
@@ -193,6 +197,61 @@ def test_configuration_of_a_new_topic_is_read_before_its_logs_are_made_or_when_t
         await world.tell(store, zookeeper)
         assert store.state.topics["early"].config == {}
         await until(lambda: store.state.topics["early"].config == {"retention.ms": "7"}, "its own configuration")
+
+    run(scenario)
+
+
+def test_what_was_read_before_a_topic_was_known_is_read_again_and_told() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.session()
+        store, other = await world.store(1), await world.store(2)
+        node, notice = "/config/topics/words", b'{"version":2,"entity_path":"topics/words"}'
+
+        async def notify(config: dict[str, str]) -> None:
+            if config:
+                await zookeeper.create(node, configs.encode(config))
+            await zookeeper.create(paths.CONFIG_CHANGE_PREFIX, notice, is_sequential=True)
+
+        # The notice comes before the word of the controller: listeners learn of it all the same.
+        await notify({"retention.ms": "5"})
+        await until(lambda: store.topic_config("words") == {"retention.ms": "5"}, "the notice is read")
+        await zookeeper.create(paths.topic("words"), TOPIC_NODE)
+        await world.tell(store, zookeeper)
+        assert store.state.topics["words"].config == {"retention.ms": "5"}
+        await until(lambda: topic_config("words", retention_ms="5") in world.told[1], "it is told once it is certain")
+
+        # The notice comes after the deletion, and the next topic of the name has a configuration of its own.
+        await zookeeper.delete(paths.topic("words"))
+        await zookeeper.delete(node)
+        await world.tell(store, zookeeper)
+        world.told[1].clear()
+        await notify({})
+        await other.commit(lambda state: [SetConfig(ConfigResource.BROKER, "", {"log.retention.ms": "8"})])
+        await until(lambda: store.state.broker_config != {}, "the notices are read")
+        await zookeeper.create(node, configs.encode({"retention.ms": "6"}))
+        await zookeeper.create(paths.topic("words"), TOPIC_NODE)
+        await store.read_topic_configs(["words"])
+        assert store.topic_config("words") == {"retention.ms": "6"}
+        await zookeeper.set(node, configs.encode({"retention.ms": "7"}))
+        await world.tell(store, zookeeper)
+        await until(lambda: store.state.topics["words"].config == {"retention.ms": "7"}, "it is read again")
+        assert topic_config("words", retention_ms="7") in world.told[1]
+
+    run(scenario)
+
+
+def test_configurations_that_could_not_be_read_are_read_after_the_next_word() -> None:
+    async def scenario(world: World) -> None:
+        zookeeper = world.session()
+        store, other = await world.store(1), await world.store(2)
+        await other.commit(lambda state: [CreateTopic(new_topic("words", 1, config={"retention.ms": "5"}))])
+        world.sessions[1].disconnect()
+        await world.tell(store, zookeeper)
+        await asyncio.sleep(60)
+        world.sessions[1].reconnect()
+        assert store.state.topics["words"].config == {}
+        store.publish(lambda state: (state, []))
+        await until(lambda: store.state.topics["words"].config == {"retention.ms": "5"}, "it is read")
 
     run(scenario)
 

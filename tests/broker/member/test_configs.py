@@ -1,0 +1,123 @@
+"""Configurations in ZooKeeper are in force on a member, whenever they are altered; simulated."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.member.control.update import DELETED
+from broker.metadata.tree.store import ZooKeeperStore
+from broker.metadata.znodes import configs, paths
+from broker.modes.cluster import ClusterMode
+from tests.broker.member.simulated import TOPIC_ID, Cluster, with_cluster
+
+HOUR_MS, MONTH_MS = 3_600_000, 30 * 24 * 3_600_000
+OTHER_ID = uuid.UUID(int=78)
+
+
+async def alter(cluster: Cluster, kind: str, name: str, config: Mapping[str, str]) -> None:
+    """Write a configuration and its notice, as another broker or a tool does."""
+    path = paths.config(kind, name)
+    if cluster.ensemble.exists(path):
+        await cluster.zookeeper.set(path, configs.encode(config))
+    else:
+        await cluster.zookeeper.create(path, configs.encode(config))
+    notice = f'{{"version":2,"entity_path":"{kind}/{name}"}}'.encode()
+    await cluster.zookeeper.create(paths.CONFIG_CHANGE_PREFIX, notice, is_sequential=True)
+
+
+async def delete(cluster: Cluster, topic: str) -> None:
+    """Delete a topic in ZooKeeper, as a controller does: no notice tells of its configuration."""
+    below = [each for each in cluster.ensemble.paths() if f"{each}/".startswith(f"{paths.topic(topic)}/")]
+    for path in sorted(below, reverse=True):
+        await cluster.zookeeper.delete(path)
+    if cluster.ensemble.exists(paths.config("topics", topic)):
+        await cluster.zookeeper.delete(paths.config("topics", topic))
+
+
+def store_of(cluster: Cluster, broker: int) -> ZooKeeperStore:
+    mode = cluster.hosts[broker].server.mode
+    assert isinstance(mode, ClusterMode)
+    return mode.store
+
+
+def test_a_topic_that_is_altered_before_its_log_has_a_role(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"retention.ms": str(HOUR_MS)})
+        await cluster.hosts[2].stop()
+        await cluster.hosts[2].start()
+        await alter(cluster, "topics", "t", {"retention.ms": str(MONTH_MS)})
+        store = store_of(cluster, 2)
+        await cluster.until(lambda: store.topic_config("t") == {"retention.ms": str(MONTH_MS)}, "the notice is read")
+        assert not store.state.topics, "the controller has told it of no topic"
+        await cluster.tell_roles(("t", 0), to=[2])
+        assert cluster.partition(2, "t").log.config.retention_ms == MONTH_MS
+
+    with_cluster(tmp_path, work)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_topic_that_is_created_and_altered_at_once(tmp_path: Path, index: int) -> None:
+    """The notice comes before the controller has told of the topic, or of one of its partitions."""
+
+    async def work(cluster: Cluster) -> None:
+        leader = await cluster.create("t", (1, 2), tell_metadata=False)
+        assert leader.min_insync == 1
+        if index == 1:
+            cluster.assigned["t", 1] = cluster.assigned["t", 0]
+            await cluster.tell_metadata(("t", 0))
+            await cluster.tell_roles(("t", 1), is_new=True)
+        hosted = cluster.hosts[1].server.replicas.get("t", index)
+        assert hosted is not None
+        await alter(cluster, "topics", "t", {"min.insync.replicas": "2"})
+        store = store_of(cluster, 1)
+        await cluster.until(lambda: store.topic_config("t") != {}, "the notice is read")
+        await cluster.tell_metadata(("t", index))
+        await cluster.until(lambda: hosted.min_insync == 2, "the configuration is in force")
+
+    with_cluster(tmp_path, work)
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID], ids=["told as new", "another id"])
+def test_a_topic_that_is_made_again_has_nothing_of_the_former(tmp_path: Path, topic_id: uuid.UUID) -> None:
+    """A broker that knew of the former topic was not told of its end."""
+
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"retention.ms": "1000"})
+        store = store_of(cluster, 3)
+        await cluster.until(lambda: store.state.topics["t"].config == {"retention.ms": "1000"}, "it knows of the topic")
+        await delete(cluster, "t")
+        cluster.topic_id = topic_id
+        await cluster.create("t", (3,), tell_metadata=False)
+        default = cluster.hosts[3].server.replicas.topic_config({}).log
+        assert cluster.partition(3, "t").log.config == default
+        await cluster.tell_metadata(("t", 0))
+        await cluster.until(lambda: store.state.topics["t"].config == {}, "the state has it, too")
+        assert cluster.partition(3, "t").log.config == default
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_notice_of_a_topic_that_is_gone_says_nothing_of_the_next(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"retention.ms": "1000"})
+        store, session = store_of(cluster, 3), cluster.hosts[3].session
+        session.disconnect()
+        await alter(cluster, "topics", "t", {"retention.ms": "2000"})
+        await alter(cluster, "brokers", "2", {"log.retention.ms": "5"})
+        await delete(cluster, "t")
+        cluster.assigned["t", 0] = replace(cluster.assigned["t", 0], leader=DELETED)
+        await cluster.tell_metadata(("t", 0), to=[3])
+        assert "t" not in store.state.topics
+        session.reconnect()
+        await cluster.until(lambda: "2" in store.state.broker_config, "it has read the notices")
+        await cluster.create("t", (3,), {"cleanup.policy": "compact"})
+        assert cluster.partition(3, "t").log.config.compact
+        await cluster.until(lambda: store.state.topics["t"].config == {"cleanup.policy": "compact"}, "in the state")
+        assert cluster.partition(3, "t").log.config.compact
+
+    with_cluster(tmp_path, work)
