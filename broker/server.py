@@ -32,7 +32,7 @@ from broker.log.retention.retention_policy import RetentionPolicy, RetentionPoli
 from broker.log.retention.retention_turns import run_retention
 from broker.log.segment.segment import UNKNOWN_TIMESTAMP
 from broker.metadata.cache import MetadataCache
-from broker.metadata.model import BrokerRegistration
+from broker.metadata.model import BrokerRegistration, ClusterState
 from broker.modes.cluster import ClusterMode
 from broker.modes.lone import LoneMode
 from broker.modes.mode import Mode
@@ -137,13 +137,7 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config, mode = self.config, self.mode
-        state = await mode.open()
-        self.broker_id, self.store = mode.broker_id, mode.store
-        effective = effective_config(config, state, self.broker_id)
-        self.logs.default_config = effective.log_config({})
-        configs = {name: effective.log_config(parse_topic_config(topic.config)) for name, topic in state.topics.items()}
-        await self._run(self.logs.load_all, configs)
-        state = await mode.loaded()
+        state, effective = await self._load_logs()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
@@ -187,6 +181,25 @@ class Server:
         self.broker.transactions.start()
         self._serve_metrics()
         self.acceptor.start()
+
+    async def _load_logs(self) -> tuple[ClusterState, BrokerConfig]:
+        """Load the logs; return what is known of the cluster then, and the configuration of this broker in it."""
+        state = await self.mode.open()
+        self.broker_id, self.store = self.mode.broker_id, self.mode.store
+        before = effective_config(self.config, state, self.broker_id)
+        self.logs.default_config = before.log_config({})
+        configs = {name: before.log_config(parse_topic_config(topic.config)) for name, topic in state.topics.items()}
+        await self._run(self.logs.load_all, configs)
+        state = await self.mode.loaded()
+        # Loading may take minutes. Nobody was told of what has changed meanwhile.
+        effective = effective_config(self.config, state, self.broker_id)
+        self.logs.default_config = effective.log_config({})
+        topics = {log.topic for log in self.logs}
+        configs = {name: effective.log_config(parse_topic_config(self.mode.topic_config(name))) for name in topics}
+        for log in self.logs:
+            if log.config != configs[log.topic]:
+                log.config = configs[log.topic]
+        return state, effective
 
     @property
     def registration(self) -> BrokerRegistration:

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
-from broker.config.topic import parse_topic_config
-from broker.controller.configs import effective_config
 from broker.controller.decisions.adoption import FoundLog, adopt
 from broker.controller.decisions.leadership import new_epochs
 from broker.controller.decisions.requests import roles_of
@@ -82,10 +80,7 @@ class LoneMode:
     async def loaded(self) -> ClusterState:
         """Register found topics, elect this broker as the controller, and begin new leader epochs where needed."""
         if self._is_fresh:
-            state = await self._adopt()
-            effective = effective_config(self.config, state, self.broker_id)
-            for log in self.logs:
-                log.config = effective.log_config(parse_topic_config(state.topics[log.topic].config))
+            await self._adopt()
         elif self.store.behind:
             self.store.write(self.store.state)
         # A lone broker is its own controller, and elects itself at each start.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.member.control.update import DELETED
+from broker.metadata.model import ClusterState
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import configs, paths
 from broker.modes.cluster import ClusterMode
@@ -43,6 +44,62 @@ def store_of(cluster: Cluster, broker: int) -> ZooKeeperStore:
     mode = cluster.hosts[broker].server.mode
     assert isinstance(mode, ClusterMode)
     return mode.store
+
+
+def alter_while_logs_are_loaded(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, kind: str, name: str, config: Mapping[str, str]
+) -> None:
+    """Alter a configuration once a member that starts has loaded its logs; wait until it has read that."""
+    loaded = ClusterMode.loaded
+
+    async def altered(mode: ClusterMode) -> ClusterState:
+        monkeypatch.undo()
+        await alter(cluster, kind, name, config)
+        if kind == "topics":
+            await cluster.until(lambda: mode.store.topic_config(name) == config, "it has read the topic's")
+        else:
+            await cluster.until(lambda: mode.store.state.broker_config.get("") == config, "it has read the brokers'")
+        return await loaded(mode)
+
+    monkeypatch.setattr(ClusterMode, "loaded", altered)
+
+
+def test_a_topic_that_is_altered_while_logs_are_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"retention.ms": str(HOUR_MS)})
+        await cluster.hosts[2].stop()
+        alter_while_logs_are_loaded(monkeypatch, cluster, "topics", "t", {"retention.ms": str(MONTH_MS)})
+        await cluster.hosts[2].start()
+        log = cluster.hosts[2].server.logs.get("t", 0)
+        assert log is not None
+        assert log.config.retention_ms == MONTH_MS, "before the controller gives it a role"
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.tell_metadata(("t", 0))
+        assert cluster.partition(2, "t").log.config.retention_ms == MONTH_MS
+
+    with_cluster(tmp_path, work)
+
+
+def test_the_brokers_configuration_that_is_altered_while_logs_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        await alter(cluster, "brokers", "<default>", {"log.retention.ms": str(HOUR_MS)})
+        await cluster.create("t", (1, 2))
+        await cluster.until(lambda: "" in store_of(cluster, 2).state.broker_config, "it is read")
+        await cluster.hosts[2].stop()
+        changed = {"log.retention.ms": str(MONTH_MS), "background.threads": "3"}
+        alter_while_logs_are_loaded(monkeypatch, cluster, "brokers", "<default>", changed)
+        await cluster.hosts[2].start()
+        server = cluster.hosts[2].server
+        log = server.logs.get("t", 0)
+        assert log is not None
+        assert log.config.retention_ms == server.logs.default_config.retention_ms == MONTH_MS
+        assert server.broker.config["background.threads"] == 3
+        await cluster.tell_roles(("t", 0), to=[2])
+        assert cluster.partition(2, "t").log.config.retention_ms == MONTH_MS
+
+    with_cluster(tmp_path, work)
 
 
 def test_a_topic_that_is_altered_before_its_log_has_a_role(tmp_path: Path) -> None:
