@@ -209,7 +209,7 @@ class Consumer(Closing):
         values.
 
         Raises:
-            NoOffsetForPartitionError, OffsetOutOfRangeError, LogTruncationError: `auto.offset.reset` is none.
+            NoOffsetForPartitionError, PositionOutOfRangeError, LogTruncationError: `auto.offset.reset` is none.
             UnreadableBatchError: The next bytes are not a record batch. The position stays before them.
             Exception: A deserializer has raised it (the position stays before the record), or a listener.
         """

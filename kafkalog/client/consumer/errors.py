@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
+from kafkalog.protocol.errors import OffsetOutOfRangeError
 from kafkalog.records.errors import RecordsError
 
 
@@ -34,6 +35,20 @@ class NoOffsetForPartitionError(ClientError):
         self.partitions = frozenset(partitions)
         names = ", ".join(str(tp) for tp in sorted(self.partitions))
         super().__init__(f"no offset is committed for {names}, and auto.offset.reset is none: seek, or commit one")
+
+
+class PositionOutOfRangeError(OffsetOutOfRangeError):
+    """The log does not have the position, and `auto.offset.reset` is none.
+
+    Attributes:
+        tp: The partition.
+        offset: The position.
+    """
+
+    def __init__(self, tp: TopicPartition, offset: int, message: str) -> None:
+        super().__init__(message)
+        self.tp = tp
+        self.offset = offset
 
 
 class LogTruncationError(ClientError):

@@ -11,10 +11,12 @@ that names the source. A topic of the source for which the reverse mirror has do
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from typing import NoReturn
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import ClientError, ConfigError
-from kafkalog.mirror.internal_topics.stored import returning_topics
+from kafkalog.mirror.internal_topics.stored import read_positions, returning_topics
 from kafkalog.mirror.keeping.topics import mirrors_of
 from kafkalog.mirror.settings import MirrorSettings
 
@@ -72,3 +74,34 @@ def find_returning(settings: MirrorSettings, source: Admin) -> set[str]:
         wanted = settings.mirrored(found).select(source.cluster.metadata(refresh=True).topics)
         found |= mirrors_of(source, list(wanted), settings.target)
     return found
+
+
+def say_left_out(settings: MirrorSettings, returning: Collection[str]) -> None:
+    """Log which topics stay out because the reverse mirror writes them, if there are any."""
+    if returning:
+        logger.warning(
+            "not mirroring topics that the mirror from %s to %s writes: %s (if it is given up: kafkalog mirror "
+            "release)",
+            settings.target,
+            settings.source,
+            ", ".join(sorted(returning)),
+        )
+
+
+def claimed_topics(settings: MirrorSettings) -> set[str]:
+    """Return the topics that keep their names, of which this mirror has stored positions."""
+    if not settings.naming.keeps_names or settings.keeps_offsets:
+        return set()
+    return {tp.topic for tp in read_positions(settings)}
+
+
+def raise_both(settings: MirrorSettings, topics: Collection[str]) -> NoReturn:
+    """Raise that the mirror of the other direction has begun with these topics, too.
+
+    Raises:
+        BothWaysError: Always.
+    """
+    raise BothWaysError(
+        f"the mirror from {settings.target} to {settings.source} begins with the same topics: "
+        + ", ".join(sorted(topics))
+    )

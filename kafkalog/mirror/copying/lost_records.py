@@ -1,7 +1,8 @@
 """Partitions of the source that have lost their last records, as in an unclean election.
 
-The position in such a partition is beyond its end. A fetch there is out of range, and would begin at the start of the
-log: every record that is left would come a second time.
+The position in such a partition is beyond its end, or behind records that are not those that were mirrored. If the
+mirror began at the start of the log, every record that is left would come a second time. So it goes on at the end of
+what is left: where the position's leader epoch ends, if that is known (KIP-320), and else where the log ends.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Mapping
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.errors import ClientTimeoutError
-from kafkalog.client.offsets import LATEST, list_offsets
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.offsets import EARLIEST, LATEST, list_offsets
+from kafkalog.client.types import OffsetAndMetadata, TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -32,19 +33,37 @@ def ends_before(source: Admin, positions: Mapping[TopicPartition, int]) -> dict[
         ends = list_offsets(source.cluster, dict.fromkeys(led, LATEST), deadline=time.monotonic() + PATIENCE_S)
     except ClientTimeoutError as error:
         logger.warning(
-            "the ends of partitions in the source are not known: one that has lost records is mirrored from its start "
-            "again: %s",
+            "the ends of partitions in the source are not known; the first fetch tells which have lost records: %s",
             error,
         )
         return {}
     found = {tp: each.offset for tp, each in ends.items() if each.offset < positions[tp]}
     for tp, end in sorted(found.items()):
-        logger.warning(
-            "%s ends at offset %d in the source and was mirrored up to offset %d: the source has lost records, which "
-            "the target keeps. What the source gets from offset %d on is mirrored behind them",
-            tp,
-            end,
-            positions[tp],
-            end,
-        )
+        say_lost(tp, positions[tp], end)
     return found
+
+
+def end_before(source: Admin, tp: TopicPartition, position: int) -> OffsetAndMetadata | None:
+    """Return where to go on in a partition that does not have the position; None if the log begins behind it.
+
+    That is the end, or the position itself if the log has grown beyond it meanwhile.
+
+    Raises:
+        ClientTimeoutError, KafkaError: The leader cannot be asked.
+    """
+    if list_offsets(source.cluster, {tp: EARLIEST})[tp].offset > position:
+        return None
+    end = list_offsets(source.cluster, {tp: LATEST})[tp]
+    return OffsetAndMetadata(end.offset, end.leader_epoch) if end.offset < position else OffsetAndMetadata(position)
+
+
+def say_lost(tp: TopicPartition, position: int, end: int) -> None:
+    """Log that a partition has lost the records from `end` on."""
+    logger.warning(
+        "%s has lost the records from offset %d on in the source and was mirrored up to offset %d: the target keeps "
+        "them, and what the source has from offset %d on is mirrored behind them",
+        tp,
+        end,
+        position,
+        end,
+    )

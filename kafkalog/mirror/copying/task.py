@@ -26,7 +26,7 @@ from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
 from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, run_headers
-from kafkalog.mirror.internal_topics.topic_ids import id_headers
+from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, epoch_headers, id_headers
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.schema import ZERO_UUID
 
@@ -68,6 +68,8 @@ class MirrorTask:
         self._starts: dict[TopicPartition, int | None] = {}
         """The offset at which a partition begins in the source; None once that is committed."""
         self._next: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        """The leader epochs of the records before `_next`."""
         self._open = False
         self._maps: dict[TopicPartition, OffsetMap] = {}
         """The runs to store, of the partitions that have some."""
@@ -114,9 +116,10 @@ class MirrorTask:
         future = self._producer.send_batch(target, partition.partition, batch.data)
         self._sent.setdefault(partition, []).append((batch._replace(data=bytearray()), future))
 
-    def advance(self, partition: TopicPartition, next_offset: int) -> None:
-        """Note the next offset to read in the source."""
+    def advance(self, partition: TopicPartition, next_offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Note the next offset to read in the source, and the leader epoch of the record before it."""
         self._next[partition] = next_offset
+        self._epochs[partition] = leader_epoch
 
     def store(self, positions: Mapping[TopicPartition, int | None]) -> None:
         """Store positions of partitions of which nothing was sent yet, in a transaction of their own; None forgets."""
@@ -135,7 +138,7 @@ class MirrorTask:
         for tp, committed in done.items():
             if committed.runs:
                 self._send_sync(tp, committed.runs)
-            self._send_position(tp, committed.next_offset)
+            self._send_position(tp, committed.next_offset, self._epochs[tp])
         for tp in list(self._due):
             self._send_sync(tp, ())
         self._producer.commit_transaction()
@@ -143,6 +146,7 @@ class MirrorTask:
         self._starts |= dict.fromkeys(self._sent)
         self._sent.clear()
         self._next.clear()
+        self._epochs.clear()
         return done
 
     def close(self) -> None:
@@ -158,9 +162,10 @@ class MirrorTask:
             self._producer.begin_transaction()
             self._open = True
 
-    def _send_position(self, partition: TopicPartition, next_offset: int | None) -> None:
+    def _send_position(self, partition: TopicPartition, next_offset: int | None, leader_epoch: int = NO_EPOCH) -> None:
         position = SourcePosition(self._settings.source, partition, next_offset)
-        self._producer.send(self._naming.offsets, position.value(), position.key(), self._id_headers(partition))
+        headers = [*self._id_headers(partition), *epoch_headers(leader_epoch)]
+        self._producer.send(self._naming.offsets, position.value(), position.key(), headers)
 
     def _id_headers(self, partition: TopicPartition) -> list[tuple[str, bytes]]:
         return id_headers(self._topic_ids.get(partition.topic, ZERO_UUID))

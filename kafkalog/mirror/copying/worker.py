@@ -13,18 +13,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import NoReturn
 from uuid import UUID
 
-from kafkalog.client.admin.configs import ConfigResource
 from kafkalog.client.closing import Closing
-from kafkalog.client.consumer import RebalanceListener
+from kafkalog.client.consumer import LogTruncationError, OffsetAndMetadata, PositionOutOfRangeError, RebalanceListener
 from kafkalog.client.consumer.fetcher.fetch_collector import FetchedBatches
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
-from kafkalog.mirror.claims.returning import BothWaysError, check_clusters, find_returning
-from kafkalog.mirror.copying.assignor import task_assignor, task_of
+from kafkalog.mirror.claims.returning import check_clusters, claimed_topics, find_returning, raise_both, say_left_out
+from kafkalog.mirror.copying.assignor import task_of
 from kafkalog.mirror.copying.batches import batches
 from kafkalog.mirror.copying.created_again import (
     CreatedAgainError,
@@ -36,13 +34,16 @@ from kafkalog.mirror.copying.created_again import (
 )
 from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.limiter import Limiter
-from kafkalog.mirror.copying.lost_records import ends_before
+from kafkalog.mirror.copying.lost_records import end_before, ends_before, say_lost
 from kafkalog.mirror.copying.pace import Pace
 from kafkalog.mirror.copying.progress import Progress
 from kafkalog.mirror.copying.recalled import recalled
+from kafkalog.mirror.copying.size_limits import size_limits
+from kafkalog.mirror.copying.source_consumer import source_consumer
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run
-from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_positions, read_stored, read_syncs
+from kafkalog.mirror.internal_topics.stored import mirrored_topics, read_stored, read_syncs
+from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, are_other_topics
 from kafkalog.mirror.keeping.agreement import kept_positions
 from kafkalog.mirror.keeping.kept_topics import remember
 from kafkalog.mirror.keeping.sender import Place
@@ -50,21 +51,12 @@ from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.keeping.topics import adopt, give_back
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
-from kafkalog.protocol.errors import KafkaError
 from kafkalog.protocol.schema import ZERO_UUID
 from kafkalog.records.batch import NO_PRODUCER_ID
 
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.25
-_FIXED = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": "false",
-    # A log whose beginning was deleted goes on at its new beginning. The start of new partitions is sought, as is the
-    # end of those that have lost records.
-    "auto.offset.reset": "earliest",
-    "exclude.internal.topics": "true",
-}
 
 
 class Worker(Closing, RebalanceListener):
@@ -75,17 +67,7 @@ class Worker(Closing, RebalanceListener):
         self._progress = progress
         self._source, self._target = clients.admin(settings.source_client), clients.admin(settings.target_client)
         self._follower = TopicFollower(settings, self._source, self._target)
-        self._consumer = clients.consumer(
-            {
-                "metadata.max.age.ms": str(settings.refresh_topics * 1000),
-                # As Kafka Connect: others go on soon with what a process had that died.
-                "session.timeout.ms": "10000",
-                **settings.source_client,
-                **_FIXED,
-                "group.id": settings.group_id,
-                "partition.assignment.strategy": task_assignor(settings.tasks),
-            }
-        )
+        self._consumer = source_consumer(settings)
         self._check_crcs = self._consumer.config.client.check_crcs
         self._tasks: dict[int, MirrorTask | KeptTask] = {}
         self._stated: dict[str, bool] = {}
@@ -100,8 +82,10 @@ class Worker(Closing, RebalanceListener):
         """The ids of the source's topics when their partitions were assigned."""
         self._anew: frozenset[TopicPartition] = frozenset()
         """Partitions whose stored position is in a topic that was deleted; another one has its name."""
-        self._same: frozenset[TopicPartition] = frozenset()
+        self._same: set[TopicPartition] = set()
         """Partitions whose stored position is in the present topic, as its id tells."""
+        self._epochs: dict[TopicPartition, int] = {}
+        """The leader epochs of the records before the stored positions of `_same`, where they are known."""
         self._left_out: frozenset[TopicPartition] = frozenset()
         """Assigned partitions of topics that the mirror of the other direction writes."""
         self._unshown: dict[TopicPartition, int] = {}
@@ -121,8 +105,8 @@ class Worker(Closing, RebalanceListener):
         into_itself = check_clusters(self._settings, self._source, self._target)
         self._follower.make_own()
         # What both directions have claimed is decided when its partitions are assigned.
-        returning = find_returning(self._settings, self._source) - self._claimed()
-        self._say_left_out(returning)
+        returning = find_returning(self._settings, self._source) - claimed_topics(self._settings)
+        say_left_out(self._settings, returning)
         wanted = self._settings.mirrored(returning, into_itself=into_itself)
         self._consumer.subscribe(pattern=wanted, listener=self)
         resume_at = 0.0
@@ -151,7 +135,7 @@ class Worker(Closing, RebalanceListener):
         while size < JOINED_BYTES:
             if self._found:
                 until = min(until, self._pace.gather_until)
-            found = self._consumer.poll_fetched(max(until - time.monotonic(), 0.0))
+            found = self._poll(max(until - time.monotonic(), 0.0))
             if found is None:
                 break
             self._found.append(found)
@@ -159,6 +143,49 @@ class Worker(Closing, RebalanceListener):
         # A rebalance during a poll has emptied the list: then others mirror this, or it is fetched again.
         found_now, self._found = self._found, []
         return found_now
+
+    def _poll(self, seconds: float) -> FetchedBatches | None:
+        """Poll; where the log does not have a position any more, seek another one and return None."""
+        try:
+            return self._consumer.poll_fetched(seconds)
+        except LogTruncationError as error:
+            self._commit_found()
+            for tp, position in error.positions.items():
+                # Without an end, the leader knows no epochs.
+                self._go_back(tp, position, error.divergent.get(tp, OffsetAndMetadata(position)))
+        except PositionOutOfRangeError as error:
+            self._commit_found()
+            self._come_back(error.tp, error.offset)
+        return None
+
+    def _come_back(self, tp: TopicPartition, position: int) -> None:
+        """Seek in a log that does not have the position: to its beginning, or to its end if it has lost records.
+
+        Raises:
+            CreatedAgainError: The log is that of another topic.
+        """
+        if are_other_topics(self._ids.get(tp.topic), topic_ids(self._source, [tp.topic]).get(tp.topic)):
+            raise CreatedAgainError(f"deleted and created again in the source: {tp.topic}")
+        if tp in self._same and (end := end_before(self._source, tp, position)) is not None:
+            self._go_back(tp, position, end)
+        else:
+            logger.warning("%s has no offset %d in the source: going on at its beginning", tp, position)
+            self._consumer.seek_to_beginning(tp)
+
+    def _go_back(self, tp: TopicPartition, position: int, end: OffsetAndMetadata) -> None:
+        """Go on at the end of what is left of a log that has lost records, also after a restart."""
+        if end.offset < position:
+            say_lost(tp, position, end.offset)
+            task = self._tasks[task_of(tp, self._settings.tasks)]
+            task.advance(tp, end.offset, end.leader_epoch)
+            self._commit_tasks([task])
+        self._consumer.seek(tp, end)
+
+    def _commit_found(self) -> None:
+        """Mirror what was fetched, and commit all tasks."""
+        found, self._found = self._found, []
+        self._mirror(found)
+        self._commit()
 
     def _mirror(self, found: Iterable[FetchedBatches]) -> int:
         """Send what was fetched; return its size in bytes.
@@ -197,7 +224,7 @@ class Worker(Closing, RebalanceListener):
             task.advance(tp, next_offset)
         first, last = fetches[0], fetches[-1]
         if last.next_offset > first.offset:
-            task.advance(tp, last.next_offset)
+            task.advance(tp, last.next_offset, last.leader_epoch)
         if last.next_offset < self._progress.fetched(tp, last.fetched):
             self._behind[number].add(tp)
         else:
@@ -208,7 +235,7 @@ class Worker(Closing, RebalanceListener):
         """Wait for the limit of bytes, and take part in the group meanwhile."""
         assigned = tuple(self._consumer.assignment() - self._left_out)
         self._consumer.pause(*assigned)
-        if (found := self._consumer.poll_fetched(seconds)) is not None:
+        if (found := self._poll(seconds)) is not None:
             # A rebalance has brought partitions that are not paused.
             self._found.append(found)
         still = self._consumer.assignment()
@@ -245,6 +272,8 @@ class Worker(Closing, RebalanceListener):
             for tp, done in committed.items():
                 self._progress.committed(tp, done)
                 self._unshown[tp] = done.next_offset
+                if not self._settings.keeps_offsets and self._ids.get(tp.topic, ZERO_UUID) != ZERO_UUID:
+                    self._same.add(tp)
         self._pace.committed(began, time.monotonic(), behind=any(self._behind.values()))
 
     # The group
@@ -262,9 +291,11 @@ class Worker(Closing, RebalanceListener):
             positions, runs = self._translate(self._by_task(partitions))
             mine = self._leave_out(partitions, self._begin_new(partitions, positions))
             positions = {tp: at for tp, at in positions.items() if tp not in self._anew}
-            positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in self._same})
+            # A position with an epoch is compared with the log before it is read there (KIP-320).
+            doubtful = self._same - self._epochs.keys()
+            positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in doubtful})
             self._follower.make({tp.topic for tp in mine})
-            self._joined_bytes = self._limits({tp.topic for tp in mine})
+            self._joined_bytes = size_limits(self._settings, self._target, {tp.topic for tp in mine})
         self._progress.assigned(mine, positions, runs)
         self._seek(mine, positions)
         logger.info("mirroring %d partitions in %d tasks", len(mine), len(self._tasks))
@@ -288,24 +319,11 @@ class Worker(Closing, RebalanceListener):
         """Read nothing of the topics that return; return the partitions of the others."""
         self._left_out = frozenset(tp for tp in partitions if tp.topic in returning)
         self._consumer.pause(*self._left_out)
-        self._say_left_out(returning)
+        for tp in self._left_out:
+            # A partition must have a position, also one that is not read.
+            self._consumer.seek(tp, 0)
+        say_left_out(self._settings, returning)
         return [tp for tp in partitions if tp not in self._left_out]
-
-    def _say_left_out(self, returning: Collection[str]) -> None:
-        if returning:
-            logger.warning(
-                "not mirroring topics that the mirror from %s to %s writes: %s (if it is given up: kafkalog mirror "
-                "release)",
-                self._settings.target,
-                self._settings.source,
-                ", ".join(sorted(returning)),
-            )
-
-    def _claimed(self) -> set[str]:
-        """Return the topics that keep their names, of which this mirror has stored positions."""
-        if not self._settings.naming.keeps_names or self._settings.keeps_offsets:
-            return set()
-        return {tp.topic for tp in read_positions(self._settings)}
 
     def _settle_claims(
         self, partitions: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
@@ -325,14 +343,8 @@ class Worker(Closing, RebalanceListener):
         ours = mirrored_topics(self._settings)
         if withdrawn := contested - ours:
             self._store({tp: None for tp in partitions if tp in positions and tp.topic in withdrawn})
-            self._raise_both(withdrawn)
+            raise_both(self._settings, withdrawn)
         return returning - (contested - mirrored_topics(self._settings, reverse=True))
-
-    def _raise_both(self, topics: Collection[str]) -> NoReturn:
-        raise BothWaysError(
-            f"the mirror from {self._settings.target} to {self._settings.source} begins with the same topics: "
-            + ", ".join(sorted(topics))
-        )
 
     def _begin_new(self, partitions: Collection[TopicPartition], positions: dict[TopicPartition, int]) -> set[str]:
         """Store where topics begin that keep their names; return those that the reverse mirror writes.
@@ -356,7 +368,7 @@ class Worker(Closing, RebalanceListener):
         if both := self._returning(new):
             self._store(dict.fromkeys(new))
             self._progress.has_begun = True
-            self._raise_both(both)
+            raise_both(self._settings, both)
         positions |= starts
         return returning
 
@@ -390,9 +402,9 @@ class Worker(Closing, RebalanceListener):
         positions = {tp: each.next_offset for tp, each in stored.items()}
         self._anew = begun_anew(chain.from_iterable(by_task.values()), stored, self._ids)
         # A position without an id may be in another topic, which was deleted: then nothing of the present one came.
-        self._same = frozenset(
-            tp for tp, at in stored.items() if at.topic_id == self._ids.get(tp.topic) and at.topic_id != ZERO_UUID
-        )
+        same = {tp for tp, at in stored.items() if at.topic_id == self._ids.get(tp.topic) and at.topic_id != ZERO_UUID}
+        self._epochs = {tp: stored[tp].leader_epoch for tp in same if stored[tp].leader_epoch != NO_EPOCH}
+        self._same = same
         if not (by_task and self._settings.emit_checkpoints):
             return positions, []
         maps = recalled(present_syncs(read_syncs(self._settings), stored, self._ids))
@@ -402,17 +414,6 @@ class Worker(Closing, RebalanceListener):
             self._mirror_task(tp).recall(tp, runs, unnamed=named and is_unnamed(tp, stored))
         return positions, [(tp, run) for tp, runs in mine for run in runs]
 
-    def _limits(self, topics: Collection[str]) -> dict[str, int]:
-        """Return how large batches of joined ones may be; topics whose configuration may not be read are left out."""
-        named = {ConfigResource.topic(self._settings.naming.remote(topic)): topic for topic in topics}
-        try:
-            configs = self._target.describe_configs(list(named)) if named else {}
-        except KafkaError as error:
-            logger.info("small batches are sent one by one: max.message.bytes of topics is not known: %s", error)
-            return {}
-        limits = {named[resource]: entries["max.message.bytes"].value for resource, entries in configs.items()}
-        return {topic: min(int(limit), JOINED_BYTES) for topic, limit in limits.items() if limit is not None}
-
     def _keep(
         self, by_task: dict[int, list[TopicPartition]], topics: Collection[str]
     ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
@@ -420,7 +421,7 @@ class Worker(Closing, RebalanceListener):
         self._stated, taken = adopt(self._settings, self._target, topics)
         if both := self._returning_of(taken):
             give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
-            self._raise_both(both)
+            raise_both(self._settings, both)
         producer_id = NO_PRODUCER_ID
         if not all(self._stated.values()):
             with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
@@ -428,7 +429,8 @@ class Worker(Closing, RebalanceListener):
         mine = [tp for tps in by_task.values() for tp in tps]
         positions = kept_positions(self._settings, self._source, self._target, mine, self._ids)
         remember(self._settings, mine, self._ids)
-        limits = self._limits([topic for topic, stated in self._stated.items() if not stated])
+        unstated = [topic for topic, stated in self._stated.items() if not stated]
+        limits = size_limits(self._settings, self._target, unstated)
         naming = self._settings.naming
         for number, tps in by_task.items():
             places = {
@@ -450,7 +452,7 @@ class Worker(Closing, RebalanceListener):
         self._progress.has_begun = True
         for tp in partitions:
             if tp in positions:
-                self._consumer.seek(tp, positions[tp])
+                self._consumer.seek(tp, OffsetAndMetadata(positions[tp], self._epochs.get(tp, NO_EPOCH)))
         if early := [tp for tp in new if tp not in late]:
             self._consumer.seek_to_beginning(*early)
         for tp, end in late.items():

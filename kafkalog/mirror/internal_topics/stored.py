@@ -24,7 +24,7 @@ from kafkalog.mirror.internal_topics.formats import (
     SourcePosition,
 )
 from kafkalog.mirror.internal_topics.runs import Headers
-from kafkalog.mirror.internal_topics.topic_ids import id_of
+from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, epoch_of, id_of
 from kafkalog.mirror.settings import MirrorSettings
 
 logger = logging.getLogger(__name__)
@@ -43,6 +43,8 @@ class StoredPosition(NamedTuple):
     next_offset: int
     topic_id: UUID
     """The id of the topic in which the position is; zero where MirrorMaker 2 or an older mirror has stored it."""
+    leader_epoch: int = NO_EPOCH
+    """The leader epoch of the last record before the position; -1 where it is unknown."""
 
 
 def read_stored(settings: MirrorSettings) -> dict[TopicPartition, StoredPosition]:
@@ -110,7 +112,7 @@ def _positions(client: Mapping[str, str], topic: str, cluster: str) -> dict[Topi
         if each.next_offset is None:
             found.pop(each.partition, None)
         else:
-            found[each.partition] = StoredPosition(each.next_offset, id_of(headers))
+            found[each.partition] = StoredPosition(each.next_offset, id_of(headers), epoch_of(headers))
     return found
 
 

@@ -16,6 +16,7 @@ from kafkalog.mirror import clients
 from kafkalog.mirror.copying.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.internal_topics.runs import Run
+from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.keeping.sender import KeptBatch, KeptSender, Place
 from kafkalog.mirror.settings import MirrorSettings
@@ -86,8 +87,8 @@ class KeptTask:
             self._changed.wait_for(lambda: self._size < MAX_QUEUED_BYTES or self._over)
             self._check()
 
-    def advance(self, partition: TopicPartition, next_offset: int) -> None:
-        """Note the next offset to read in the source."""
+    def advance(self, partition: TopicPartition, next_offset: int, leader_epoch: int = NO_EPOCH) -> None:
+        """Note the next offset to read in the source; the leader epoch is not stored."""
         self._next[partition] = next_offset
 
     def begin_turn(self) -> None:

@@ -31,7 +31,8 @@ def named_as_in_the_source(clusters: Clusters, settings: MirrorSettings, tp: Top
     """Tell whether a position is stored with the id that the topic has now."""
     with Admin(clusters.client("source")) as admin:
         now = topic_ids(admin, [tp.topic])[tp.topic]
-    return read_stored(settings).get(tp) == (next_offset, now)
+    stored = read_stored(settings).get(tp)
+    return stored is not None and stored[:2] == (next_offset, now)
 
 
 @RUNNING

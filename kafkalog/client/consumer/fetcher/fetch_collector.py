@@ -36,6 +36,8 @@ class FetchedBatches(NamedTuple):
     fetched: FetchedRecords
     topic_id: UUID
     """The id of the topic that has these records; zero where the broker was asked for the topic by its name."""
+    leader_epoch: int
+    """The leader epoch of the last of the batches; -1 where it is unknown."""
 
 
 class FetchCollector:
@@ -170,7 +172,8 @@ class FetchCollector:
             raise _named(error, state) from error
         if not self._took(state, version, completed, completed.next):
             return None
-        return FetchedBatches(state.tp, completed.start, completed.next.offset, fetched, completed.topic_id)
+        after, epoch = completed.next
+        return FetchedBatches(state.tp, completed.start, after, fetched, completed.topic_id, epoch)
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """Take the next fetched Arrow batch, one partition after the other.

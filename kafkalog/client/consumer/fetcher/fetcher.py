@@ -26,7 +26,7 @@ from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
-from kafkalog.client.consumer.errors import LogTruncationError
+from kafkalog.client.consumer.errors import LogTruncationError, PositionOutOfRangeError
 from kafkalog.client.consumer.fetcher.asked_partition import AskedPartition, asked_at
 from kafkalog.client.consumer.fetcher.completed_fetch import CompletedFetch
 from kafkalog.client.consumer.fetcher.fetch_position import (
@@ -331,7 +331,9 @@ class Fetcher(threading.Thread):
             state.retry_at = time.monotonic() + self._client.retry_backoff
         elif reset is None:
             assert state.position is not None
-            state.error = OffsetOutOfRangeError(f"{what}, so there is no position {state.position.offset} any more")
+            offset = state.position.offset
+            gone = f"{what}, so there is no position {offset} any more"
+            state.error = PositionOutOfRangeError(state.tp, offset, gone)
         else:
             logger.warning("%s; going on with the %s of the new one", what, self._client.auto_offset_reset)
             state.look_up(reset)
@@ -473,7 +475,7 @@ class Fetcher(threading.Thread):
                 state.retry_at = time.monotonic() + self._client.retry_backoff
                 return
             if reset is None:
-                state.error = error
+                state.error = PositionOutOfRangeError(state.tp, asked.position.offset, error.message)
                 return
             logger.warning(
                 "partition %s has no offset %d: going on with the %s",

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkalog.client.consumer import Consumer, NoOffsetForPartitionError, WakeupError
+from kafkalog.client.consumer import Consumer, NoOffsetForPartitionError, PositionOutOfRangeError, WakeupError
 from kafkalog.client.errors import ClientTimeoutError, ConfigError
 from kafkalog.client.types import ConsumerRecord, TopicPartition
-from kafkalog.protocol.errors import OffsetOutOfRangeError
 from tests.kafkalog.client.consumer.support import DEADLINE_S, Live, take, values
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
@@ -128,8 +127,9 @@ def test_an_offset_that_there_is_not(live: Live) -> None:
         with pytest.raises(NoOffsetForPartitionError, match=f"{topic}-0"):
             consumer.poll(DEADLINE_S)
         consumer.seek(tp, 1000)
-        with pytest.raises(OffsetOutOfRangeError):
+        with pytest.raises(PositionOutOfRangeError) as failure:
             consumer.poll(DEADLINE_S)
+        assert (failure.value.tp, failure.value.offset) == (tp, 1000)
         consumer.seek(tp, 2)
         assert [record.offset for record in take(consumer, 1)] == [2]
 
