@@ -126,9 +126,9 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("socket.listen.backlog.size", Type.INT, 50, "How many connections the kernel queues before the broker accepts them.", at_least(1)),
         ConfigKey("queued.max.request.bytes", Type.LONG, -1, "The memory in bytes for requests that are being received or served, over all connections. -1 means no limit."),
         ConfigKey("connections.max.idle.ms", Type.LONG, 600_000, "Idle connections are closed after this time. -1 never closes them."),
-        ConfigKey("max.connections", Type.INT, MAX_INT, "The largest number of connections, over all listeners.", at_least(0), _DYNAMIC),
+        ConfigKey("max.connections", Type.INT, MAX_INT, "The largest number of connections, over all listeners. If brokers have a listener of their own, a connection of theirs beyond that closes the one of a client that was idle for longest.", at_least(0), _DYNAMIC),
         ConfigKey("max.connections.per.ip", Type.INT, MAX_INT, "The largest number of connections from one IP address.", at_least(0), _DYNAMIC),
-        ConfigKey("max.connection.creation.rate", Type.INT, MAX_INT, "How many connections per second are accepted, over all listeners. Further ones wait.", at_least(1), _DYNAMIC),
+        ConfigKey("max.connection.creation.rate", Type.INT, MAX_INT, "How many connections per second are accepted, over all listeners but one that brokers have of their own. Further ones wait.", at_least(1), _DYNAMIC),
         # Quotas
         ConfigKey("quota.window.num", Type.INT, 11, "The number of time windows over which a client's usage is averaged for quotas, including the current window.", at_least(1)),
         ConfigKey("quota.window.size.seconds", Type.INT, 1, "The length of each window of quota.window.num, in seconds.", at_least(1)),
