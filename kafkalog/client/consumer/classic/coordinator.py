@@ -218,6 +218,7 @@ class ClassicCoordinator(AbstractCoordinator):
         if not subscription.wants(assigned):
             self.member.request_rejoin("the assignment is of topics that are not wanted any more")
             return
+        self._taken_as = joined.generation
         added = assigned
         failure: Exception | None = None
         if self.joining.protocol is RebalanceProtocol.COOPERATIVE:

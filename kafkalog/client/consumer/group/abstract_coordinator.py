@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.commits import Commits, Committer
-from kafkalog.client.consumer.group.generation import Generation
+from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation
 from kafkalog.client.consumer.group.group_requests import GroupRequests
 from kafkalog.client.consumer.listener import RebalanceListener
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
@@ -49,10 +49,13 @@ class AbstractCoordinator(ABC):
         self._wake_fetcher = wake_fetcher
         self.requests = GroupRequests(config, cluster, Coordinators(cluster))
         self.commits = Commits(
-            config, self.requests, committer, monitor, lambda: self.generation, lambda: subscription.assigned
+            *(config, self.requests, committer, monitor, lambda: self.generation, lambda: subscription.assigned),
+            lambda: subscription.grouped,
         )
         self.listener = RebalanceListener()
         self._failure: Exception | None = None
+        self._taken_as = NO_GENERATION
+        """The identity under which the present partitions were taken. It outlives the membership."""
         self._preparing: Future[None] | None = None
         self._prepare_until = 0.0
         self._commit_at = time.monotonic() + config.auto_commit_interval
@@ -114,8 +117,12 @@ class AbstractCoordinator(ABC):
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The member's identity, as transactions use it."""
-        generation = self.generation
+        """The member's identity, as transactions use it.
+
+        A member that was removed keeps the one that it had, as in Java. A group takes offsets of clients that are no
+        members at all, but refuses those of a former member, whose partitions others may have read by now.
+        """
+        generation = self._taken_as if self._subscription.grouped else NO_GENERATION
         return ConsumerGroupMetadata(
             self.requests.group_id, generation.id, generation.member_id, self._config.group_instance_id
         )

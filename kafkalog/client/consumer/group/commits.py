@@ -72,7 +72,8 @@ class Committer(Protocol):
 class Commits:
     """The commits of one consumer.
 
-    `generation` and `assigned` are called, under the lock, when a commit begins. A member epoch (KIP-848) may
+    `generation`, `assigned` and `grouped` (whether the group assigns the partitions) are called, under the lock, when a
+    commit begins. A member epoch (KIP-848) may
     change while a commit is under way. The commit is then sent again under the new epoch, as long as the member has
     stayed in the group and kept the partitions. Otherwise other members may already have gone on with them.
     """
@@ -85,9 +86,10 @@ class Commits:
         monitor: Monitor,
         generation: Callable[[], Generation],
         assigned: Callable[[], Collection[TopicPartition]],
+        grouped: Callable[[], bool],
     ) -> None:
         self._config, self._requests, self._member, self._monitor = config, requests, member, monitor
-        self._generation, self._assigned = generation, assigned
+        self._generation, self._assigned, self._grouped = generation, assigned, grouped
         self.worker = Worker("kafkalog-consumer-commit", monitor.notify)
         self._done: deque[tuple[CommitCallback, dict[TopicPartition, OffsetAndMetadata], Exception | None]] = deque()
         self.count = 0
@@ -101,7 +103,8 @@ class Commits:
         copy = dict(offsets)
         with self._monitor.lock:
             generation, held = self._generation(), frozenset(copy).intersection(self._assigned())
-        return self.worker.submit(lambda: self._commit(copy, generation, held, deadline, drop_unknown))
+            is_outside = self._grouped() and not generation.valid
+        return self.worker.submit(lambda: self._commit(copy, generation, held, deadline, drop_unknown, is_outside))
 
     def begin_async(self, offsets: Offsets, callback: CommitCallback | None) -> Future[None]:
         """Commit once; then `call_back` will call `callback`."""
@@ -136,11 +139,15 @@ class Commits:
         held: Collection[TopicPartition],
         deadline: float | None,
         drop_unknown: bool,
+        is_outside: bool,
     ) -> None:
         if not offsets:
             return
         if self._member.fenced:
             raise self._requests.fenced()
+        if is_outside:
+            # A group without members would take it as a commit by hand, and go back to what others have read.
+            raise self._outdated(ErrorCode.UNKNOWN_MEMBER_ID)
         client = self._config.client
         pause = client.retry_backoff
         while True:

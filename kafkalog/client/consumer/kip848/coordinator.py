@@ -25,7 +25,7 @@ from kafkalog.client.consumer.kip848.member import (
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.metadata import ClusterMetadata
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import ConsumerGroupMetadata, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
 logger = logging.getLogger(__name__)
@@ -88,6 +88,17 @@ class Kip848Coordinator(AbstractCoordinator):
         return self.generation
 
     @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        self._note_epoch()
+        return super().metadata
+
+    def _note_epoch(self) -> None:
+        """Keep the member's epoch, which grows while it has its partitions."""
+        generation = self.generation
+        if generation.valid:
+            self._taken_as = generation
+
+    @property
     def rebalances(self) -> int:
         return self.member.rebalances
 
@@ -126,6 +137,7 @@ class Kip848Coordinator(AbstractCoordinator):
         self.commits.call_back()
         self._raise_failure()
         if self._subscription.grouped:
+            self._note_epoch()
             self._step_member()
         self._auto_commit()
 

@@ -248,7 +248,7 @@ def test_a_commit_that_is_sent_again_looks_under_the_lock(monkeypatch: pytest.Mo
     requests = group.made.requests
     monkeypatch.setattr(requests, "commit", lambda *given: CommitAnswer(next(codes), tp))
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "retry.backoff.ms": 1})
-    commits = Commits(config, requests, group.made, monitor, lambda: member.generation, assigned)
+    commits = Commits(config, requests, group.made, monitor, lambda: member.generation, assigned, lambda: True)
     try:
         commits.begin({tp: OffsetAndMetadata(3)}, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
     finally:
