@@ -369,13 +369,14 @@ class Consumer(Closing):
         with self._use():
             coordinator = self._member()
             deadline = self._deadline(timeout)
-            future = coordinator.commits.begin(self._to_commit(offsets), deadline)
+            committed = self._to_commit(offsets)
+            future = coordinator.commits.begin(committed, deadline)
             # The callbacks of earlier commits come first.
             try:
                 self._loop.wait_for(future, deadline + _CAUSE_S, "the commit")
             finally:
                 coordinator.commits.call_back()
-            self._interceptors.on_commit(self._to_commit(offsets))
+            self._interceptors.on_commit(committed)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Commit as `commit` does, but without waiting, and try only once; a later `poll` calls `callback`."""

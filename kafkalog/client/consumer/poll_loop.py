@@ -65,28 +65,39 @@ class PollLoop:
         records = self._collector.take(limit)
         if not records:
             return records
-        found, error = self._deserializers.deserialize(records)
-        if error is not None:
-            self.go_back(records[len(found) :], self._collector.after)
-            if not found:
-                raise error
-        return self._interceptors.on_consume(found)
+        try:
+            found, error = self._deserializers.deserialize(records)
+            if error is not None:
+                self.go_back(records[len(found) :], self._collector.after)
+                if not found:
+                    raise error
+            return self._interceptors.on_consume(found)
+        except BaseException:
+            # A signal's exception, too: what is not returned does not count as read.
+            self.go_back(records, self._collector.after)
+            raise
 
     def take_more(self, taken: list[ConsumerRecord], limit: int, deadline: float) -> None:
         """Wait for further records without doing other steps.
 
         A commit or a rebalance would count the records in `taken` as read, but the application does not have them
-        yet.
+        yet. If an exception of a signal ends the wait, the positions go back to before `taken`.
         """
-        while taken and len(taken) < limit and time.monotonic() < deadline:
-            self._monitor.wait(deadline, self._due)
-            if self._interrupted():
-                break
-            try:
-                taken += self.take(limit - len(taken))
-            except Exception as error:
-                logger.debug("comes again with the next call: %s", error)
-                break
+        after = dict(self._collector.after)
+        try:
+            while taken and len(taken) < limit and time.monotonic() < deadline:
+                self._monitor.wait(deadline, self._due)
+                if self._interrupted():
+                    break
+                try:
+                    taken += self.take(limit - len(taken))
+                except Exception as error:
+                    logger.debug("comes again with the next call: %s", error)
+                    break
+                after |= self._collector.after
+        except BaseException:
+            self.go_back(taken, after)
+            raise
 
     def go_back(self, records: Sequence[ConsumerRecord], after: MutableMapping[TopicPartition, FetchPosition]) -> None:
         """Move positions back to these records.

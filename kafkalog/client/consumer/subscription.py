@@ -118,9 +118,11 @@ class PartitionState:
     @property
     def lag(self) -> int | None:
         """Offsets between the position and the high watermark; None where one of them is unknown."""
-        if self.position is None or self.high_watermark < 0:
+        # Another thread may take the position away between two looks.
+        position = self.position
+        if position is None or self.high_watermark < 0:
             return None
-        return max(self.high_watermark - self.position.offset, 0)
+        return max(self.high_watermark - position.offset, 0)
 
 
 class SubscriptionType(Enum):
@@ -252,7 +254,8 @@ class SubscriptionState:
 
     def consumed(self) -> dict[TopicPartition, FetchPosition]:
         """Return the positions of all partitions that have one."""
-        return {tp: state.position for tp, state in self.partitions.items() if state.position is not None}
+        positions = {tp: state.position for tp, state in list(self.partitions.items())}
+        return {tp: position for tp, position in positions.items() if position is not None}
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions as offsets to commit."""

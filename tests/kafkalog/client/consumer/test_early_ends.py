@@ -46,3 +46,35 @@ def test_the_rest_is_not_taken_from_another_topic_of_the_same_name() -> None:
         wait_until(lambda: topic.broker.seen[MetadataRequest] > told + 1, "the consumer has learnt of the other id")
         consumer.resume(TP)
         assert [record.offset for record in consumer.poll(DEADLINE_S)] == [0, 1, 2, 3, 4]
+
+
+def test_records_come_again_if_a_signal_ends_the_wait_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were taken, but not returned."""
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with reading(Topic()) as consumer:
+        consumer.seek(TP, 0)
+        with monkeypatch.context() as patched:
+            patched.setattr(consumer._loop, "_interrupted", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.consume(100, timeout=DEADLINE_S)
+        assert consumer.position(TP) == 0
+        assert offsets(consumer, 5) == [0, 1, 2, 3, 4]
+
+
+def test_records_come_again_if_a_signal_ends_their_deserialization() -> None:
+    signals = [KeyboardInterrupt()]
+
+    def deserialized(value: bytes) -> bytes:
+        if value == b"v3" and signals:
+            raise signals.pop()
+        return value
+
+    with reading(Topic(), value_deserializer=deserialized) as consumer:
+        consumer.seek(TP, 0)
+        with pytest.raises(KeyboardInterrupt):
+            offsets(consumer, 5)
+        assert consumer.position(TP) == 0
+        assert offsets(consumer, 5) == [0, 1, 2, 3, 4]
