@@ -209,10 +209,18 @@ class Accumulator:
             ProducerClosedError: The producer is closed.
             Exception: The transaction's state does not allow records; `TransactionManager.check_send` raises it.
         """
-        if self.closed:
-            raise ProducerClosedError(self.why_closed)
+        self.check_not_closed()
         if self.transactions is not None:
             self.transactions.check_send()
+
+    def check_not_closed(self) -> None:
+        """Check that the producer is not closed.
+
+        Raises:
+            ProducerClosedError: It is.
+        """
+        if self.closed:
+            raise ProducerClosedError(self.why_closed)
 
     def admit(self) -> None:
         """Open or shut the accumulator for records, as the transaction's state requires; the lock is held."""

@@ -179,7 +179,7 @@ class Producer:
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         else:
-            check_timestamp(timestamp)
+            timestamp = check_timestamp(timestamp)
             size += TIMESTAMP_OVERHEAD
         try:
             if size > self._max_request_size:
@@ -224,7 +224,7 @@ class Producer:
         if timestamp is None:
             timestamp = int(time.time() * 1000)
         else:
-            check_timestamp(timestamp)
+            timestamp = check_timestamp(timestamp)
         state = self._states.get(topic)
         if state is None or not state.queues:
             state = self._topics.wait_for(topic)
@@ -321,9 +321,9 @@ class Producer:
     def partitions_for(self, topic: str) -> list[int]:
         """Return the numbers of a topic's partitions.
 
-        Waits as `send` does, and raises errors that `send` leaves to the future.
+        Waits as `send` does, and raises errors that `send` leaves to the future. Needs no transaction.
         """
-        return list(range(len(self._topics.wait_for(topic).queues)))
+        return list(range(len(self._topics.wait_for(topic, to_send=False).queues)))
 
     def known_partitions(self) -> dict[str, int]:
         """Return how many partitions are known of each topic that was sent to; never wait."""

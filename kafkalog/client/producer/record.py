@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -51,11 +52,14 @@ def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> tuple[Header
     return tuple(kept), size
 
 
-def check_timestamp(timestamp: int) -> None:
-    """Check a time in ms.
+def check_timestamp(timestamp: int) -> int:
+    """Check a time in ms; return it as an int.
 
     Raises:
+        TypeError: It is no integer.
         ValueError: The format has no such time.
     """
-    if not 0 <= timestamp < 1 << 63:
+    number = operator.index(timestamp)
+    if not 0 <= number < 1 << 63:
         raise ValueError(f"timestamp {timestamp} is no time in ms")
+    return number

@@ -73,6 +73,8 @@ def transaction_error(operation: Operation, error: KafkaError, transactional_id:
         )
     else:
         tolerant = operation is Operation.ADD_PARTITIONS and code not in _FATAL_FOR_PARTITIONS
+        # The topic was deleted. A transaction without its offsets can succeed.
+        tolerant |= operation is Operation.COMMIT_OFFSETS and code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         kind = AbortableTransactionError if code in _ABORTABLE or tolerant else FatalTransactionError
         found = kind(f"transactional.id {transactional_id}: {operation.value} failed: {error}")
     found.__cause__ = error

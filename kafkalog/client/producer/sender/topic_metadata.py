@@ -15,10 +15,28 @@ from kafkalog.client.producer.partitioner import StickyPartitioner
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
 from kafkalog.protocol.messages.produce import ProduceResponse
+from kafkalog.protocol.primitives import MAX_STRING
 
 UNKNOWN_TOPIC_TRIES = 30
 """The number of times that a topic may be unknown to a broker before it counts as missing. It may have been created a
 moment ago, or be created by the question itself (auto.create.topics.enable)."""
+
+
+def check_name(name: str) -> None:
+    """Check the name of a topic before the sender's thread, which serves all callers, has to send it.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: It cannot be sent.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"a topic's name must be str, not {type(name).__name__}")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name!r} is no name of a topic: {error}") from None
+    if size > MAX_STRING:
+        raise ValueError(f"a name of {len(name)} characters is too long for a topic")
 
 
 class Patience:
@@ -114,15 +132,19 @@ class Topics:
 
     # For threads that send records
 
-    def wait_for(self, name: str, partition: int | None = None) -> TopicState:
+    def wait_for(self, name: str, partition: int | None = None, *, to_send: bool = True) -> TopicState:
         """Return a topic whose partitions are known, `partition` among them; wait `max.block.ms` for it.
+
+        Unless `to_send`, the state of a transaction does not matter.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic or partition.
             ClientTimeoutError: The partitions are not known in time.
             ProducerClosedError: The producer is closed, or was closed meanwhile.
             KafkaError: The metadata reports another error.
+            TypeError, ValueError: The name cannot be sent.
         """
+        check_name(name)
         accumulator = self._accumulator
         deadline = time.monotonic() + accumulator.patience()
         with accumulator.lock:
@@ -135,7 +157,10 @@ class Topics:
             self._stale.add(name)
             accumulator.rouse()
             while True:
-                accumulator.check_open()
+                if to_send:
+                    accumulator.check_open()
+                else:
+                    accumulator.check_not_closed()
                 if state.queues and (partition is None or partition < len(state.queues)):
                     return state
                 if state.error is not None:
@@ -169,8 +194,8 @@ class Topics:
         now = time.monotonic()
         with self._accumulator.lock:
             wanted = self._stale | leaderless
-            if not wanted and now >= self._aged_at:
-                wanted = set(self.states)
+            if now >= self._aged_at:
+                wanted |= self.states.keys()
         if not wanted or now < self._next_at:
             return False
         self._next_at = now + self._config.client.retry_backoff
@@ -192,8 +217,10 @@ class Topics:
             return False
         self.patience.succeeded()
         self.last_error = None
-        self._aged_at = now + self._config.client.metadata_max_age
         with self._accumulator.lock:
+            if wanted.issuperset(self.states):
+                # New metadata of some topics says nothing of the partitions of the others.
+                self._aged_at = now + self._config.client.metadata_max_age
             for name in wanted:
                 self._update(self.states[name], metadata.topics[name])
             self._accumulator.changed.notify_all()

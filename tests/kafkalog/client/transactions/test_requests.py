@@ -269,3 +269,8 @@ def test_which_errors_ask_for_more() -> None:
     assert needs_new_epoch(unknown)
     assert not cannot_be_ended(unknown)
     assert not needs_new_epoch(None)
+
+
+def test_a_transaction_with_offsets_of_a_deleted_topic_can_be_aborted() -> None:
+    unknown = error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert isinstance(transaction_error(Operation.COMMIT_OFFSETS, unknown, "x"), AbortableTransactionError)
