@@ -32,7 +32,7 @@ Which thread may call what:
 | holding `flushes`                                                  | any; no flush runs meanwhile                    |
 | `remove_deleted`                                                   | one worker's, beside the loop's                 |
 | `aborted_transactions`                                             | any, beside the loop's                          |
-| the steps that `missing` and `missing_for_time` return             | any, beside the loop's                          |
+| what `missing`, `missing_for_time` and `time_search` return        | any, beside the loop's                          |
 | reading `segments`, `size`, `config`, `truncations` and offsets    | any; each is whole, two of them need not agree  |
 | `offline`: reading and setting it                                  | any                                             |
 | `open`, `close`                                                    | one; no other call before or after              |
@@ -344,14 +344,6 @@ class Log:
     def time_search(self, timestamp: int) -> Iterator[BatchLook]:
         """See `LogReader.time_search`."""
         return self._reader.time_search(timestamp)
-
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """See `LogReader.max_timestamp_offset`."""
-        return self._reader.max_timestamp_offset()
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """See `LogReader.offset_for_timestamp`."""
-        return self._reader.offset_for_timestamp(timestamp)
 
     def legacy_offsets_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
         """See `LogReader.legacy_offsets_before`."""

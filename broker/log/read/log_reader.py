@@ -224,7 +224,7 @@ class LogReader:
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
         """Return what a worker must read before a search for `timestamp` can do without the disk; None if nothing.
 
-        The search is `offset_for_timestamp`, or `max_timestamp_offset` for a negative timestamp. It is one step: call
+        The search is `time_search`, for the largest timestamp if `timestamp` is negative. It is one step: call
         this again afterwards. Errors are left for the search to report.
         """
         try:
@@ -238,27 +238,12 @@ class LogReader:
             pass
         return None
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """Return the first record with the log's largest timestamp (ListOffsets -3); None when no record has one.
-
-        As in Kafka it may lie before the log start offset: DeleteRecords leaves the batch until its segment is deleted.
-        """
-        return self.offset_for_timestamp(MAX_TIMESTAMP)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first record at or after `timestamp`; None when there is none.
-
-        Raises:
-            CorruptMessageError: the log does not read as batches there.
-            KafkaStorageError: the disk failed.
-        """
-        return next((found for look in self.time_search(timestamp) if (found := look.find()) is not None), None)
-
     def time_search(self, timestamp: int) -> Iterator[BatchLook]:
-        """Yield looks into batches, the first result of which is what `offset_for_timestamp` returns.
+        """Yield looks into batches, the first result of which is the first record at or after `timestamp` (in ms).
 
-        For `MAX_TIMESTAMP` it is what `max_timestamp_offset` returns. A look may run on any thread, and the log may
-        change between two of them.
+        For `MAX_TIMESTAMP` it is the first record with the log's largest timestamp (ListOffsets -3). As in Kafka that
+        may lie before the log start offset: DeleteRecords leaves the batch until its segment is deleted. A look may run
+        on any thread, and the log may change between two of them.
 
         Raises:
             CorruptMessageError: the log does not read as batches there.

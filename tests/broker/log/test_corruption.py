@@ -16,6 +16,7 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
@@ -38,7 +39,7 @@ def offsets(log: Log) -> list[int]:
 def is_what_was_written(log: Log) -> None:
     for row in stored(log):
         assert row.values == (b"%050d" % row.base_offset,)
-        found = log.offset_for_timestamp(NOW + row.base_offset)
+        found = found_by_time(log, NOW + row.base_offset)
         assert found is not None
         assert found.offset == row.base_offset
 

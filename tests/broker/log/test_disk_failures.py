@@ -17,6 +17,7 @@ from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import (
     NOW,
     FaultyOps,
@@ -269,7 +270,7 @@ def test_a_log_is_recovered_on_a_full_disk(tmp_path: Path, from_nothing: bool) -
     log = open_log(tmp_path, CONFIG, ops=ops)
     assert (log.log_end_offset, log.epochs.entries()) == (40, epochs)
     assert [row.base_offset for row in stored(log)] == list(range(40))
-    found = log.offset_for_timestamp(NOW + 17)
+    found = found_by_time(log, NOW + 17)
     assert found is not None
     assert found.offset == 17
     again = batch(VALUES, timestamp=NOW + 39, producer_id=7, producer_epoch=0, base_sequence=39)
@@ -284,7 +285,7 @@ def test_a_log_is_recovered_on_a_full_disk(tmp_path: Path, from_nothing: bool) -
     log.close()
     log = open_log(tmp_path, CONFIG, clean=True, recovery_point=41)
     assert (log.log_end_offset, log.epochs.entries()) == (41, epochs)
-    assert [log.offset_for_timestamp(NOW + i).offset for i in range(40)] == list(range(40))  # type: ignore[union-attr]
+    assert [found_by_time(log, NOW + i).offset for i in range(40)] == list(range(40))  # type: ignore[union-attr]
 
 
 def test_aborted_transactions_are_not_forgotten_for_a_full_disk(tmp_path: Path) -> None:
@@ -312,7 +313,7 @@ def test_an_index_that_cannot_be_mapped_fails_no_append(tmp_path: Path, monkeypa
             log.append_batch(batch(VALUES, timestamp=NOW + i), leader_epoch=0, now_ms=NOW)
     assert [row.base_offset for row in stored(log)] == list(range(1500))
     assert log.active_segment.time_index.entries == 1499
-    found = log.offset_for_timestamp(NOW + 1200)
+    found = found_by_time(log, NOW + 1200)
     assert found is not None
     assert found.offset == 1200
 

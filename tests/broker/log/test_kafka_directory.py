@@ -17,6 +17,7 @@ from broker.log.tools.dump import dump_file
 from kafkalog.records.batch import read_header
 from peers import require
 from peers.brokers import kafka
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import stored
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -89,7 +90,7 @@ def check(log: Log) -> None:
     assert log.log_end_offset == COUNT + 4
     assert len(log.segments) >= 2
     for i in range(0, COUNT, 97):
-        found = log.offset_for_timestamp(STAMP + i)
+        found = found_by_time(log, STAMP + i)
         assert found is not None
         assert (found.offset, found.timestamp) == (i, STAMP + i)
         first, last = stored_at(log, i)

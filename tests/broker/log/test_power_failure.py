@@ -15,6 +15,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from broker.log.append.validation import Origin
 from broker.log.log_config import LogConfig
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.lossy_log import PRODUCERS, LossyLogMachine
 from tests.broker.log.support import NOW, Stored, batch, marker, open_log, stored
 from tests.support.amount import examples
@@ -163,7 +164,7 @@ class LogOnALossyDisk(LossyLogMachine):
                 assert stored(log, offset)[0] == row
             timestamp = self.times[row.base_offset]
             wanted = next(r.base_offset for r in rows if self.times[r.base_offset] >= timestamp)
-            found = log.offset_for_timestamp(timestamp)
+            found = found_by_time(log, timestamp)
             assert found is not None
             assert found.offset == max(wanted, log.log_start_offset)
         for producer_id, entry in self.replayed_producers().producers.items():

@@ -15,6 +15,7 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.log.producer_state import producer_snapshots
 from kafkalog.storage.names import segment_name
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, batch, open_log
 
 GIB = 1 << 30
@@ -78,7 +79,7 @@ def test_a_log_of_100_gigabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         for offset in wanted:
             data = log.read(offset, 1).read()
             assert int.from_bytes(data[:8], "big") == offset
-    found = log.offset_for_timestamp(NOW + offsets[70][2])
+    found = found_by_time(log, NOW + offsets[70][2])
     assert found is not None
     assert found.offset == offsets[70][2]
     # It goes on as any other.

@@ -13,6 +13,7 @@ import pytest
 from broker.log.log_config import LogConfig
 from broker.log.read.cold_reads import read_largest_timestamp
 from broker.system.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
+from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.support import NOW, open_log
 from tests.broker.log.support import batch as log_batch
 from tests.support.kafkalog_broker import KafkalogBroker
@@ -192,12 +193,12 @@ def test_a_search_by_time_in_a_cold_log(disk_path: Path) -> None:
             steps += 1
             assert steps < 8
         cold += bool(steps)
-        found = log.offset_for_timestamp(NOW + wanted * 10)
+        found = found_by_time(log, NOW + wanted * 10)
         assert found is not None
         assert found.offset == 2 * wanted
     assert cold
     assert log.missing_for_time(NOW + count * 10) is None
-    largest = log.max_timestamp_offset()
+    largest = found_latest(log)
     assert largest is not None
     assert (largest.timestamp, largest.offset) == (NOW + (count - 1) * 10, 2 * (count - 1))
     assert log.missing_for_time(-3) is None

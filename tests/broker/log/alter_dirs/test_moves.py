@@ -28,6 +28,7 @@ from tests.broker.log.alter_dirs.support import (
     mover_of,
     open_manager,
 )
+from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, stored
 
 Story = Callable[[LogManager, Log, LogMover], Awaitable[None]]
@@ -77,7 +78,7 @@ def account(log: Log) -> tuple[object, ...]:
         log.log_start_offset, end, log.last_stable_offset, stored(log), log.aborted_transactions(0, end),
         log.epochs.entries(), sorted(log.producers.rows()), list(log.producers.snapshot_offsets), log.topic_id,
         [(segment.base_offset, segment.size) for segment in log.segments],
-        [log.offset_for_timestamp(NOW), log.max_timestamp_offset()],
+        [found_by_time(log, NOW), found_latest(log)],
     )  # fmt: skip
 
 

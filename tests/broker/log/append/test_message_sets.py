@@ -22,6 +22,7 @@ from kafkalog.records.batch import HEADER_SIZE, Record, encode_batch, read_heade
 from kafkalog.records.compression import DEFAULT_MAX_SIZE, Codec, compress
 from kafkalog.records.legacy.message_set import append_entry, encode_message_set, iter_entries
 from kafkalog.storage import names
+from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.support import NOW, append_any, batch, temporary_directory
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
@@ -396,13 +397,13 @@ def test_timestamps_are_found(tmp_path: Path) -> None:
         for n in range(5):
             time = NOW + 100 * at + 10 * n
             for asked in (time, time - 9):
-                assert log.offset_for_timestamp(asked) == (time, 5 * at + n, -1)
-    assert log.offset_for_timestamp(NOW + 1141) is None
-    assert log.max_timestamp_offset() == (NOW + 1140, 59, -1)
+                assert found_by_time(log, asked) == (time, 5 * at + n, -1)
+    assert found_by_time(log, NOW + 1141) is None
+    assert found_latest(log) == (NOW + 1140, 59, -1)
     old = open_log(tmp_path, config(0), name="t-1")
     append_any(old, sent([b"a"], 1), leader_epoch=0, now_ms=NOW)
-    assert old.offset_for_timestamp(0) is None
-    assert old.max_timestamp_offset() is None
+    assert found_by_time(old, 0) is None
+    assert found_latest(old) is None
 
 
 def test_a_mixed_log_is_truncated_and_grows_again(tmp_path: Path) -> None:

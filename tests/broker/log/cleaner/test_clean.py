@@ -15,6 +15,7 @@ from kafkalog.records.batch import DELETE_HORIZON_FLAG, Record
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
 from kafkalog.storage import names
+from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.cleaner.support import (
     COMPACT,
     SMALL,
@@ -160,10 +161,10 @@ def test_look_ups_agree_with_the_batches_afterwards(tmp_path: Path) -> None:
         assert positions[offset - 1] == position
     for header, records in batches_of(log):
         assert log.read(header.base_offset, 1).read()[:8] == header.base_offset.to_bytes(8, "big")
-        found = log.offset_for_timestamp(records[0].timestamp)
+        found = found_by_time(log, records[0].timestamp)
         assert found is not None
         assert found.offset == records[0].offset
-    largest = log.max_timestamp_offset()
+    largest = found_latest(log)
     assert largest is not None
     assert largest.timestamp == NOW + 199
 

@@ -15,6 +15,7 @@ from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
 from broker.log.resources import LogResources
 from peers.process import free_port
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, batch, open_log
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.wire import batch as produced
@@ -92,7 +93,7 @@ def test_many_segments_are_read_through_few_descriptors(tmp_path: Path, few: Log
         for offset in range(0, log.log_end_offset, 5):
             found = log.read(offset + round_, 1)
             assert int.from_bytes(found.read()[:8], "big") == offset
-            assert log.offset_for_timestamp(NOW) is not None
+            assert found_by_time(log, NOW) is not None
     assert descriptors() < before + FEW + 4
     # A slice keeps what its segment let go of, and shares it with the next reader.
     assert kept.read() == expected

@@ -11,6 +11,7 @@ from broker.log.log import Log
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers, set_log_append_time
 from kafkalog.records.compression import Codec
+from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.support import NOW, batch, open_log, temporary_directory
 
 
@@ -53,14 +54,14 @@ def test_times_agree_with_a_walk(
             log = open_log(directory, config, clean=restart == "clean", log_start_offset=log.log_start_offset)
         rows = every_record(log)
         for probe in [*probes, *(stamp - NOW for _, stamp in rows)]:
-            found = log.offset_for_timestamp(NOW + probe)
+            found = found_by_time(log, NOW + probe)
             expected = next(((offset, stamp) for offset, stamp in rows if stamp >= NOW + probe), None)
             assert (None if found is None else (found.offset, found.timestamp)) == expected
             if found is not None:
                 assert found.leader_epoch == log.epochs.epoch_for_offset(found.offset)
         rows = [row for row in everything if row[0] >= log.segments[0].base_offset]
         newest = max(stamp for _, stamp in rows)
-        latest = log.max_timestamp_offset()
+        latest = found_latest(log)
         assert latest is not None
         assert (latest.offset, latest.timestamp) == next((o, t) for o, t in rows if t == newest)
 
@@ -70,11 +71,11 @@ def test_log_append_time_is_the_batch_s(tmp_path: Path) -> None:
     for i in range(3):
         log.append_batch(batch(4, timestamp=5), leader_epoch=0, now_ms=NOW + i * 10)
     for wanted, offset in ((0, 0), (NOW, 0), (NOW + 1, 4), (NOW + 20, 8)):
-        found = log.offset_for_timestamp(wanted)
+        found = found_by_time(log, wanted)
         assert found is not None
         assert found.offset == offset
-    assert log.offset_for_timestamp(NOW + 21) is None
-    latest = log.max_timestamp_offset()
+    assert found_by_time(log, NOW + 21) is None
+    latest = found_latest(log)
     assert latest is not None
     assert latest.timestamp == NOW + 20
 
@@ -85,19 +86,19 @@ def test_log_append_time_where_compaction_has_left_gaps(tmp_path: Path) -> None:
     record = Record(2, NOW, b"k", b"v")
     for records, base in (([record], 0), ([], 5), ([record._replace(offset=9)], 6)):
         log.append_as_follower(memoryview(encode_batch(records, base_offset=base, log_append_time=True)), now_ms=NOW)
-    assert log.offset_for_timestamp(NOW) == (NOW, 2, -1)
+    assert found_by_time(log, NOW) == (NOW, 2, -1)
     empty = memoryview(encode_batch([], base_offset=10, log_append_time=True))
     set_log_append_time(empty, 0, NOW + 1)
     log.append_as_follower(empty, now_ms=NOW)
-    assert log.offset_for_timestamp(NOW + 1) is None
+    assert found_by_time(log, NOW + 1) is None
 
 
 def test_records_without_timestamps_are_not_found_by_time(tmp_path: Path) -> None:
     log = open_log(tmp_path)
-    assert log.max_timestamp_offset() is None
+    assert found_latest(log) is None
     log.append_batch(batch(2, timestamp=-1), leader_epoch=0, now_ms=NOW)
-    assert log.max_timestamp_offset() is None
-    assert log.offset_for_timestamp(0) is None
+    assert found_latest(log) is None
+    assert found_by_time(log, 0) is None
 
 
 def test_earliest_latest_and_ends_of_epochs(tmp_path: Path) -> None:

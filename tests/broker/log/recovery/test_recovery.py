@@ -13,6 +13,7 @@ from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import InconsistentTopicIdError, OutOfOrderSequenceNumberError
 from kafkalog.storage import names
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
@@ -43,7 +44,7 @@ def look_ups_agree(log: Log) -> None:
     rows = stored(log)
     for row in rows:
         assert stored(log, row.base_offset)[0] == row
-        found = log.offset_for_timestamp(NOW + row.base_offset)
+        found = found_by_time(log, NOW + row.base_offset)
         assert found is not None
         assert found.offset == row.base_offset
 

@@ -16,6 +16,7 @@ from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.storage import names
+from tests.broker.log.by_time import found_by_time
 from tests.broker.log.support import NOW, FaultyOps, batch, marker, open_log, stored, temporary_directory
 
 ONE = batch(1).nbytes
@@ -237,9 +238,9 @@ def test_truncate(tmp_path: Path, offset: int) -> None:
     assert log.recovery_point == end
     assert [row.base_offset for row in stored(log)] == list(range(end))
     assert all(start < max(end, 1) for _, start in log.epochs.entries()[1:])
-    found = log.offset_for_timestamp(NOW + 10 * (end - 1)) if end else None
+    found = found_by_time(log, NOW + 10 * (end - 1)) if end else None
     assert (found.offset if found else -1) == end - 1
-    assert log.offset_for_timestamp(NOW + 10 * end) is None
+    assert found_by_time(log, NOW + 10 * end) is None
     for i in range(8):
         log.append_batch(batch(1, timestamp=NOW + 1000 + i), leader_epoch=9, now_ms=NOW)
     assert [row.base_offset for row in stored(log)] == list(range(end + 8))
