@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker.coordinator.state_log import Shortage, StateBatch, StateRecord
+from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer
 from broker.coordinator.transaction.markers import Marker
+from broker.coordinator.transaction.settings import TransactionSettings
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
 from kafkalog.protocol.errors import CoordinatorNotAvailableError, KafkaError, KafkaStorageError, RequestTimedOutError
 from kafkalog.records.batch import Record
@@ -19,6 +21,30 @@ from kafkalog.records.batch import Record
 async def never_absent(topic: str, index: int) -> bool:
     """Say that no partition was deleted."""
     return False
+
+
+def coordinator_of(log: SimulatedLog, producer_id: int, now_ms: int) -> TransactionCoordinator:
+    """Make a coordinator that knows all partitions, and whose markers never arrive.
+
+    New producers get `producer_id`.
+    """
+
+    async def allocate() -> int:
+        return producer_id
+
+    async def reserve(largest: int) -> None:
+        """Do nothing."""
+
+    return TransactionCoordinator(
+        log=log,
+        write_marker=lambda topic, index, marker: asyncio.get_running_loop().create_future(),
+        is_known=lambda topic, index: True,
+        is_absent=never_absent,
+        allocate_producer_id=allocate,
+        reserve_producer_ids=reserve,
+        settings=TransactionSettings,
+        now_ms=lambda: now_ms,
+    )
 
 
 class _Owner:

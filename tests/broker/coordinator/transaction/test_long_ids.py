@@ -10,10 +10,9 @@ import pytest
 from broker.coordinator.transaction import coordinator as coordinator_module
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer
-from broker.coordinator.transaction.settings import TransactionSettings
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.primitives import EncodeError
-from tests.broker.coordinator.transaction.simulated import SimulatedLog, never_absent
+from tests.broker.coordinator.transaction.simulated import SimulatedLog, coordinator_of
 
 NOW = 1_700_000_000_000
 LONG = "\ufffd" * 20_000
@@ -21,24 +20,9 @@ LONG = "\ufffd" * 20_000
 
 
 def run(work: Callable[[TransactionCoordinator, SimulatedLog], Awaitable[None]]) -> None:
-    async def reserve(largest: int) -> None:
-        return
-
-    async def allocate() -> int:
-        return 7
-
     async def started() -> None:
         log = SimulatedLog()
-        coordinator = TransactionCoordinator(
-            log=log,
-            write_marker=lambda topic, index, marker: asyncio.get_running_loop().create_future(),
-            is_known=lambda topic, index: True,
-            is_absent=never_absent,
-            allocate_producer_id=allocate,
-            reserve_producer_ids=reserve,
-            settings=TransactionSettings,
-            now_ms=lambda: NOW,
-        )
+        coordinator = coordinator_of(log, 7, NOW)
         coordinator.start()
         # Its tasks begin.
         await asyncio.sleep(0)

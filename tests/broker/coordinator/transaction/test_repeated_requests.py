@@ -12,9 +12,8 @@ from broker.coordinator.state_log import StateRecord
 from broker.coordinator.transaction.coordinator import TransactionCoordinator
 from broker.coordinator.transaction.machine import Producer, Transaction, TransactionState
 from broker.coordinator.transaction.records import encode_key, encode_value
-from broker.coordinator.transaction.settings import TransactionSettings
 from kafkalog.protocol.errors import CoordinatorNotAvailableError
-from tests.broker.coordinator.transaction.simulated import SimulatedLog, never_absent
+from tests.broker.coordinator.transaction.simulated import SimulatedLog, coordinator_of
 
 NOW = 1_700_000_000_000
 PRODUCER = Producer(7, 4)
@@ -35,14 +34,6 @@ def abort(coordinator: TransactionCoordinator) -> Coroutine[Any, Any, None]:
     return coordinator.end("id", PRODUCER, committed=False)
 
 
-async def allocate() -> int:
-    return 8
-
-
-async def reserve(largest: int) -> None:
-    return
-
-
 @pytest.mark.parametrize("outcome", ["stored", "refused"])
 @pytest.mark.parametrize(
     ("state", "request_again"),
@@ -61,16 +52,7 @@ def test_a_repeated_request_is_answered_only_if_this_broker_can_still_write(
         stored = Transaction(*PRODUCER, 60_000, state, NOW, partitions, NOW)
         log.records.append(StateRecord(encode_key("id"), encode_value(stored)))
         log.begin(1)
-        coordinator = TransactionCoordinator(
-            log=log,
-            write_marker=lambda topic, index, marker: asyncio.get_running_loop().create_future(),
-            is_known=lambda topic, index: True,
-            is_absent=never_absent,
-            allocate_producer_id=allocate,
-            reserve_producer_ids=reserve,
-            settings=TransactionSettings,
-            now_ms=lambda: NOW,
-        )
+        coordinator = coordinator_of(log, 8, NOW)
         coordinator.start()
         for _ in range(10):
             await asyncio.sleep(0)
