@@ -14,9 +14,9 @@ from uuid import UUID
 
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
+from kafkalog.mirror.copying.positions.translation import OffsetMap, continued
 from kafkalog.mirror.copying.task import Committed
-from kafkalog.mirror.copying.translation import OffsetMap, continued
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.topic_ids import are_other_topics
 

@@ -22,8 +22,8 @@ from uuid import UUID
 from kafkalog.client.producer.batches.encoded_batch import EncodedFuture
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
-from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.translation import OffsetMap
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
+from kafkalog.mirror.copying.positions.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import OffsetSync, SourcePosition
 from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, run_headers
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH, epoch_headers, id_headers

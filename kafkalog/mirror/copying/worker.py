@@ -23,8 +23,12 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
 from kafkalog.mirror.claims.returning import check_clusters, claimed_topics, find_returning, raise_both, say_left_out
 from kafkalog.mirror.copying.assignor import task_of
-from kafkalog.mirror.copying.batches import batches
-from kafkalog.mirror.copying.created_again import (
+from kafkalog.mirror.copying.batching.batches import batches
+from kafkalog.mirror.copying.batching.joining import JOINED_BYTES, joined
+from kafkalog.mirror.copying.batching.limiter import Limiter
+from kafkalog.mirror.copying.batching.size_limits import size_limits
+from kafkalog.mirror.copying.pace import Pace
+from kafkalog.mirror.copying.positions.created_again import (
     CreatedAgainError,
     begun_anew,
     is_of_another,
@@ -32,13 +36,9 @@ from kafkalog.mirror.copying.created_again import (
     present_syncs,
     topic_ids,
 )
-from kafkalog.mirror.copying.joining import JOINED_BYTES, joined
-from kafkalog.mirror.copying.limiter import Limiter
-from kafkalog.mirror.copying.lost_records import end_before, ends_before, say_lost
-from kafkalog.mirror.copying.pace import Pace
+from kafkalog.mirror.copying.positions.lost_records import end_before, ends_before, say_lost
+from kafkalog.mirror.copying.positions.recalled import recalled
 from kafkalog.mirror.copying.progress import Progress
-from kafkalog.mirror.copying.recalled import recalled
-from kafkalog.mirror.copying.size_limits import size_limits
 from kafkalog.mirror.copying.source_consumer import source_consumer
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import Run

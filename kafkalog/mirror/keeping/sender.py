@@ -16,7 +16,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, about
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.joining import first_joined
+from kafkalog.mirror.copying.batching.joining import first_joined
 from kafkalog.mirror.keeping.errors import KeepingError, MovedError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.protocol.errors import ErrorCode, UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS

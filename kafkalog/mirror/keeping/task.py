@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
-from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.mirror.copying.task import Committed
 from kafkalog.mirror.internal_topics.runs import Run
 from kafkalog.mirror.internal_topics.topic_ids import NO_EPOCH

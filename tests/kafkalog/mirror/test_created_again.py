@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.created_again import topic_ids
+from kafkalog.mirror.copying.positions.created_again import topic_ids
 from kafkalog.mirror.internal_topics.stored import read_kept, read_stored
 from kafkalog.mirror.settings import MirrorSettings
 from tests.kafkalog.mirror.conftest import Clusters, StartMirror, read_all

@@ -6,8 +6,8 @@ import pytest
 
 from kafkalog.client.transactions.errors import TransactionError
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.recalled import recalled
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
+from kafkalog.mirror.copying.positions.recalled import recalled
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.runs import MOST_RUNS_STORED, Run, own_runs, runs_before
 from kafkalog.mirror.internal_topics.stored import read_positions, read_syncs

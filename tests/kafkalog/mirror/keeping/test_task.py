@@ -10,8 +10,8 @@ import pytest
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.joining import JOINED_BYTES
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
+from kafkalog.mirror.copying.batching.joining import JOINED_BYTES
 from kafkalog.mirror.keeping.errors import KeepingError, OffsetsIgnoredError, TargetLostRecordsError
 from kafkalog.mirror.keeping.sender import MAX_REQUEST_BATCHES, KeptBatch, Place
 from kafkalog.mirror.keeping.task import KeptTask

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalog.client.fetch.fetch_request import FetchedRecords
 from kafkalog.client.producer.batches.encoded_batch import check_encoded
-from kafkalog.mirror.copying.batches import MirroredBatch, batches
+from kafkalog.mirror.copying.batching.batches import MirroredBatch, batches
 from kafkalog.records.batch import (
     ATTRIBUTES_AT,
     CRC_AT,

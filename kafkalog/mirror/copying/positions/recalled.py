@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from heapq import merge
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.translation import OffsetMap
+from kafkalog.mirror.copying.positions.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import FormatError, OffsetSync
 from kafkalog.mirror.internal_topics.runs import BEFORE, Headers, Run, own_runs, runs_before
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog.mirror.copying.translation import OffsetMap, continued
+from kafkalog.mirror.copying.positions.translation import OffsetMap, continued
 from kafkalog.mirror.internal_topics.runs import Run
 
 STEPS = st.lists(st.sampled_from(["record", "gap in the source", "marker in the target"]), min_size=1, max_size=60)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kafkalog.mirror.copying.batches import MirroredBatch
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
 from kafkalog.records.batch import Record, decode_records, encode_batch, read_header, records_section
 from kafkalog.records.errors import RecordsError
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.producer.batches.encoded_batch import check_encoded
-from kafkalog.mirror.copying.batches import MirroredBatch
-from kafkalog.mirror.copying.joining import EXPANDED_BYTES, JOINED_BYTES, SMALL_BYTES, first_joined, joined
+from kafkalog.mirror.copying.batching.batches import MirroredBatch
+from kafkalog.mirror.copying.batching.joining import EXPANDED_BYTES, JOINED_BYTES, SMALL_BYTES, first_joined, joined
 from kafkalog.records.batch import HEADER, BatchHeader, Record, decode_batch, encode_batch, pack_header, read_header
 from kafkalog.records.compression import Codec
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog.mirror.copying.limiter import Limiter
+from kafkalog.mirror.copying.batching.limiter import Limiter
 
 
 def test_no_limit() -> None:

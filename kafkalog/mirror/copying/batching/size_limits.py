@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from kafkalog.client.admin import Admin
 from kafkalog.client.admin.configs import ConfigResource
-from kafkalog.mirror.copying.joining import JOINED_BYTES
+from kafkalog.mirror.copying.batching.joining import JOINED_BYTES
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.protocol.errors import KafkaError
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.types import TopicPartition
-from kafkalog.mirror.copying.recalled import recalled
-from kafkalog.mirror.copying.translation import OffsetMap
+from kafkalog.mirror.copying.positions.recalled import recalled
+from kafkalog.mirror.copying.positions.translation import OffsetMap
 from kafkalog.mirror.internal_topics.formats import OffsetSync
 from kafkalog.mirror.internal_topics.runs import BEFORE, OWN, Headers, Run, run_headers
 

@@ -13,7 +13,7 @@ import pytest
 from kafkalog.client.admin import Admin
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.copying.assignor import task_of
-from kafkalog.mirror.copying.created_again import topic_ids
+from kafkalog.mirror.copying.positions.created_again import topic_ids
 from kafkalog.mirror.copying.task import MirrorTask
 from kafkalog.mirror.internal_topics.stored import read_positions
 from kafkalog.mirror.settings import MirrorSettings

@@ -1,0 +1,10 @@
+"""Positions in the source, and the offsets of the target that belong to them.
+
+- `created_again` tells topics from deleted ones of the same names
+- `lost_records`  finds partitions that lack records before the position in them
+
+Pure:
+
+- `recalled`      makes the map of offsets that earlier processes have stored
+- `translation`   maps offsets of the source to offsets of the target
+"""
