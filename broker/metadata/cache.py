@@ -32,9 +32,9 @@ class MetadataCache:
         is_offline: tells which replicas cannot be used although their broker is alive.
 
     Attributes:
-        doubts: returns whether a broker may be dead, although the controller has not noticed yet. Clients are told that
-            its partitions have no leader. They ask again soon then, and learn of the new leader when there is one. Told
-            of the old one, librdkafka would ask again after one or two seconds.
+        doubts: returns whether a broker may be dead, although the controller has not noticed yet. Metadata then says
+            that its partitions have no leader. So clients ask again soon, and learn of the new leader once there is
+            one. If metadata named the old leader, librdkafka would ask again only after one or two seconds.
     """
 
     def __init__(self, image: ClusterState, is_offline: IsOffline = none_offline) -> None:

@@ -3,7 +3,7 @@
 - `settings`              the mirror's properties, under the names of MirrorMaker 2
 - `transaction_timeout`   how long its transactions may be open; pure
 - `clients`               makes the clients of both clusters
-- `supervisor`            runs workers, one after another, until it is told to stop
+- `supervisor`            runs workers, one after another, until the mirror is stopped
 - `copying`               copies records: workers, their tasks, and how far they are
 - `keeping`               copies records so that they keep their offsets
 - `claims`                decides which of two mirrors in opposite directions a topic belongs to

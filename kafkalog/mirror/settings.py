@@ -63,7 +63,8 @@ class MirrorSettings:
     sync_groups_back: bool = option("sync.group.offsets.back.enabled", True, boolean)
     """True if positions that groups reach in the target are brought back into the source. Not in MirrorMaker 2."""
     synchronized_groups: str = option("sync.group.offsets.groups", ".*", str)
-    """Those of the groups whose positions are brought into the target. Not in MirrorMaker 2."""
+    """A regular expression: of the mirrored groups, those whose positions are written into the target. MirrorMaker 2
+    has no such property."""
     emit_heartbeats_in_source: bool = option("emit.heartbeats.in.source", True, boolean)
     """True if heartbeats of the other direction are written into the source; MirrorMaker 2 always does."""
     tasks: int = option("tasks.max", 8, integer(1, 1024))

@@ -101,9 +101,9 @@ class ProducerState(NamedTuple):
     producer_epoch: int
     last_sequence: int
     last_timestamp: int
-    """Of its last batch, in ms."""
+    """The largest timestamp of its last batch, in ms."""
     coordinator_epoch: int | None
-    """That of its last marker; None where it has had no marker."""
+    """The epoch of the coordinator that wrote its last marker; None if it has no marker."""
     start_offset: int | None
     """The first offset of its open transaction; None where none is open."""
 

@@ -1,7 +1,7 @@
 """Properties of Java's clients and of librdkafka that these clients accept without heeding them, and why.
 
-A properties file that works with another client is not full of mistakes. So these properties are told apart from those
-that nobody knows, which are probably misspelt.
+A properties file that works with another client may contain such properties, and they are no mistakes. So the warning
+about them differs from that about unknown properties, which are probably misspelt.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Options of Java's login modules that have no effect here, and why: they are told of as ignored properties are."""
+"""Options of Java's login modules that have no effect here, and why.
+
+They cause the same warning as ignored properties.
+"""
 
 from __future__ import annotations
 

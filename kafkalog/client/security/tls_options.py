@@ -44,7 +44,7 @@ def _secret_pem(key: str) -> str | None:
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """Whom to trust, which certificate to show, and how to speak."""
+    """The authorities to trust, the certificate to present, and the protocols and ciphers to use."""
 
     # Whom to trust
     truststore_location: str | None = option("ssl.truststore.location", None, str)

@@ -245,7 +245,7 @@ def _throttled(
 ) -> Iterator[throttles.Configs]:
     """Set the throttles that are asked for; yield those of before. If the block raises, restore these.
 
-    While something moves they stay, and the user is told how they are removed later.
+    The throttles stay while replicas move, and a message says how to remove them later.
     """
     rate = arguments.replica_alter_log_dirs_throttle
     moves = _moves(admin, wanted, before) if arguments.throttle else {}
