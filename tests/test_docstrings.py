@@ -14,7 +14,17 @@ import pytest
 from tools.reference.api import list_sections
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("broker", "kafkalog", "spark_kafkalog", "pyspark_kafkalog", "benchmarks", "conformance", "peers", "tools")
+PACKAGES = (
+    "broker",
+    "kafkalog",
+    "spark_kafkalog",
+    "pyspark_kafkalog",
+    "benchmarks",
+    "conformance",
+    "peers",
+    "tests",
+    "tools",
+)
 DOUBLE = re.compile(r"(?<!`)``[^`]")
 HEADLESS = re.compile(r'[rR]?"""(?:How|For how|Until when|What|When|Where|Whether|Which|Who|Whose|Why)\b')
 """A docstring that begins with a clause that depends on no verb."""
@@ -65,7 +75,7 @@ def headless(source: str) -> list[int]:
     return [line for line, text in prose(source) if HEADLESS.match(text)]
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_docstrings_begin_with_a_noun_or_a_verb(package: str) -> None:
     assert found_in(package, headless) == []
 

@@ -65,7 +65,8 @@ class Violation:
 def check(events: Iterable[Event], copies: Mapping[str, str] | None = None) -> list[Violation]:
     """Return every violation of a history in the order of time; `copies` maps a copy's topic to its original.
 
-    Raises MalformedHistoryError if the recording itself is inconsistent.
+    Raises:
+        MalformedHistoryError: The recording itself is inconsistent.
     """
     model = build(events)
     checks = (

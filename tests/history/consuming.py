@@ -63,7 +63,9 @@ class Reading:
     def poll(self, count: int = 100) -> list[Any]:
         """Return up to `count` messages of the current session, each after its event is written.
 
-        Raises ReaderFailedError if an offset does not exist, and KafkaException for fatal errors.
+        Raises:
+            ReaderFailedError: An offset does not exist.
+            KafkaException: The client failed for good.
         """
         messages: list[Any] = []
         session, wait = self.session, POLL_S

@@ -81,7 +81,11 @@ class Event:
 
     @classmethod
     def from_line(cls, line: bytes) -> Event:
-        """Parse a line of `to_line`; raise ValueError for a line that was cut off."""
+        """Parse a line of `to_line`.
+
+        Raises:
+            ValueError: The line was cut off.
+        """
         told = json.loads(line)
         told["action"] = Action(told["action"])
         told["outcome"] = Outcome(told["outcome"])

@@ -49,7 +49,11 @@ class Sending:
         self.in_flight = 0
 
     def send(self, topic: str, partition: int, transaction: str = "", source: str = "") -> None:
-        """Send a record with a new name; raise KafkaException if librdkafka refuses it."""
+        """Send a record with a new name.
+
+        Raises:
+            KafkaException: librdkafka refuses the record.
+        """
         record = self._recorder.name("r")
         what: dict[str, str | int] = {"topic": topic, "partition": partition, "record": record}
         self._recorder.tell(Action.SEND, Outcome.INVOKE, **what, transaction=transaction, source=source)

@@ -83,7 +83,11 @@ class Scenario:
         self._topics = Topics(broker.bootstrap)
 
     def run(self) -> list[Event]:
-        """Run the whole history; raise StuckError if it does not end."""
+        """Run the whole history, and return its events.
+
+        Raises:
+            StuckError: The history does not end.
+        """
         topics = (self.plan.source, self.plan.copy)
         self._topics.create(topics, self.plan.partitions)
         try:

@@ -41,9 +41,10 @@ _INSTALL_TIMEOUT_S = 1800
 
 
 def python(version: str = PYSPARK) -> Path:
-    """The interpreter of an environment with a PySpark and what kafkalog and its tests need, but not kafkalog itself.
+    """Return the Python of an environment with PySpark and what kafkalog and its tests need, but without kafkalog.
 
-    Raises MissingPeerError when it cannot be installed.
+    Raises:
+        MissingPeerError: The environment cannot be installed.
     """
 
     def install(directory: Path) -> None:
@@ -62,7 +63,11 @@ def python(version: str = PYSPARK) -> Path:
 
 
 def connector() -> list[Path]:
-    """Return the jars of Spark's Kafka connector; raise MissingPeerError if they cannot be fetched."""
+    """Return the jars of Spark's Kafka connector.
+
+    Raises:
+        MissingPeerError: The jars cannot be fetched.
+    """
     return [jar for jar in maven.classpath(CONNECTOR) if not jar.name.startswith(_IN_SPARK)]
 
 

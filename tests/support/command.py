@@ -21,7 +21,11 @@ def command(*words: str) -> list[str]:
 
 
 def run(*words: str, stdin: bytes = b"", check: int | None = 0) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end; raise AssertionError with its output if it does not exit with `check`."""
+    """Run a command to its end.
+
+    Raises:
+        AssertionError: The command does not exit with `check`; the error has its output.
+    """
     done = subprocess.run(command(*words), input=stdin, capture_output=True, timeout=DEADLINE_S, check=False)
     if check is not None:
         assert done.returncode == check, (
@@ -73,7 +77,11 @@ class Ended(NamedTuple):
 
 
 def call(*words: str, check: int | None = 0) -> Ended:
-    """Run a command in this process, which is faster than `run`; raise AssertionError if it exits with another code."""
+    """Run a command in this process, which is faster than `run`.
+
+    Raises:
+        AssertionError: The command does not exit with `check`; the error has its output.
+    """
     out, err = StringIO(), StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:

@@ -21,7 +21,7 @@ PRODUCERS = (-1, 5, 6)
 
 
 class LossyLogMachine(RuleBasedStateMachine):
-    """A log whose disk is recorded in ``entries``. Each power failure begins a generation in a new directory."""
+    """A log whose disk is recorded in `entries`. Each power failure begins a generation in a new directory."""
 
     config: ClassVar[LogConfig]
 
@@ -49,7 +49,7 @@ class LossyLogMachine(RuleBasedStateMachine):
 
     @abstractmethod
     def open(self, *, clean: bool) -> None:
-        """Open the directory as ``log``, with the checkpoints."""
+        """Open the directory as `log`, with the checkpoints."""
 
     def lose_what_was_not_forced(self, data: st.DataObject, moment: int | None = None) -> None:
         """Fail after some of the entries, by default after all; then open the log again."""

@@ -53,7 +53,11 @@ class Worker:
         self._ours.send((act, arguments))
 
     def result(self) -> Any:
-        """Return its result; raise QueryFailedError if it raised, or if the process has died."""
+        """Return the result of the function that was started.
+
+        Raises:
+            QueryFailedError: The function raised an error, or the process has died.
+        """
         try:
             succeeded, value = self._ours.recv()
         except (EOFError, ConnectionResetError):

@@ -50,7 +50,11 @@ class Loading:
         return [each.name for each in self.files.list(self.path(topic))]
 
     def rows(self, topic: str) -> dict[Where, bytes | None]:
-        """Return the rows of the published files. Raises AssertionError if a row is there twice."""
+        """Return the rows of the published files.
+
+        Raises:
+            AssertionError: A row is there twice.
+        """
         return rows_of(self.files, self.path(topic))
 
     def check(self, topic: str) -> dict[Where, bytes | None]:

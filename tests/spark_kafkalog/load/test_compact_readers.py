@@ -37,7 +37,12 @@ class Listing:
             self.step()
 
     def read(self) -> dict[tuple[int, int], Any]:
-        """Every row. Fails where a file is not there, or is no Parquet; AssertionError where a row is there twice."""
+        """Return every row of the files that were found.
+
+        Raises:
+            AssertionError: A row is there twice.
+            OSError, pyarrow.ArrowInvalid: A file is missing, or is no Parquet.
+        """
         rows: dict[tuple[int, int], Any] = {}
         for path in self.found:
             columns = pq.read_table(io.BytesIO(self._files.read(path))).to_pydict()

@@ -41,7 +41,11 @@ class ProcessGuard:
         sys.addaudithook(self.audit)
 
     def audit(self, event: str, args: tuple[Any, ...]) -> None:
-        """Raise ProcessStartedError for an event that starts a process where that is not allowed."""
+        """Refuse an event that starts a process where that is not allowed.
+
+        Raises:
+            ProcessStartedError: The event starts a process.
+        """
         if self.test is None or event not in EVENTS or _comes_from_exempt_module():
             return
         # Popen's second argument is the command; the other events have what they start first, or nothing.

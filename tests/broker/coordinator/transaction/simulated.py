@@ -179,7 +179,11 @@ class SimulatedPartition:
         self._sequences: dict[Producer, int] = {}
 
     def write(self, producer: Producer, tag: int) -> None:
-        """Append an admitted transactional batch; raise KafkaError if the producer is fenced."""
+        """Append an admitted transactional batch.
+
+        Raises:
+            KafkaError: The producer is fenced.
+        """
         sequence = self._sequences.get(producer, 0)
         offset = len(self.entries)
         self.producers.check(producer.id, producer.epoch, sequence, sequence, transactional=True)
@@ -188,7 +192,11 @@ class SimulatedPartition:
         self.entries.append(Data(producer, tag))
 
     def mark(self, marker: Marker) -> None:
-        """Append a marker; raise KafkaError if the partition knows a newer producer or coordinator."""
+        """Append a marker.
+
+        Raises:
+            KafkaError: The partition knows a newer producer or coordinator.
+        """
         self.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch)
         self.producers.complete(
             marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, len(self.entries), 0,

@@ -38,7 +38,11 @@ NEWER = ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat")
 
 
 def write_messages() -> str:
-    """Return the lines, from Java; raise MissingPeerError if Maven or Java is missing."""
+    """Return the lines, which Java writes.
+
+    Raises:
+        MissingPeerError: Maven or Java is missing.
+    """
     names = [cls.__name__ for cls in message_classes()]
     newer = [name for name in names if name.startswith(NEWER)]
     old = ["codes", *(name for name in names if name not in newer)]
