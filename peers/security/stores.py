@@ -34,14 +34,20 @@ def missing() -> str | None:
     return java.missing() or (None if _keytool() else "missing because there is no keytool beside java")
 
 
-def make_stores(certificates: Certificates, directory: Path) -> Stores:
+def make_stores(certificates: Certificates, directory: Path, keytool: str | None = None) -> Stores:
     """Make all stores in `directory`: of the authority's certificate, and of the client's with its key.
+
+    Args:
+        certificates: What the stores contain.
+        directory: Where the stores are written.
+        keytool: The path of a keytool; by default the one beside java.
 
     Raises:
         RuntimeError: A program has failed. The text has what it wrote.
     """
     stores = Stores(*(directory / f"{field.rpartition('_')[0]}.{field.rpartition('_')[2]}" for field in Stores._fields))
     source = directory / "exported.p12"
+    keytool = keytool or _keytool()
     _run(
         *("openssl", "pkcs12", "-export", "-in", certificates.client, "-certfile", certificates.authority),
         *("-name", "client", "-out", source, "-passin", f"pass:{PASSWORD}", "-passout", f"pass:{STORE_PASSWORD}"),
@@ -52,7 +58,7 @@ def make_stores(certificates: Certificates, directory: Path) -> Stores:
         (stores.trust_legacy_p12, "PKCS12", (LEGACY,)),
     ):
         _run(
-            *(_keytool(), *legacy, "-importcert", "-noprompt", "-alias", "authority", "-file", certificates.authority),
+            *(keytool, *legacy, "-importcert", "-noprompt", "-alias", "authority", "-file", certificates.authority),
             *("-keystore", store, "-storetype", kind, "-storepass", STORE_PASSWORD),
         )
     for store, kind, legacy, password in (
@@ -61,7 +67,7 @@ def make_stores(certificates: Certificates, directory: Path) -> Stores:
         (stores.key_legacy_p12, "PKCS12", (LEGACY,), STORE_PASSWORD),
     ):
         _run(
-            *(_keytool(), *legacy, "-importkeystore", "-noprompt", "-srckeystore", source, "-srcstoretype", "PKCS12"),
+            *(keytool, *legacy, "-importkeystore", "-noprompt", "-srckeystore", source, "-srcstoretype", "PKCS12"),
             *("-srcstorepass", STORE_PASSWORD, "-srcalias", "client", "-destkeystore", store, "-deststoretype", kind),
             *("-deststorepass", STORE_PASSWORD, "-destkeypass", password),
         )

@@ -1,14 +1,16 @@
 """Make `tests/golden/stores`: stores that Java's keytool wrote, and what is in them as PEM.
 
-    python -m tests.golden.make_stores
+    python -m tests.golden.make_stores java8=/opt/jdk8/bin/keytool java11=/opt/jdk11/bin/keytool …
 
 `authority.pem` is the certificate in the stores of trusted certificates, `client.pem` the key (which a password opens)
-and the certificate in the others. The certificates have expired; the tests only read them.
+and the certificate in the others. The keytool of this machine writes the stores beside them. Each keytool that is named
+writes what is its default into a directory of that name. The certificates have expired; the tests only read them.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from peers.security.stores import make_stores
 HERE = Path(__file__).parent / "stores"
 
 
-def main() -> None:
+def main(keytools: list[str]) -> None:
     """Write the files anew."""
     HERE.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -27,7 +29,15 @@ def main() -> None:
             shutil.copy(file, HERE / file.name)
         for store in make_stores(certificates, Path(scratch)):
             shutil.copy(store, HERE / store.name)
+            store.unlink()
+        for name, _, keytool in (each.partition("=") for each in keytools):
+            (HERE / name).mkdir(exist_ok=True)
+            stores = make_stores(certificates, Path(scratch), keytool)
+            for store in (stores.trust_jks, stores.trust_p12, stores.key_jks, stores.key_p12):
+                shutil.copy(store, HERE / name / store.name)
+            for store in stores:
+                store.unlink()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -32,6 +32,10 @@ CUT = CLIENT.index("-----BEGIN CERTIFICATE")
 KEY, CERTIFICATE = CLIENT[:CUT], CLIENT[CUT:]
 TRUST = ["trust.jks", "trust.p12", "trust_legacy.p12"]
 KEYS = ["key.jks", "key.p12", "key_legacy.p12"]
+DEFAULTS = [
+    f"{java}/{{}}.{kind}" for java in ("java8", "java11", "java17", "java21", "java25") for kind in ("jks", "p12")
+]
+"""Paths of the stores that the keytools of these releases write by default."""
 
 
 def trust(file: str | Path, **more: Any) -> TlsOptions:
@@ -55,7 +59,7 @@ def refusal(options: TlsOptions) -> str:
     return message
 
 
-@pytest.mark.parametrize("file", TRUST)
+@pytest.mark.parametrize("file", [*TRUST, *(path.format("trust") for path in DEFAULTS)])
 @pytest.mark.parametrize("kind", [None, "JKS", "PKCS12"])
 def test_trusted_certificates(file: str, kind: str | None) -> None:
     """The type may be wrong, as in Java: the contents decide between JKS and PKCS #12."""
@@ -64,7 +68,7 @@ def test_trusted_certificates(file: str, kind: str | None) -> None:
     assert make_ssl_context(trust(file, truststore_type=kind)).get_ca_certs(binary_form=True) == [expected]
 
 
-@pytest.mark.parametrize("file", KEYS)
+@pytest.mark.parametrize("file", [*KEYS, *(path.format("key") for path in DEFAULTS)])
 def test_a_key_with_its_chain(file: str) -> None:
     found = identity(own(file))
     assert found is not None
@@ -75,7 +79,7 @@ def test_a_key_with_its_chain(file: str) -> None:
     assert found.key not in repr(found)
 
 
-@pytest.mark.parametrize("file", KEYS)
+@pytest.mark.parametrize("file", [*KEYS, *(path.format("key") for path in DEFAULTS)])
 def test_the_certificates_of_keys_are_trusted_but_not_their_issuers(file: str) -> None:
     """As in Java."""
     make_ssl_context(trust(file))
