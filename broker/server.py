@@ -27,10 +27,8 @@ from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError
 from broker.log.files.open_files import OpenFiles
 from broker.log.log_manager import LogManager
-from broker.log.read.cold_reads import read_largest_timestamp
 from broker.log.retention.retention_policy import RetentionPolicy, RetentionPolicyError, load_policy
-from broker.log.retention.retention_turns import run_retention
-from broker.log.segment.segment import UNKNOWN_TIMESTAMP
+from broker.log.retention.retention_turns import retain
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import BrokerRegistration, ClusterState
 from broker.modes.cluster import ClusterMode
@@ -316,15 +314,7 @@ class Server:
         self._every(expiry_check, self._expire_producers, on_loop=True)
 
     async def _retain(self) -> None:
-        # Taking segments out of a log changes state that belongs to the loop. Workers remove their files
-        # (run_deletions), and read the largest timestamps of segments for which they are not known yet.
-        oldest = [log.segments[0] for log in self.logs]
-        unknown = [segment for segment in oldest if segment.max_timestamp == UNKNOWN_TIMESTAMP]
-        found = await self._run(lambda: list(map(read_largest_timestamp, unknown)))
-        for segment, largest in zip(unknown, found, strict=True):
-            segment.learn(largest)
-        for _ in run_retention(self.logs, self.runtime.now_ms()):
-            await asyncio.sleep(0)
+        await retain(self.logs, self.runtime.workers, self.runtime.now_ms())
 
     async def _expire_producers(self) -> None:
         for number, log in enumerate(list(self.logs), 1):

@@ -27,7 +27,7 @@ from broker.log.cleaner.throttle import Throttle
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
-from broker.log.retention.retention_turns import run_retention
+from broker.log.retention.retention_turns import retain
 from broker.log.segment.segment import Segment
 from broker.system import compiler_pages
 from broker.system.workers import Workers
@@ -314,8 +314,7 @@ class LogCleaner:
         for gone in [log for log in self._uncleanable if self._logs.get(log.topic, log.partition) is not log]:
             del self._uncleanable[gone]
         compacted = [log for log in self._logs if self._may_be_cleaned(log)]
-        for _ in run_retention(self._logs, now_ms, (log for log in compacted if self._may_be_cleaned(log))):
-            await asyncio.sleep(0)
+        await retain(self._logs, self._pool, now_ms, (log for log in compacted if self._may_be_cleaned(log)))
 
     def _report(self, number: int, job: CleaningJob, end: int, stats: CleaningStats) -> None:
         seconds = max(stats.seconds, 1e-9)

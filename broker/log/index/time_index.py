@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from broker.log.index.index_file import BLOCK_BYTES, CorruptIndexError, IndexFile
 from broker.log.resources import LogResources
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET, TIME_ENTRY
@@ -45,14 +47,8 @@ class TimeIndex(IndexFile):
         Raises:
             CorruptIndexError: none can.
         """
-        count = self.entries
-        if count == 0:
-            return
-        timestamp, relative = self._entry(count - 1)
-        first, _ = self._entry(0)
-        # An entry of zeros was lost. If it was a true entry of 1970, rebuilding finds it again in the log.
-        if timestamp < first or relative < 0 or (count > 1 and timestamp == first) or (timestamp, relative) == (0, 0):
-            raise CorruptIndexError(f"{self.path}: last of {count} entries is ({timestamp}, {relative})")
+        if count := self.entries:
+            check_ends(self.path, count, self._entry(0), self._entry(count - 1))
 
     def has_no_room(self, entries: int) -> bool:
         """Return whether fewer than `entries` slots are free, not counting the one kept for the closing entry."""
@@ -127,3 +123,41 @@ class TimeIndex(IndexFile):
             TIME_ENTRY.unpack_from(view, at) if at < written else TIME_ENTRY.unpack_from(pending, at - written)
         )
         return timestamp, relative
+
+
+def check_ends(path: str, count: int, first: tuple[int, int], last: tuple[int, int]) -> None:
+    """Check that a trimmed index of `count` entries can begin with the entry `first` and end with `last`.
+
+    Raises:
+        CorruptIndexError: it cannot.
+    """
+    timestamp, relative = last
+    # An entry of zeros was lost. If it was a true entry of 1970, rebuilding finds it again in the log.
+    if timestamp < first[0] or relative < 0 or (count > 1 and timestamp == first[0]) or last == (0, 0):
+        raise CorruptIndexError(f"{path}: last of {count} entries is ({timestamp}, {relative})")
+
+
+def read_last(path: str, base_offset: int) -> tuple[int, int]:
+    """Return what `TimeIndex.last` returns of a trimmed file, by two reads of the file. Call it on any thread.
+
+    A map of the file would end the process with SIGBUS if the event loop cut the file meanwhile.
+
+    Raises:
+        CorruptIndexError: the size is no multiple of an entry's, or the last entry is not valid.
+        FileNotFoundError: there is no file.
+        OSError: the file cannot be read.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        if size == 0:
+            return NO_TIMESTAMP, base_offset
+        whole = size % TIME_ENTRY.size == 0
+        ends = [os.pread(fd, TIME_ENTRY.size, at) for at in (0, size - TIME_ENTRY.size) if whole]
+    finally:
+        os.close(fd)
+    if not whole or any(len(end) < TIME_ENTRY.size for end in ends):
+        raise CorruptIndexError(f"{path}: {size} bytes are not whole entries of {TIME_ENTRY.size}")
+    first, (timestamp, relative) = map(TIME_ENTRY.unpack, ends)
+    check_ends(path, size // TIME_ENTRY.size, first, (timestamp, relative))
+    return timestamp, base_offset + relative

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker.log.log_config import LogConfig
-from broker.log.segment.segment import Segment
+from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
 
 
 class SegmentFacts:
@@ -38,10 +38,7 @@ class SegmentFacts:
 
     @property
     def largest_timestamp(self) -> int:
-        """Largest timestamp of its records in ms, or the time of the file's last change if no record has one.
-
-        The first use reads the segment's time index.
-        """
+        """Largest timestamp of its records in ms, or the time of the file's last change if no record has one."""
         return self._segment.retention_timestamp()
 
 
@@ -51,7 +48,7 @@ class RetentionPolicy(Protocol):
     The broker makes an instance of the configured class, without arguments, when it starts. It calls `deletable` every
     `log.retention.check.interval.ms` for each log with `cleanup.policy=delete`. Where more than 100 segments are to go,
     it deletes 100, lets others have their turn, and calls it again. The call is made on the event loop, so it must not
-    block. Exceptions are logged, and nothing of that log is deleted.
+    block. A worker reads the largest timestamps before. Exceptions are logged, and nothing of that log is deleted.
     """
 
     def deletable(self, segments: Sequence[SegmentFacts], config: LogConfig, now_ms: int) -> int:
@@ -137,3 +134,34 @@ def deletable(
         SegmentFacts(segments[at], ends[at], is_active=at + 1 == len(segments)) for at in range(count, len(segments))
     ]
     return count + min(max(policy.deletable(facts, config, now_ms), 0), allowed - count)
+
+
+class Unread(NamedTuple):
+    """Segments of one log whose largest timestamps a policy may ask for, and which have yet to be read."""
+
+    segments: list[Segment]
+    """Oldest first."""
+    until: int | None
+    """The policy asks for none after the first that is at least as late as this; None if it may ask for all."""
+
+
+def unread(
+    segments: Sequence[Segment], config: LogConfig, now_ms: int, policy: RetentionPolicy, most: int
+) -> Unread | None:
+    """Return the segments to read before `deletable` is called, at most `most`; None if it needs to read none."""
+    if not config.delete:
+        return None
+    until: int | None = None
+    if policy is TIME_AND_SIZE:
+        if config.retention_ms < 0:
+            return None
+        until = now_ms - config.retention_ms
+    found: list[Segment] = []
+    for segment in segments:
+        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
+            found.append(segment)
+        elif until is not None and segment.max_timestamp >= until:
+            break
+        if len(found) == most:
+            break
+    return Unread(found, until) if found else None

@@ -2,15 +2,60 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
+from broker.log.read.cold_reads import read_largest_timestamp
+from broker.log.retention.retention_policy import Unread, unread
+from broker.log.segment.segment import Segment
+from broker.system.workers import Workers
 
 LOGS_AT_ONCE = 64
 """The number of logs that are looked at in one turn."""
 REMOVED_AT_ONCE = 100
 """The number of segments that are removed in one turn: about 20 ms, as each has several files to rename."""
+READ_AT_ONCE = 100
+"""The number of segments of one log whose largest timestamps a worker reads at a time."""
+
+
+async def retain(logs: LogManager, workers: Workers, now_ms: int, chosen: Iterable[Log] | None = None) -> None:
+    """Apply retention as `run_retention` does; workers read the largest timestamps that are not known yet."""
+    remaining = iter(list(logs) if chosen is None else chosen)
+    while group := list(islice(remaining, LOGS_AT_ONCE)):
+        await _read_timestamps(logs, workers, now_ms, group)
+        for _ in run_retention(logs, now_ms, group):
+            await asyncio.sleep(0)
+
+
+async def _read_timestamps(logs: LogManager, workers: Workers, now_ms: int, group: list[Log]) -> None:
+    """Have workers read what retention of these logs will ask for. The logs may change meanwhile."""
+    while True:
+        policy, usable = logs.retention_policy, [log for log in group if _is_usable(logs, log)]
+        looked = [unread(log.segments, log.config, now_ms, policy, READ_AT_ONCE) for log in usable]
+        wanted = [found for found in looked if found is not None]
+        if not wanted:
+            return
+        read = await workers.run(_read, wanted)
+        for segment, largest in read:
+            segment.learn(largest)
+        if not any(largest for _, largest in read):
+            # They are damaged, and their logs will report it.
+            return
+
+
+def _read(wanted: list[Unread]) -> list[tuple[Segment, tuple[int, int] | None]]:
+    """Read the largest timestamps as far as they are asked for. On a worker's thread."""
+    read: list[tuple[Segment, tuple[int, int] | None]] = []
+    for segments, until in wanted:
+        for segment in segments:
+            largest = read_largest_timestamp(segment)
+            read.append((segment, largest))
+            if largest is not None and until is not None and largest[0] >= until:
+                break
+    return read
 
 
 def run_retention(logs: LogManager, now_ms: int, chosen: Iterable[Log] | None = None) -> Iterator[int]:
@@ -20,9 +65,13 @@ def run_retention(logs: LogManager, now_ms: int, chosen: Iterable[Log] | None = 
     """
     for number, log in enumerate(list(logs) if chosen is None else chosen, 1):
         gone = REMOVED_AT_ONCE
-        while gone == REMOVED_AT_ONCE and logs.holds(log) and log.offline is None and not log.being_cleaned:
+        while gone == REMOVED_AT_ONCE and _is_usable(logs, log):
             gone = logs.apply_retention(log, now_ms, REMOVED_AT_ONCE)
             if gone:
                 yield gone
         if number % LOGS_AT_ONCE == 0:
             yield 0
+
+
+def _is_usable(logs: LogManager, log: Log) -> bool:
+    return logs.holds(log) and log.offline is None and not log.being_cleaned
