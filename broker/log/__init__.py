@@ -15,6 +15,7 @@ One log:
 - `roller`              when the active segment is closed and the next one begun
 - `flusher`             the recovery point, and forcing the log to the device
 - `truncation`          removing records from the end of the log
+- `truncation_plan`     reading what a truncation needs to know, before it changes anything
 - `retention/`          removing records from its beginning, and segments that compaction has replaced
 - `storage_errors`      what a log does about errors of its disk
 

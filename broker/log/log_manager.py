@@ -452,6 +452,7 @@ class LogManager:
         An older, higher recovery point would vouch for records that are appended later.
 
         Raises:
+            CorruptMessageError: the log is damaged, and nothing has changed.
             KafkaStorageError: the disk failed.
         """
         log = self._logs[topic, partition]

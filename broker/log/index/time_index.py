@@ -99,8 +99,19 @@ class TimeIndex(IndexFile):
             self._last = last
         return last
 
+    def last_before(self, offset: int) -> tuple[int, int]:
+        """Return what `last` would return after `truncate_to(offset)`."""
+        count = self._count_before(offset)
+        if count == 0:
+            return NO_TIMESTAMP, self.base_offset
+        timestamp, relative = self._entry(count - 1)
+        return timestamp, self.base_offset + relative
+
     def truncate_to(self, offset: int) -> None:
         """Remove the entries for `offset` and later ones."""
+        self.truncate_entries(self._count_before(offset))
+
+    def _count_before(self, offset: int) -> int:
         low, high = 0, self.entries
         target = offset - self.base_offset
         while low < high:
@@ -109,7 +120,7 @@ class TimeIndex(IndexFile):
                 low = middle + 1
             else:
                 high = middle
-        self.truncate_entries(low)
+        return low
 
     def items(self) -> list[tuple[int, int]]:
         """Return every `(timestamp, offset)`, in order."""

@@ -322,6 +322,25 @@ class ProducerStateManager:
             return
         self._snapshot_offset = self.end_offset = log_start_offset
 
+    def as_of(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> ProducerStateManager:
+        """Return a new state as `reload` would make this one. Only damaged snapshots are removed.
+
+        Afterwards the caller replays the batches from there, and `take_over` makes it the state of the log.
+        """
+        usable = [offset for offset in self._snapshots if log_start_offset < offset <= log_end_offset]
+        state = ProducerStateManager(self._directory, self.expiration_ms, usable, self._ops)
+        state.reload(log_start_offset, log_end_offset, now_ms)
+        damaged = set(usable).difference(state._snapshots)
+        self._snapshots = [offset for offset in self._snapshots if offset not in damaged]
+        return state
+
+    def take_over(self, state: ProducerStateManager) -> None:
+        """Make `state`, which `as_of` returned, the state of the log; remove the snapshots that it does not know."""
+        for offset in sorted(set(self._snapshots).difference(state._snapshots)):
+            self.remove_snapshot(offset)
+        self.producers, self.ongoing, self._unreplicated = state.producers, state.ongoing, state._unreplicated
+        self.end_offset, self._snapshot_offset = state.end_offset, state._snapshot_offset
+
     def start_at(self, offset: int) -> None:
         """Forget everything and remove the snapshots, because the log begins anew at `offset`."""
         self._clear()

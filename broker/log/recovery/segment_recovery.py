@@ -97,15 +97,18 @@ def rebuild_transaction_index(segments: list[Segment], segment: Segment, ops: Fi
     """Write a segment's transaction index anew from the markers of the log.
 
     Raises:
-        RecordsError: the log does not read as batches.
+        RecordsError: the log does not read as batches; the index has not changed.
         OSError: the log cannot be read, or the index cannot be written.
     """
     # Use a separate state from the log's first batch on: a transaction may have begun in any earlier segment.
     producers = ProducerStateManager(segment.directory, 0, (), ops)
     producers.end_offset = segments[0].base_offset
     replay(segments, producers, segment.base_offset, strict=True)
-    segment.aborted.index.reset()
     file = segment.file
+    # An index that ends early would pass for a whole one, and readers would take aborted records for committed ones.
+    for _ in headers(file.fd, 0, segment.size):
+        pass
+    segment.aborted.index.reset()
     for position, header in headers(file.fd, 0, segment.size):
         batch = os.pread(file.fd, header.size, position) if header.is_control else b""
         note_producer(producers, header, memoryview(batch), segment)

@@ -1,6 +1,7 @@
 """The segments of a log: `.log` files of record batches, each with its indexes.
 
 - `segment`          one segment: append, find, read, truncate, flush
+- `segment_cut`      where a truncation cuts a segment
 - `segment_list`     the segments of one log, and which of them holds an offset
 - `segment_files`    the names of a segment's files, and its open `.log` file
 - `file_slices`      open `.log` files, and the slices of them that readers hold

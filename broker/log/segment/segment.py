@@ -24,7 +24,7 @@ from broker.log.index.time_index import NO_TIMESTAMP, TimeIndex
 from broker.log.log_config import LogConfig
 from broker.log.resources import LogResources
 from broker.log.segment.batch_positions import BatchPositions
-from broker.log.segment.batch_scan import batch_size, find_batch, headers, last_end, latest_timestamp, may_be_found
+from broker.log.segment.batch_scan import batch_size, find_batch, headers, last_end, may_be_found
 from broker.log.segment.file_slices import FileSlice, SegmentFile
 from broker.log.segment.segment_files import SegmentFiles, SegmentWriteError
 from kafkalog.records.errors import CorruptRecordError
@@ -435,26 +435,26 @@ class Segment:
 
     # -- cutting, syncing, closing ---------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
-        """Remove the batch that holds `offset` and everything after it; the caller cuts the transaction index.
+    def truncate_to(self, offset: int, position: int, latest: tuple[int, int]) -> None:
+        """Remove the batch at `position`, which holds `offset`, and everything after it.
+
+        The caller cuts the transaction index.
+
+        Args:
+            latest: the largest timestamp of what stays, and its offset.
 
         Raises:
             OSError: the file could not be cut.
         """
-        position = self.position_of(offset)
         self.activate()
-        if position is not None:
-            self.cut(position)
+        self.cut(position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.bytes_since_index = 0
         self.positions.clear()
         if self.size == 0:
             self._roll_timestamp = None
-        known = self.time_index.last()
-        start = self.offset_index.lookup(known[1])[1]
-        file = self.file
-        self.max_timestamp, self.max_timestamp_offset = latest_timestamp(file.fd, start, self.size, known)
+        self.max_timestamp, self.max_timestamp_offset = latest
 
     def cut(self, position: int) -> None:
         """Cut the `.log` file at `position`, on the device too; the caller cuts the indexes.

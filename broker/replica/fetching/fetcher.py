@@ -201,7 +201,7 @@ class Fetcher:
         """Return the partitions that are to be truncated and not delayed; ask for those that are neither any more."""
         now, truncating = self._now(), []
         for key, each in list(self._unsettled.items()):
-            if self._following.get(key) is not each or not each.is_current:
+            if self._following.get(key) is not each or not each.is_current or each.has_failed:
                 del self._unsettled[key]
             elif each.delayed_until <= now:
                 if each.truncating:
@@ -236,7 +236,7 @@ class Fetcher:
 
     def _current(self) -> list[Following]:
         """Return the partitions that are still followed. The others are removed when their new role is known."""
-        return [each for each in self._following.values() if each.is_current]
+        return [each for each in self._following.values() if each.is_current and not each.has_failed]
 
     async def _wait(self, partitions: list[Following]) -> None:
         """Wait for another partition, or the end of the shortest delay."""

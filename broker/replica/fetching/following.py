@@ -37,6 +37,8 @@ class Following:
     """The length of the last pause since it was fetched."""
     trouble: str = ""
     """The reason why it is not fetched at present; empty if it is."""
+    has_failed: bool = False
+    """True if its log is damaged, so that it is not fetched any more in this leader epoch."""
 
     @classmethod
     def begin(cls, partition: Partition, *, truncates_on_fetch: bool) -> Following:
@@ -61,7 +63,7 @@ class Following:
         return not partition.is_leader and partition.leader_epoch == self.epoch and partition.log.offline is None
 
     def is_due(self, now: float) -> bool:
-        return not self.truncating and self.delayed_until <= now
+        return not self.truncating and not self.has_failed and self.delayed_until <= now
 
     @property
     def may_be_held_back(self) -> bool:
@@ -72,12 +74,18 @@ class Following:
         """Ask for it again after a pause of at most `longest` seconds, which doubles with each error in a row.
 
         Returns:
-            Whether the reason is another one than before.
+            Whether the reason is another one than before. One that has failed keeps the reason of that.
         """
+        if self.has_failed:
+            return False
         is_news = why != self.trouble
         self.pause = min(max(2 * self.pause, FIRST_PAUSE_S), longest)
         self.delayed_until, self.trouble = now + self.pause, why
         return is_news
+
+    def fail(self, why: str) -> None:
+        """Fetch it no more in this leader epoch, as Kafka does with a partition that it marks as failed."""
+        self.trouble, self.has_failed = why, True
 
     def caught(self, leader_high_watermark: int) -> None:
         """Note an answer that was taken over."""

@@ -17,7 +17,7 @@ from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching.following import Following
 from broker.replica.manager import ReplicaManager
 from kafkalog.protocol.api_keys import ApiKey
-from kafkalog.protocol.errors import ErrorCode, KafkaError, KafkaStorageError, error_for
+from kafkalog.protocol.errors import CorruptMessageError, ErrorCode, KafkaError, KafkaStorageError, error_for
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -186,6 +186,9 @@ class LogTruncation:
         except KafkaStorageError as error:
             self._delay(following, f"the log cannot be truncated: {error}")
             return
+        except CorruptMessageError as error:
+            self._fail(following, error)
+            return
         except Exception as error:
             # A defect that one log meets must not keep the others from being followed.
             logger.exception("the log of %s-%d cannot be truncated", *partition.key)
@@ -201,6 +204,17 @@ class LogTruncation:
             )  # fmt: skip
         following.truncated(done=done)
         self._changed(following)
+
+    def _fail(self, following: Following, error: CorruptMessageError) -> None:
+        """Give a partition up whose log is damaged. Another attempt would meet the same bytes."""
+        following.fail(f"the log cannot be truncated: {error}")
+        self._changed(following)
+        logger.error(
+            "%s-%d is not fetched from broker %d any more, because its log is damaged: %s. Nothing was removed. It is "
+            "tried again in the next leader epoch or after a start. To have the partition copied from its leader anew, "
+            "stop this broker, move the directory %s away and start. `kafkalog log verify` tells what is damaged",
+            *following.partition.key, self._leader, error, following.partition.log.dir,
+        )  # fmt: skip
 
     async def _ask_for_epochs(self, asking: list[Following], version: int) -> None:
         """Truncate by where the leader says that epochs end (KIP-101)."""

@@ -9,7 +9,8 @@ import pytest
 from broker.log.append.validation import Origin
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
-from kafkalog.protocol.errors import KafkaStorageError
+from kafkalog.protocol.errors import CorruptMessageError
+from kafkalog.records.batch import MAGIC_AT
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import ENTRY_SIZE
 from tests.broker.log.support import NOW, batch, marker, open_log, stored
@@ -57,7 +58,7 @@ def test_a_log_whose_cut_cannot_be_found_keeps_its_records(tmp_path: Path) -> No
     damage(log.dir / files[1], LENGTH_AT, (-5).to_bytes(4, "big", signed=True))
     log = open_log(tmp_path, SMALL, clean=True)
     offset = int(files[1].removesuffix(names.LOG)) + 1
-    with pytest.raises(KafkaStorageError, match=f"Cannot truncate t-0 to {offset}"):
+    with pytest.raises(CorruptMessageError, match=f"Cannot truncate t-0 to {offset}"):
         log.truncate_to(offset, now_ms=NOW)
     assert log.offline is None
     assert log.log_end_offset == 20
@@ -66,8 +67,8 @@ def test_a_log_whose_cut_cannot_be_found_keeps_its_records(tmp_path: Path) -> No
     assert log.log_end_offset == 21
 
 
-def test_damage_that_is_found_half_way_takes_the_log_offline(tmp_path: Path) -> None:
-    """The transaction index needs the log, which is damaged, too."""
+def test_a_damaged_transaction_index_of_a_damaged_log_removes_nothing(tmp_path: Path) -> None:
+    """The index would have to be built anew from the log."""
     log = open_log(tmp_path, SMALL)
     while len(list(log.dir.glob("*.log"))) < 2:
         abort(log, 7 + log.log_end_offset)
@@ -77,8 +78,45 @@ def test_damage_that_is_found_half_way_takes_the_log_offline(tmp_path: Path) -> 
     damage(first, LENGTH_AT, (-5).to_bytes(4, "big", signed=True))
     damage(last.with_suffix(names.TXN_INDEX), 0, b"\xff\xff")
     log = open_log(tmp_path, SMALL, clean=True)
-    with pytest.raises(KafkaStorageError, match="Cannot truncate t-0"):
-        log.truncate_to(log.log_end_offset - 1, now_ms=NOW)
-    assert log.offline is not None
-    with pytest.raises(KafkaStorageError):
+    end = log.log_end_offset
+    with pytest.raises(CorruptMessageError, match=f"Cannot truncate t-0 to {end - 1}"):
+        log.truncate_to(end - 1, now_ms=NOW)
+    assert log.offline is None
+    assert log.log_end_offset == end
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+
+
+@pytest.mark.parametrize("at", [LENGTH_AT, MAGIC_AT])
+def test_damage_before_the_cut_removes_nothing(tmp_path: Path, at: int) -> None:
+    """The cut itself is found, but not which offset and which largest timestamp are before it."""
+    log = open_log(tmp_path, SMALL)
+    for _ in range(20):
         log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+    kept, (first, cut, *_) = log.segments, log.segments
+    offset = cut.base_offset + 2
+    assert cut.positions.get(offset) is not None
+    damage(Path(cut.path(names.LOG)), at, b"\xff\xff\xff\xff")
+    before = [segment.size for segment in kept]
+    with pytest.raises(CorruptMessageError, match=f"Cannot truncate t-0 to {offset}"):
+        log.truncate_to(offset, now_ms=NOW)
+    assert log.offline is None
+    assert log.log_end_offset == 20
+    assert log.segments == kept
+    assert [segment.size for segment in kept] == before
+    assert log.truncate_to(first.base_offset + 1, now_ms=NOW)
+    assert log.log_end_offset == first.base_offset + 1
+    log.append_batch(batch(), leader_epoch=0, now_ms=NOW)
+
+
+def test_producers_are_as_before_where_a_truncation_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(20):
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_batch(sent, leader_epoch=0, now_ms=NOW)
+    damage(Path(log.active_segment.path(names.LOG)), MAGIC_AT, b"\xff")
+    with pytest.raises(CorruptMessageError):
+        log.truncate_to(10, now_ms=NOW)
+    assert log.producers.producers[7].next_sequence == 20
+    assert log.append_batch(
+        batch(producer_id=7, producer_epoch=0, base_sequence=19), leader_epoch=0, now_ms=NOW
+    ).duplicate

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.index.time_index import NO_TIMESTAMP
 from broker.log.log_config import LogConfig
 from broker.log.segment.batch_positions import RECENT_BATCHES
 from broker.log.segment.batch_scan import batch_size, find_batch, headers, verified_batches
 from broker.log.segment.segment import Segment
+from broker.log.segment.segment_cut import SegmentCut, find_cut
 from kafkalog.records.any_format import read_any_header
 from kafkalog.records.errors import CorruptRecordError, RecordsError
 from kafkalog.storage import names
@@ -86,7 +88,9 @@ def test_limits_are_forgotten_with_what_is_cut(tmp_path: Path) -> None:
     append(segment, 1)
     append(segment, 2)
     assert segment.limit_for(2) == 2 * one
-    segment.truncate_to(1)
+    cut = find_cut(segment, 1)
+    assert cut == SegmentCut(1, one, 1, (NO_TIMESTAMP, 0), 0)
+    segment.truncate_to(cut.offset, cut.position, (NOW, 0))
     assert (segment.size, segment.next_offset()) == (one, 1)
     bigger = append(segment, 1, size=50)
     append(segment, 2)

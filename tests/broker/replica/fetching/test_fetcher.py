@@ -15,6 +15,7 @@ from broker.replica.fetching.fetcher import Fetcher, FetchSettings
 from broker.replica.fetching.following import Following
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkalog.protocol.schema import Request
+from kafkalog.storage import names
 from tests.broker.replica.in_process import InProcess, with_broker
 from tests.support.wire import batch
 
@@ -84,3 +85,45 @@ def test_an_unexpected_error_delays_its_partition_alone(
     with_broker(tmp_path, work)
     (told, *_) = [record for record in caplog.records if record.exc_info]
     assert "bad-0" in told.getMessage()
+
+
+def test_a_damaged_log_is_not_followed_any_more_and_takes_nothing_offline(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Kafka marks such a partition as failed; the bytes would be met again at each attempt."""
+
+    async def work(broker: InProcess) -> None:
+        replicas = broker.server.replicas
+        follows: list[Following] = []
+        for name in ("bad", "good"):
+            partition = await broker.create_topic(name)
+            for _ in range(3):
+                partition.log.append_batch(memoryview(batch([b"y"])), leader_epoch=0, now_ms=0)
+            broker.assign(partition, leader=LEADER, leader_epoch=1, replicas=(0, LEADER), isr=(0, LEADER))
+            follows.append(Following.begin(partition, truncates_on_fetch=False))
+        bad, good = follows
+        bad.offset = 2
+        with open(bad.partition.log.active_segment.path(names.LOG), "r+b") as file:
+            file.write(b"\xff" * 30)
+        fetcher = Fetcher(LEADER, OneRecordLeader(), replicas, lambda: SETTINGS, lambda: 1)
+        try:
+            fetcher.add(bad)
+            fetcher.add(good)
+            await broker.until(lambda: good.offset == 1 and bad.has_failed, "one is fetched, the other has failed")
+            # An error of the connection does not bring it back.
+            fetcher._delay_all("the leader is gone")
+            assert "Cannot truncate bad-0 to 2" in bad.trouble
+            assert fetcher._current() == [good]
+        finally:
+            await fetcher.close()
+        assert bad.partition.log.offline is None
+        assert broker.server.logs.offline_dirs == []
+        assert (bad.partition.log.log_end_offset, good.partition.log.log_end_offset) == (3, 1)
+        # The next leader epoch tries again.
+        broker.assign(bad.partition, leader=LEADER, leader_epoch=2, replicas=(0, LEADER), isr=(0, LEADER))
+        assert not Following.begin(bad.partition, truncates_on_fetch=False).has_failed
+
+    with_broker(tmp_path, work)
+    (told,) = [record.getMessage() for record in caplog.records if "bad-0 is not fetched" in record.getMessage()]
+    assert "kafkalog log verify" in told
+    assert str(tmp_path) in told
