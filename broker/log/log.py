@@ -26,13 +26,14 @@ Which thread may call what:
 | call                                                               | thread                                          |
 |--------------------------------------------------------------------|-------------------------------------------------|
 | `append…`, `read`, look-ups, `roll`, `delete_records`,             | the loop's                                      |
-| `apply_retention`, `replace_segments`, `truncate…`, `relocate`,    |                                                 |
-| `rename_for_delete`, `delete`, `assign_…`; setting anything        |                                                 |
+| `apply_retention`, `replace_segments`, `plan…`, `truncate…`,       |                                                 |
+| `relocate`, `rename_for_delete`, `assign_…`; setting anything      |                                                 |
 | `flush`, `flush_due`, `needs_flush`                                | any, beside the loop's; one flush at a time     |
 | holding `flushes`                                                  | any; no flush runs meanwhile                    |
 | `remove_deleted`                                                   | one worker's, beside the loop's                 |
 | `aborted_transactions`                                             | any, beside the loop's                          |
 | what `missing`, `missing_for_time` and `time_search` return        | any, beside the loop's                          |
+| `read` of what `plan_truncation` returns                           | any, beside the loop's                          |
 | reading `segments`, `size`, `config`, `truncations` and offsets    | any; each is whole, two of them need not agree  |
 | `offline`: reading and setting it                                  | any                                             |
 | `open`, `close`                                                    | one; no other call before or after              |
@@ -66,6 +67,7 @@ from broker.log.resources import LogResources
 from broker.log.retention.retention_policy import TIME_AND_SIZE, RetentionPolicy
 from broker.log.segment.file_slices import ReadResult
 from broker.log.segment.segment import Segment
+from broker.log.truncation_plan import TruncationPlan
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.storage import names
 from kafkalog.storage.transaction_entries import AbortedTransaction
@@ -421,9 +423,13 @@ class Log:
         """See `LogRemover.remove_deleted`."""
         return self._remover.remove_deleted(now_ms)
 
-    def truncate_to(self, offset: int, *, now_ms: int) -> bool:
+    def plan_truncation(self, offset: int, *, now_ms: int) -> TruncationPlan | None:
+        """See `Truncation.plan`."""
+        return self._truncation.plan(offset, now_ms=now_ms)
+
+    def truncate_to(self, offset: int, *, now_ms: int, planned: TruncationPlan | None = None) -> bool:
         """See `Truncation.to`."""
-        return self._truncation.to(offset, now_ms=now_ms)
+        return self._truncation.to(offset, now_ms=now_ms, planned=planned)
 
     def truncate_fully_and_start_at(self, offset: int, *, now_ms: int) -> None:
         """See `Truncation.fully`."""

@@ -5,6 +5,9 @@ The next records are appended there, so the files of removed segments are remove
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from broker.log.directories.partition_directory import PartitionDirectory
 from broker.log.files.file_ops import FileOps
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS, check_descriptors
@@ -53,10 +56,25 @@ class Truncation:
         self._errors = errors
         self._ops = ops
 
-    def to(self, offset: int, *, now_ms: int) -> bool:
+    def plan(self, offset: int, *, now_ms: int) -> TruncationPlan | None:
+        """Plan what `to` does, so that a worker can read for it; None where there is nothing to read.
+
+        Raises:
+            CorruptMessageError, KafkaStorageError: as `to`.
+        """
+        if offset >= self._offsets.end or offset < self._segments.all[0].base_offset:
+            return None
+        self._check_descriptors()
+        return self._plan(offset, now_ms)
+
+    def to(self, offset: int, *, now_ms: int, planned: TruncationPlan | None = None) -> bool:
         """Remove every batch at or after `offset`; return whether there was one.
 
         The caller must write the recovery points afterwards.
+
+        Args:
+            planned: what `plan` has returned for this offset. Where it was not read, or the log has changed since
+                then, the log is read now.
 
         Raises:
             CorruptMessageError: the log is damaged where a truncation has to read it, and nothing has changed.
@@ -71,10 +89,12 @@ class Truncation:
             self.fully(offset, now_ms=now_ms)
             return True
         self._check_descriptors()
-        made = self._plan(offset, now_ms)
+        if planned is None or not self._fits(planned, offset):
+            planned = self._plan(offset, now_ms)
+        latest = self._read(planned)
         self._flusher.begin_truncation()
         try:
-            self._carry_out(made)
+            self._carry_out(planned, latest)
         except (OSError, CorruptIndexError) as error:
             # Half of the truncation is done, so the next append would go to a wrong offset.
             self._errors.go_offline(f"cannot truncate it to {offset}: {error}")
@@ -88,8 +108,38 @@ class Truncation:
             CorruptMessageError: the log is damaged; nothing has changed.
             KafkaStorageError: the disk failed, and the log is offline; or there is no descriptor left.
         """
+        truncations = self._flusher.truncations
+        with self._planning(offset):
+            return plan(self._segments, self._offsets, self._producers, truncations, offset, now_ms, self._ops)
+
+    def _fits(self, planned: TruncationPlan, offset: int) -> bool:
+        """Return whether a plan is for `offset`, and the log is still as it was when the plan was made."""
+        count = len(planned.segments)
+        return (
+            planned.cut.offset == offset
+            and planned.truncations == self._flusher.truncations
+            and planned.log_start == self._offsets.start
+            and self._segments.all[:count] == planned.segments
+        )
+
+    def _read(self, planned: TruncationPlan) -> tuple[int, int]:
+        """Return the largest timestamp of what stays, and its offset; read the log unless that was done.
+
+        Raises:
+            CorruptMessageError, KafkaStorageError: as `_plan`.
+        """
+        with self._planning(planned.cut.offset):
+            if not planned.is_read:
+                planned.read()
+            if planned.damage is not None:
+                raise planned.damage
+        assert planned.latest is not None
+        return planned.latest
+
+    @contextmanager
+    def _planning(self, offset: int) -> Iterator[None]:
         try:
-            return plan(self._segments, self._offsets, self._producers, offset, now_ms, self._ops)
+            yield
         except (RecordsError, CorruptIndexError) as error:
             raise CorruptMessageError(f"Cannot truncate {self._directory.label} to {offset}: {error}") from error
         except OSError as error:
@@ -97,7 +147,7 @@ class Truncation:
                 self._errors.go_offline(f"cannot truncate it to {offset}: {error}")
             raise KafkaStorageError(f"Cannot truncate {self._directory.label} to {offset}: {error}") from error
 
-    def _carry_out(self, made: TruncationPlan) -> None:
+    def _carry_out(self, made: TruncationPlan, latest: tuple[int, int]) -> None:
         """Truncate the log as planned.
 
         Raises:
@@ -113,7 +163,7 @@ class Truncation:
         if gone:
             self._ops.fsync_dir(str(self._directory.path))
         active = self._segments.active
-        active.truncate_to(cut.offset, cut.position, made.latest)
+        active.truncate_to(cut.offset, cut.position, latest)
         active.aborted.index.truncate_to(cut.offset)
         self._epochs.truncate_from_end(cut.end_offset)
         self._offsets.truncate(min(self._offsets.start, cut.end_offset), cut.end_offset)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from broker.log.files.file_ops import FileOps
 from broker.log.producer_state.control_batches import parse_marker
 from broker.log.producer_state.producer_entry import SEQUENCE_MASK
 from broker.log.producer_state.producer_state_manager import ProducerStateManager
@@ -28,33 +31,87 @@ def replay(segments: list[Segment], producers: ProducerStateManager, end: int, *
         OSError: a segment cannot be read.
     """
     start = producers.end_offset
-    for i, segment in enumerate(segments):
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else end
-        if following <= start or segment.base_offset >= end:
-            continue
+    for segment in _holding(segments, start, end):
         try:
-            _replay_segment(segment, producers, start, end)
+            if (position := _position(segment, start)) is not None:
+                file = segment.file
+                _replay_file(file.fd, position, segment.size, producers, start, end)
         except RecordsError as error:
             if strict:
                 raise
-            logger.warning(
-                "%s is damaged, so the producer state of its records is lost: %s. Producers that wrote there and "
-                "nowhere later may append a batch twice when they retry", segment.path(names.LOG), error,
-            )  # fmt: skip
+            _warn(segment.path(names.LOG), error)
     producers.end_offset = max(end, start)
 
 
-def _replay_segment(segment: Segment, producers: ProducerStateManager, start: int, end: int) -> None:
-    position = segment.position_of(start) if start > segment.base_offset else 0
-    if position is None:
-        return
-    file = segment.file
-    for at, header in headers(file.fd, position, segment.size):
+class Part(NamedTuple):
+    """A part of a `.log` file that a replay reads."""
+
+    path: str
+    position: int
+    end: int
+
+
+def parts_to_replay(segments: list[Segment], start: int, end: int) -> list[Part]:
+    """Return what `replay_parts` has to read from the offset `start` up to `end`.
+
+    Raises:
+        OSError: a segment cannot be read.
+    """
+    found: list[Part] = []
+    for segment in _holding(segments, start, end):
+        path = segment.path(names.LOG)
+        try:
+            if (position := _position(segment, start)) is not None:
+                found.append(Part(path, position, segment.size))
+        except RecordsError as error:
+            _warn(path, error)
+    return found
+
+
+def replay_parts(parts: list[Part], producers: ProducerStateManager, end: int, ops: FileOps) -> None:
+    """Do the work of `replay` on `parts_to_replay`. May run on a worker's thread: it opens the files by itself.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    start = producers.end_offset
+    for part in parts:
+        fd = ops.open(part.path, os.O_RDONLY)
+        try:
+            _replay_file(fd, part.position, part.end, producers, start, end)
+        except RecordsError as error:
+            _warn(part.path, error)
+        finally:
+            os.close(fd)
+    producers.end_offset = max(end, start)
+
+
+def _warn(path: str, error: RecordsError) -> None:
+    logger.warning(
+        "%s is damaged, so the producer state of its records is lost: %s. Producers that wrote there and "
+        "nowhere later may append a batch twice when they retry", path, error,
+    )  # fmt: skip
+
+
+def _holding(segments: list[Segment], start: int, end: int) -> Iterator[Segment]:
+    """Yield the segments that hold offsets from `start` up to `end`."""
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        if following > start and segment.base_offset < end:
+            yield segment
+
+
+def _position(segment: Segment, start: int) -> int | None:
+    return segment.position_of(start) if start > segment.base_offset else 0
+
+
+def _replay_file(fd: int, position: int, size: int, producers: ProducerStateManager, start: int, end: int) -> None:
+    for at, header in headers(fd, position, size):
         if header.base_offset >= end:
             break
         # The log start offset may lie within a batch; the batch counts nonetheless.
         if header.producer_id >= 0 and header.last_offset >= start:
-            batch = os.pread(file.fd, header.size, at) if header.is_control else b""
+            batch = os.pread(fd, header.size, at) if header.is_control else b""
             note_producer(producers, header, memoryview(batch), None)
 
 

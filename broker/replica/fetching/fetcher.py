@@ -345,7 +345,7 @@ class Fetcher:
                 code = ErrorCode.of(data.error_code)
                 if code is ErrorCode.NONE:
                     if data.diverging_epoch.epoch >= 0:
-                        self._truncation.diverge(following, data.diverging_epoch)
+                        await self._truncation.diverge(following, data.diverging_epoch)
                         await self._truncation.end_turn()
                     else:
                         taken += self._append(following, data)

@@ -7,11 +7,13 @@ by where its log begins and ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from broker.config.protocol_version import Feature, ProtocolVersion
+from broker.log.truncation_plan import TruncationPlan
 from broker.net.links.link import Link
 from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching.following import Following
@@ -29,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST = -1, -2
 TURN_S = 0.02
-"""Truncations hold the event loop for about this long, or for as long as one takes. Each may read the headers of a
-whole segment, and a broker that comes back after a crash may have many to do."""
+"""Truncations hold the event loop for about this long, or for as long as one takes. A broker that comes back after a
+crash may have many to do."""
 
 
 class EpochEnd(Protocol):
@@ -89,20 +91,20 @@ class LogTruncation:
                     asking.append(each)
                 elif self._is_followed(each):
                     why = "only what is below the high watermark is the leader's"
-                    self._truncate_to(each, each.offset, done=True, why=why)
+                    await self._truncate_to(each, each.offset, done=True, why=why)
                     await self.end_turn()
             if asking:
                 await self._ask_for_epochs(asking, version.request_version(ApiKey.OFFSET_FOR_LEADER_EPOCH))
         finally:
             await self.lower_recovery_points()
 
-    def diverge(self, following: Following, found: EpochEnd) -> None:
+    async def diverge(self, following: Following, found: EpochEnd) -> None:
         """Truncate a log that has diverged.
 
         `end_turn` has to be called before the next one, and `lower_recovery_points` after the last one.
         """
         offset, _ = following.partition.truncation(found.epoch, found.end_offset)
-        self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
+        await self._truncate_to(following, offset, done=True, why=f"epoch {found.epoch} ends at {found.end_offset}")
 
     async def end_turn(self, *, at_once: bool = False) -> None:
         """Let other work run if truncations have held the loop for `TURN_S`. Any partition may have changed then.
@@ -153,7 +155,7 @@ class LogTruncation:
         if not self._is_followed(following):
             return
         if end < log.log_end_offset:
-            self._truncate_to(following, end, done=True, why=f"its log ends at {end}")
+            await self._truncate_to(following, end, done=True, why=f"its log ends at {end}")
             await self.lower_recovery_points()
         elif start > log.log_end_offset:
             logger.warning("%s-%d begins anew at %d, where its leader's log begins", *partition.key, start)
@@ -176,26 +178,37 @@ class LogTruncation:
             following.truncated(done=True)
             self._delay(following, following.trouble)
 
-    def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> None:
-        partition = following.partition
-        log = partition.log
-        end = log.log_end_offset
-        began = self._replicas.runtime.loop.time()
+    async def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> None:
+        """Truncate a log. A worker reads what is long to read before, and the role may change meanwhile."""
+        log, now_ms, workers = following.partition.log, self._replicas.runtime.now_ms, self._replicas.runtime.workers
         try:
-            has_removed = log.truncate_to(offset, now_ms=self._replicas.runtime.now_ms())
+            with self._holding():
+                planned = log.plan_truncation(offset, now_ms=now_ms())
+            if planned is not None and not planned.is_quick:
+                try:
+                    await workers.run(planned.read)
+                except OSError:
+                    # The directory may have another name by now. If not, reading it once more tells what is wrong.
+                    planned = None
+                if not self._is_followed(following):
+                    return
+            self._truncate_now(following, offset, planned, done=done, why=why)
         except KafkaStorageError as error:
             self._delay(following, f"the log cannot be truncated: {error}")
-            return
         except CorruptMessageError as error:
             self._fail(following, error)
-            return
         except Exception as error:
             # A defect that one log meets must not keep the others from being followed.
-            logger.exception("the log of %s-%d cannot be truncated", *partition.key)
+            logger.exception("the log of %s-%d cannot be truncated", *following.partition.key)
             self._delay(following, f"the log cannot be truncated: {error!r}")
-            return
-        finally:
-            self._held += self._replicas.runtime.loop.time() - began
+
+    def _truncate_now(
+        self, following: Following, offset: int, planned: TruncationPlan | None, *, done: bool, why: str
+    ) -> None:
+        partition = following.partition
+        log, end = partition.log, partition.log.log_end_offset
+        with self._holding():
+            has_removed = log.truncate_to(offset, now_ms=self._replicas.runtime.now_ms(), planned=planned)
         if has_removed:
             self._has_removed = True
             logger.info(
@@ -204,6 +217,15 @@ class LogTruncation:
             )  # fmt: skip
         following.truncated(done=done)
         self._changed(following)
+
+    @contextlib.contextmanager
+    def _holding(self) -> Iterator[None]:
+        """Count the time for which a block holds the event loop."""
+        began = self._replicas.runtime.loop.time()
+        try:
+            yield
+        finally:
+            self._held += self._replicas.runtime.loop.time() - began
 
     def _fail(self, following: Following, error: CorruptMessageError) -> None:
         """Give a partition up whose log is damaged. Another attempt would meet the same bytes."""
@@ -240,7 +262,7 @@ class LogTruncation:
                     continue
                 offset, done = following.partition.truncation(found.leader_epoch, found.end_offset)
                 why = f"epoch {found.leader_epoch} ends at {found.end_offset}"
-                self._truncate_to(following, offset, done=done, why=why)
+                await self._truncate_to(following, offset, done=done, why=why)
                 await self.end_turn()
 
     async def _offset_of_leader(self, following: Following, timestamp: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,47 @@ def test_producers_are_as_before_where_a_truncation_is_refused(tmp_path: Path) -
     assert log.append_batch(
         batch(producer_id=7, producer_epoch=0, base_sequence=19), leader_epoch=0, now_ms=NOW
     ).duplicate
+
+
+@pytest.mark.parametrize("offset", [3, 17, 25, 39])
+@pytest.mark.parametrize("config", [SMALL, LogConfig()], ids=["several segments", "one segment"])
+def test_a_plan_that_a_worker_has_read_is_what_the_log_says_itself(
+    tmp_path: Path, config: LogConfig, offset: int
+) -> None:
+    found = []
+    for planned in (False, True):
+        log = open_log(tmp_path / str(planned), config)
+        for sequence in range(20):
+            sent = batch(
+                producer_id=sequence % 3, producer_epoch=0, base_sequence=sequence // 3, timestamp=NOW - sequence
+            )
+            log.append_batch(sent, leader_epoch=0, now_ms=NOW)
+            abort(log, 100 + sequence)
+        plan = log.plan_truncation(offset, now_ms=NOW) if planned else None
+        if plan is not None:
+            with ThreadPoolExecutor(1) as worker:
+                worker.submit(plan.read).result()
+            assert plan.is_read
+        assert log.truncate_to(offset, now_ms=NOW, planned=plan)
+        last = log.active_segment
+        rows = sorted(log.producers.rows())
+        times = last.max_timestamp, last.max_timestamp_offset
+        found.append((log.log_end_offset, rows, log.producers.ongoing, times, log.aborted_transactions(0, 100)))
+        assert log.producers.end_offset == log.log_end_offset
+    assert found[0] == found[1]
+
+
+def test_a_plan_is_made_anew_for_a_log_that_was_truncated_since(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    for sequence in range(20):
+        sent = batch(producer_id=7, producer_epoch=0, base_sequence=sequence, timestamp=NOW + sequence)
+        log.append_batch(sent, leader_epoch=0, now_ms=NOW)
+    plan = log.plan_truncation(15, now_ms=NOW)
+    assert plan is not None
+    plan.read()
+    assert log.truncate_to(5, now_ms=NOW)
+    for _ in range(15):
+        log.append_batch(batch(timestamp=NOW - 1), leader_epoch=0, now_ms=NOW)
+    assert log.truncate_to(15, now_ms=NOW, planned=plan)
+    assert log.producers.producers[7].next_sequence == 5
+    assert log.active_segment.max_timestamp == NOW + 4

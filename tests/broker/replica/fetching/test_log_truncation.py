@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
 from broker.config.protocol_version import ProtocolVersion
+from broker.log import truncation_plan
+from broker.log.truncation_plan import TruncationPlan
 from broker.net.links.link import Link
 from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching import truncation
@@ -102,5 +105,93 @@ def test_others_are_served_although_nothing_is_removed(tmp_path: Path, monkeypat
         await truncation_of(broker).truncate(logs)
         other.cancel()
         assert still_truncating == [2, 1, 0]
+
+    with_broker(tmp_path, work)
+
+
+class Reading:
+    """The reading of a worker for a truncation, which a test holds up."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._go_on = threading.Event()
+        self.threads: list[threading.Thread] = []
+        usual = TruncationPlan.read
+
+        def read(plan: TruncationPlan) -> None:
+            self.threads.append(threading.current_thread())
+            assert self._go_on.wait(60)
+            usual(plan)
+
+        patch.setattr(truncation_plan, "QUICK_BYTES", -1)
+        patch.setattr(TruncationPlan, "read", read)
+
+    def go_on(self) -> None:
+        self._go_on.set()
+
+
+def test_a_worker_reads_while_the_log_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading = Reading(monkeypatch)
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a")
+        log = each.partition.log
+        task = asyncio.create_task(truncation_of(broker).truncate([each]))
+        await broker.until(lambda: bool(reading.threads), "the worker reads")
+        assert log.log_end_offset == 3
+        assert log.read(0, 1 << 20).size == log.size
+        assert each.truncating
+        reading.go_on()
+        await task
+        assert (log.log_end_offset, each.offset, each.truncating) == (1, 1, False)
+        assert threading.main_thread() not in reading.threads
+        assert len(reading.threads) == 1
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("change", ["leads", "follows again", "is deleted"])
+def test_a_role_that_changes_while_a_worker_reads_ends_the_truncation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    reading = Reading(monkeypatch)
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a")
+        partition, log = each.partition, each.partition.log
+        task = asyncio.create_task(truncation_of(broker).truncate([each]))
+        await broker.until(lambda: bool(reading.threads), "the worker reads")
+        if change == "is deleted":
+            broker.server.logs.delete("a", 0)
+        else:
+            leader = 0 if change == "leads" else LEADER
+            broker.assign(partition, leader=leader, leader_epoch=2, replicas=(0, LEADER), isr=(0, LEADER))
+            log.append_batch(memoryview(batch([b"y"])), leader_epoch=2, now_ms=0)
+        end = log.log_end_offset
+        reading.go_on()
+        await task
+        assert log.log_end_offset == end
+        assert broker.server.logs.offline_dirs == []
+
+    with_broker(tmp_path, work)
+
+
+def test_what_a_worker_read_of_a_log_that_has_changed_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention may remove segments meanwhile, and the state of producers begins later then."""
+    reading = Reading(monkeypatch)
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a")
+        log = each.partition.log
+        each.offset = 2
+        task = asyncio.create_task(truncation_of(broker).truncate([each]))
+        await broker.until(lambda: bool(reading.threads), "the worker reads")
+        log.high_watermark = 1
+        log.delete_records(1)
+        reading.go_on()
+        await task
+        assert (log.log_start_offset, log.log_end_offset) == (1, 2)
+        assert threading.main_thread() in reading.threads
 
     with_broker(tmp_path, work)
