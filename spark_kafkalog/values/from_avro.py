@@ -97,8 +97,8 @@ def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> W
     `of_reader`: it is the reader's, which `spark_type` accepts, and fastavro puts its defaults into records.
 
     Raises:
-        AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes, or it contains itself
-            and this version of fastavro may not be trusted to read that.
+        AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes or a decimal that
+            breaks Avro's rules, or it contains itself and this version of fastavro may not be trusted to read that.
     """
     parsed, examined = _parse(schema, expand=False)
     if of_reader:
@@ -200,7 +200,7 @@ class _Examination:
     """Examine a schema and the types that it names in one pass.
 
     Raises:
-        AvroSchemaError: There is an array of items that take no bytes.
+        AvroSchemaError: There is an array of items that take no bytes, or a decimal that breaks Avro's rules.
     """
 
     def __init__(self, named: dict[str, Any], schema: Schema) -> None:
@@ -228,6 +228,8 @@ class _Examination:
         if kind == "map":
             self._takes_nothing(schema["values"])
             return False
+        if schema.get(_LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
+            _check_decimal(schema)
         return bool(kind == "null" or schema.get("size") == 0)
 
     def _record(self, schema: dict[str, Any]) -> bool:
@@ -242,6 +244,21 @@ class _Examination:
             self.contains_itself = True
         # A record that always contains itself has no value at all.
         return bool(empty)
+
+
+def _check_decimal(schema: dict[str, Any]) -> None:
+    """Check a decimal by Avro's rules. As in fastavro, the precision may be missing.
+
+    Raises:
+        AvroSchemaError: It breaks them.
+    """
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if precision is not None and (type(precision) is not int or precision < 1):
+        raise AvroSchemaError(f"a decimal with the precision {precision!r}, which is no positive number")
+    if type(scale) is not int or scale < 0 or (precision is not None and scale > precision):
+        raise AvroSchemaError(
+            f"a decimal with the scale {scale!r}, which is no number from 0 up to its precision {precision!r}"
+        )
 
 
 def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
@@ -381,6 +398,12 @@ def _decimal_converter(schema: dict[str, Any]) -> Convert:
         # To compute very many digits would take quadratic time.
         if abs(number) >= limit:
             raise ValueError("too many digits")
+        if scale > own_scale:
+            # A number that is not zero ends with fewer zeros than it may have digits, whatever the writer's scale is.
+            number, lost = divmod(number, 10 ** min(scale - own_scale, _MOST_DIGITS))
+            if lost:
+                raise ValueError("digits behind the point would be lost")
+            scale = own_scale
         return Decimal(number).scaleb(-scale, _EXACT)
 
     return convert

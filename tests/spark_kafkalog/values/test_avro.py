@@ -92,6 +92,56 @@ def test_decimals_of_other_writers(kind: str) -> None:
     assert decode(decoder, list(values)) == [{"d": Decimal("1.23")}, "corrupt"]
 
 
+def decoded(reader: Any, writer: Any, number: int) -> Any:
+    """Return what a reader makes of a decimal of another writer."""
+    fields = [{"type": "record", "name": "R", "fields": [{"name": "d", "type": each}]} for each in (reader, writer)]
+    decoder = AvroDecoder(
+        json.dumps(fields[0]), framed=True, lookup={1: RegisteredSchema(json.dumps(fields[1]), "AVRO")}.get
+    )
+    data = number.to_bytes(20, "big", signed=True)
+    (found,) = decode(decoder, [b"\0\0\0\0\1\x28" + data])
+    return found if found == "corrupt" else found["d"]
+
+
+@pytest.mark.parametrize("scale", [39, 77, 100, 1_000_040, 2_000_000, 10**9])
+@pytest.mark.parametrize("own", [0, 2, 38])
+def test_a_writers_very_large_scale_makes_no_zero_of_a_value(scale: int, own: int) -> None:
+    """Avro allows any precision; a value may fit all the same."""
+    reader, writer = decimal_of(38, own), decimal_of(10**9, scale)
+    assert decoded(reader, writer, 0) == 0
+    assert decoded(reader, writer, 5) == "corrupt"
+    assert decoded(reader, writer, -(10**37)) == (Decimal(-(10**37)).scaleb(-scale) if scale - own <= 37 else "corrupt")
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"),
+    [(10, 11), (10, 10**9), (10, -1), (10, -(10**9)), (10, "2"), (10, 2.0), (10, True), (10, None), (0, 0), ("10", 2)],
+)
+def test_a_decimal_against_avros_rules_is_refused_once(
+    caplog: pytest.LogCaptureFixture, precision: Any, scale: Any
+) -> None:
+    writer = decimal_of(10, 2) | {"precision": precision, "scale": scale}
+    assert decoded(decimal_of(10, 2), writer, 5) == "corrupt"
+    (told,) = [each.getMessage() for each in caplog.records]
+    assert told.startswith("schema 1 cannot be read with: a decimal with the ")
+    with pytest.raises(AvroSchemaError, match="a decimal with the "):
+        spark_type(json.dumps({"type": "record", "name": "R", "fields": [{"name": "d", "type": writer}]}))
+
+
+def test_what_avro_does_not_take_for_a_decimal_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    """A logical type counts in a type of bytes or fixed, and not in a field."""
+    writer = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "d", "type": "bytes", "logicalType": "decimal", "scale": 99}],
+    }
+    reader = {"type": "record", "name": "R", "fields": [{"name": "d", "type": "bytes"}]}
+    decoder = AvroDecoder(json.dumps(reader), framed=True, lookup={1: RegisteredSchema(json.dumps(writer), "AVRO")}.get)
+    assert decode(decoder, [b"\0\0\0\0\1\x02\x05"]) == [{"d": b"\x05"}]
+    assert decoded(decimal_of(10, 2), {"type": "bytes", "logicalType": "decimal", "scale": 4}, 500) == Decimal("0.05")
+    assert not caplog.records
+
+
 def test_other_users_of_fastavro_keep_their_decimals() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "d", "type": decimal_of(10, 2)}]}
     AvroDecoder(json.dumps(schema), framed=False)
