@@ -2,7 +2,8 @@
 
 One request is under way at a time, with all changes that wait. It is sent again until there is an answer, to whichever
 broker is the controller then. A change that was proposed in an earlier life of this broker is dropped: its leader has
-given up its role, and would not wait for a replica that the controller lets in.
+given up its role, and would not wait for a replica that the controller lets in. So is one that its leader does not wait
+for any more. In Kafka, which keeps those, a leader without a log may yet become the only member of an ISR.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class _Waiting(NamedTuple):
     answer: Answer
     broker_epoch: int
     """The life of this broker in which it was proposed."""
+    is_open: Callable[[], bool]
+    """Returns whether its leader still waits for the answer."""
 
 
 class AlterIsr:
@@ -77,9 +80,9 @@ class AlterIsr:
         self._link: Link | None = None
         self._peer: BrokerRegistration | None = None
 
-    def submit(self, proposal: IsrProposal, answer: Answer) -> None:
+    def submit(self, proposal: IsrProposal, answer: Answer, is_open: Callable[[], bool] = lambda: True) -> None:
         """See `IsrStore.submit`. A proposal that a newer one replaces gets no answer, nor one of an earlier life."""
-        self._waiting[proposal.key] = _Waiting(proposal, answer, self._broker_epoch())
+        self._waiting[proposal.key] = _Waiting(proposal, answer, self._broker_epoch(), is_open)
         if self._sending is None or self._sending.done():
             self._sending = self._loop.create_task(self._send())
 
@@ -107,7 +110,9 @@ class AlterIsr:
     async def _send(self) -> None:
         while True:
             epoch = self._broker_epoch()
-            self._waiting = {key: each for key, each in self._waiting.items() if each.broker_epoch == epoch}
+            self._waiting = {
+                key: each for key, each in self._waiting.items() if each.broker_epoch == epoch and each.is_open()
+            }
             if not self._waiting:
                 return
             sent = dict(self._waiting)

@@ -75,11 +75,11 @@ class IsrNodes:
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
 
-    def submit(self, proposal: IsrProposal, answer: Answer) -> None:
+    def submit(self, proposal: IsrProposal, answer: Answer, is_open: Callable[[], bool]) -> None:
         """See `IsrStore.submit`."""
 
         async def write() -> None:
-            answer(await self._write(proposal))
+            answer(await self._write(proposal, is_open))
 
         self._run(write())
 
@@ -107,11 +107,14 @@ class IsrNodes:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, proposal: IsrProposal) -> IsrDecision | ErrorCode:
+    async def _write(self, proposal: IsrProposal, is_open: Callable[[], bool]) -> IsrDecision | ErrorCode:
         present = await _read(self._zookeeper, proposal)
         if present is None:
             await asyncio.sleep(RETRY_S)
             return ErrorCode.UNKNOWN_SERVER_ERROR
+        if not is_open():
+            # Nobody waits for the answer.
+            return ErrorCode.OPERATION_NOT_ATTEMPTED
         wanted = StateNode(
             leader=self._broker_id,
             leader_epoch=proposal.leader_epoch,

@@ -73,8 +73,11 @@ Answer = Callable[[IsrDecision | ErrorCode], None]
 class IsrStore(Protocol):
     """Stores ISRs: by the controller, or in the partition's state in ZooKeeper."""
 
-    def submit(self, proposal: IsrProposal, answer: Answer) -> None:
-        """Propose a change; call `answer` once, on the event loop, never before this returns."""
+    def submit(self, proposal: IsrProposal, answer: Answer, is_open: Callable[[], bool]) -> None:
+        """Propose a change; call `answer` once, on the event loop, never before this returns.
+
+        Propose it no more, and call nothing, when `is_open` returns False: the leader has lost its role or its log.
+        """
 
     def look(self, proposal: IsrProposal, answer: Callable[[IsrDecision | None], None]) -> None:
         """Read the state in force, because a proposal was based on an older one.
@@ -173,13 +176,25 @@ class IsrKeeper:
             reason,
             leading.broker_epochs,
         )
-        self._store.submit(proposal, lambda answer: self._answered(partition, proposal, answer))
+        self._submit(partition, proposal)
+
+    def _submit(self, partition: Partition, proposal: IsrProposal) -> None:
+        self._store.submit(
+            proposal,
+            lambda answer: self._answered(partition, proposal, answer),
+            lambda: self._is_open(partition, proposal),
+        )
 
     def _is_open(self, partition: Partition, proposal: IsrProposal) -> bool:
-        """Return whether the leader still waits for the answer to this proposal."""
+        """Return whether the leader still waits for the answer to this proposal.
+
+        It does not when its log is offline, as in Kafka (`Partition.markOffline`): one of its followers is to lead, and
+        nothing more is acknowledged here.
+        """
         leading = partition.leading
         return (
             leading is not None
+            and partition.log.offline is None
             and leading.epoch == proposal.leader_epoch
             and leading.partition_epoch == proposal.partition_epoch
             and leading.proposed == frozenset(proposal.isr)
@@ -199,7 +214,7 @@ class IsrKeeper:
         elif answer is ErrorCode.INVALID_UPDATE_VERSION:
             self._look(partition, proposal)
         elif answer not in SUPERSEDED:
-            self._store.submit(proposal, lambda again: self._answered(partition, proposal, again))
+            self._submit(partition, proposal)
 
     def _look(self, partition: Partition, proposal: IsrProposal) -> None:
         self._store.look(proposal, lambda found: self._found(partition, proposal, found))

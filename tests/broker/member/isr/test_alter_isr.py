@@ -286,3 +286,29 @@ def test_what_was_proposed_in_an_earlier_life_is_neither_sent_nor_answered() -> 
         assert sent == [(33, 1), (34, 1)]
 
     virtual_time.run(main)
+
+
+def test_what_no_leader_waits_for_any_more_is_not_sent() -> None:
+    """A controller that is found only then would make a leader without a log the only member of the ISR."""
+
+    async def main(loop: VirtualLoop) -> None:
+        controllers = Controllers(accepted)
+        known: list[int] = []
+        store = make_store(loop, controllers, lambda: known[0] if known else None)
+        answers: list[tuple[int, IsrDecision | ErrorCode]] = []
+        waits = [True, True]
+        store.submit(proposal(0), lambda answer: answers.append((0, answer)), lambda: waits[0])
+        store.submit(proposal(1), lambda answer: answers.append((1, answer)), lambda: waits[1])
+        await asyncio.sleep(1)
+        waits[0] = False
+        known.append(1)
+        while not answers:
+            await asyncio.sleep(0.01)
+            assert loop.time() < 60
+        await asyncio.sleep(1)
+        await store.close()
+        assert answers == [(1, IsrDecision(1, 4, 8, (1, 2)))]
+        ((_, _, message),) = controllers.asked
+        assert [each.partition_index for each in message.topics[0].partitions] == [1]
+
+    virtual_time.run(main)

@@ -23,10 +23,12 @@ class Asked:
     def __init__(self) -> None:
         self.proposals: list[IsrProposal] = []
         self.looks: list[Callable[[IsrDecision | None], None]] = []
+        self.are_open: list[Callable[[], bool]] = []
         self._answers: list[Answer] = []
 
-    def submit(self, proposal: IsrProposal, answer: Answer) -> None:
+    def submit(self, proposal: IsrProposal, answer: Answer, is_open: Callable[[], bool]) -> None:
         self.proposals.append(proposal)
+        self.are_open.append(is_open)
         self._answers.append(answer)
 
     def look(self, proposal: IsrProposal, answer: Callable[[IsrDecision | None], None]) -> None:
@@ -145,6 +147,30 @@ def test_a_leader_whose_log_is_offline_does_not_shrink_the_isr(tmp_path: Path) -
         keeper.check(partition)
         assert not asked.proposals
         assert partition.isr == {0, FOLLOWER}
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("answer", [IsrDecision(0, 1, 6, (0,)), ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_an_answer_to_a_leader_whose_log_went_offline_changes_nothing(
+    tmp_path: Path, answer: IsrDecision | ErrorCode
+) -> None:
+    """With the ISR of itself alone, it would acknowledge records that only its failed disk has."""
+
+    async def work(broker: InProcess) -> None:
+        partition, asked, keeper = await led(broker, (0, FOLLOWER))
+        partition.max_lag_ms = -1
+        await fetched(await broker.connect(), request(0))
+        await produce(broker)
+        keeper.check(partition)
+        (is_open,) = asked.are_open
+        assert is_open()
+        partition.log.offline = "the test says so"
+        assert not is_open()
+        asked.answer(answer)
+        assert partition.isr == {0, FOLLOWER}
+        assert partition.high_watermark == 0
+        assert len(asked.proposals) == 1, "it is not proposed again"
 
     with_broker(tmp_path, work)
 
