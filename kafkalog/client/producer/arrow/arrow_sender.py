@@ -35,14 +35,18 @@ class Places:
 
 
 class ArrowSender:
-    """Send tables for one producer. Records without a key continue to fill the partition where the last table ended."""
+    """Send tables for one producer. Safe for use by several threads.
+
+    Records without a key continue to fill the partition where the last table ended.
+    """
 
     def __init__(self, config: ProducerConfig, layout: LayoutOf, send_batch: SendBatch) -> None:
         self._config = config
         self._layout = layout
         self._send_batch = send_batch
-        self._lock = threading.Lock()
         self._partitioners: dict[str, RowPartitioner] = {}
+        self._lock = threading.Lock()
+        """Guards the dictionary of partitioners, and nothing that takes time."""
 
     def send(
         self,
@@ -60,6 +64,21 @@ class ArrowSender:
         if isinstance(partition, int):
             self._layout(topic, partition)
         batches, places = _columns(rows, value, key, headers, partition, timestamp)
+        partitioner = self._partitioner(topic, ignore_keys)
+        futures: list[EncodedFuture] = []
+        for chunk in chunks(batches, places, chunk_bytes(self._config)):
+            sizes = chunk.record_sizes()
+            largest, limit = int(sizes.max()), self._config.max_request_size
+            if largest > limit:
+                raise MessageTooLargeError(
+                    f"a record of up to {largest} bytes is larger than max.request.size ({limit})"
+                )
+            for group in partitioner.groups(chunk, sizes):
+                encoded = chunk.encode(group.rows, self._config)
+                futures += [self._send_batch(topic, group.partition, data) for data in encoded]
+        return futures
+
+    def _partitioner(self, topic: str, ignore_keys: bool) -> RowPartitioner:
         with self._lock:
             partitioner = self._partitioners.get(topic)
             if partitioner is None:
@@ -69,18 +88,7 @@ class ArrowSender:
                     batch_bytes=self._config.batch_limit - HEADER_SIZE,
                     ignore_keys=ignore_keys,
                 )
-            futures: list[EncodedFuture] = []
-            for chunk in chunks(batches, places, chunk_bytes(self._config)):
-                sizes = chunk.record_sizes()
-                largest, limit = int(sizes.max()), self._config.max_request_size
-                if largest > limit:
-                    raise MessageTooLargeError(
-                        f"a record of up to {largest} bytes is larger than max.request.size ({limit})"
-                    )
-                for group in partitioner.groups(chunk, sizes):
-                    encoded = chunk.encode(group.rows, self._config)
-                    futures += [self._send_batch(topic, group.partition, data) for data in encoded]
-            return futures
+            return partitioner
 
 
 def _columns(

@@ -7,6 +7,7 @@ another one (KIP-480, KIP-794).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
@@ -45,7 +46,7 @@ class Group(NamedTuple):
 
 
 class RowPartitioner:
-    """Divide the rows of one task among partitions, chunk after chunk."""
+    """Divide rows among partitions, chunk after chunk. Safe for use by several threads."""
 
     def __init__(
         self,
@@ -62,6 +63,9 @@ class RowPartitioner:
         self._ignore_keys = ignore_keys
         self._random = random
         self._sticky: dict[str, StickyPartitioner] = {}
+        self._lock = threading.Lock()
+        """Guards the sticky partitions. No thread holds it while it waits for metadata or memory: a delivery callback
+        may send rows, too, and the sender's thread, which calls it, would wait for itself."""
 
     def groups(self, chunk: Chunk, sizes: Int64s) -> Iterator[Group]:
         """Group the chunk's rows by partition; `sizes` are those of their records.
@@ -80,10 +84,11 @@ class RowPartitioner:
         if chunk.keys is not None and not self._ignore_keys:
             hashes = hash_keys(chunk.keys)
             np.copyto(chosen, hashes % counts[codes], where=(chosen == _OPEN) & (hashes != NO_KEY))
-        for code, name in enumerate(names):
-            rest = np.flatnonzero((chosen == _OPEN) & (codes == code))
-            if len(rest):
-                self._stick(name, layouts[code], rest, sizes[rest], chosen)
+        with self._lock:
+            for code, name in enumerate(names):
+                rest = np.flatnonzero((chosen == _OPEN) & (codes == code))
+                if len(rest):
+                    self._stick(name, layouts[code], rest, sizes[rest], chosen)
         order, bounds = group_rows(firsts[codes] + chosen, int(counts.sum()))
         places = (
             (name, partition)
@@ -111,7 +116,10 @@ class RowPartitioner:
         return self._layout(name, None if largest == _OPEN else largest)
 
     def _stick(self, name: str, layout: TopicLayout, rows: Int64s, sizes: Int64s, chosen: Int32s) -> None:
-        """Choose partitions for rows without a key: as many rows as fill a batch go to the same partition."""
+        """Choose partitions for rows without a key; the lock is held.
+
+        As many rows as fill a batch go to the same partition.
+        """
         sticky = self._sticky.get(name)
         if sticky is None:
             sticky = self._sticky[name] = StickyPartitioner(self._batch_bytes, self._random())
