@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import is_retriable
-from kafkalog.client.retry import Retry
 from kafkalog.client.types import EARLIEST, LATEST, READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.list_offsets import (
@@ -17,7 +18,10 @@ from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-__all__ = ["EARLIEST", "LATEST", "list_offsets"]
+__all__ = ["EARLIEST", "LATEST", "Answers", "ask_leaders", "list_offsets"]
+
+Answers: TypeAlias = dict[TopicPartition, OffsetAndTimestamp | Exception]
+"""The offset or the error of each partition."""
 
 
 def list_offsets(
@@ -38,80 +42,70 @@ def list_offsets(
     retry = cluster.retry(deadline)
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
     while True:
-        remaining = [tp for tp in timestamps if tp not in found]
+        remaining = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
         if not remaining:
             return {tp: found[tp] for tp in timestamps}
-        failed = _ask(cluster, timestamps, remaining, isolation_level, retry, found)
+        failed: dict[TopicPartition, Exception] = {}
+        for tp, answer in ask_leaders(cluster, remaining, isolation_level, retry.deadline).items():
+            if not isinstance(answer, Exception):
+                found[tp] = answer
+            elif is_retriable(answer):
+                failed[tp] = answer
+            else:
+                raise answer
         if failed:
             retry.after(next(iter(failed.values())))
             cluster.forget({tp.topic for tp in failed})
 
 
-def _ask(
-    cluster: Cluster,
-    timestamps: Mapping[TopicPartition, int],
-    partitions: list[TopicPartition],
-    isolation_level: int,
-    retry: Retry,
-    found: dict[TopicPartition, OffsetAndTimestamp],
-) -> dict[TopicPartition, Exception]:
-    """Ask every leader once; return the partitions that failed with a retriable error."""
-    failed: dict[TopicPartition, Exception] = {}
-    by_leader: dict[int, list[tuple[TopicPartition, int]]] = defaultdict(list)
+def ask_leaders(
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int, deadline: float
+) -> Answers:
+    """Find offsets as `list_offsets` does, but ask each leader only once, until `deadline` (`time.monotonic`).
+
+    Return an offset or an error for each partition. The error of one partition does not keep the others' offsets back.
+    """
+    answers: Answers = {}
+    by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = defaultdict(lambda: defaultdict(list))
     try:
-        cluster.metadata({tp.topic for tp in partitions}, deadline=retry.deadline)
+        cluster.metadata({tp.topic for tp in timestamps}, deadline=deadline, once=True)
     except Exception as error:
-        return dict.fromkeys(partitions, _retriable(error))
-    for tp in partitions:
+        return dict.fromkeys(timestamps, error)
+    for tp, timestamp in timestamps.items():
         try:
-            leader = cluster.leader_now(tp, retry.deadline)
-            by_leader[leader.broker.node_id].append((tp, leader.epoch))
+            leader = cluster.leader_now(tp, deadline)
         except Exception as error:
-            failed[tp] = _retriable(error)
-    for node_id, asked in by_leader.items():
-        topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
-        for tp, epoch in asked:
-            topics[tp.topic].append(
-                ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamps[tp])
-            )
+            answers[tp] = error
+            continue
+        by_leader[leader.broker.node_id][tp.topic].append(
+            ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=leader.epoch, timestamp=timestamp)
+        )
+    for node_id, topics in by_leader.items():
+        asked = [TopicPartition(name, each.partition_index) for name, parts in topics.items() for each in parts]
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation_level,
             topics=[ListOffsetsTopic(name=name, partitions=parts) for name, parts in topics.items()],
         )
+        timeout = min(cluster.config.request_timeout, max(deadline - time.monotonic(), 0.001))
         try:
-            response: ListOffsetsResponse = cluster.request_to(
-                node_id, request, timeout=min(cluster.config.request_timeout, max(retry.left, 0.001))
-            )
+            answers |= _answers(cluster.request_to(node_id, request, timeout=timeout), asked)
         except Exception as error:
-            failed.update(dict.fromkeys((tp for tp, _ in asked), _retriable(error)))
-            continue
-        _take(response, {tp for tp, _ in asked}, found, failed)
-    return failed
+            answers |= dict.fromkeys(asked, error)
+    return answers
 
 
-def _take(
-    response: ListOffsetsResponse,
-    asked: set[TopicPartition],
-    found: dict[TopicPartition, OffsetAndTimestamp],
-    failed: dict[TopicPartition, Exception],
-) -> None:
+def _answers(response: ListOffsetsResponse, asked: Collection[TopicPartition]) -> Answers:
+    """Return what a leader has answered of each partition that it was asked for."""
+    answers: Answers = {tp: error_for(-1, f"the broker's answer leaves out partition {tp}") for tp in asked}
     for topic in response.topics:
         for each in topic.partitions:
             tp = TopicPartition(topic.name, each.partition_index)
-            if tp not in asked:
+            if tp not in answers:
                 continue
             if each.error_code:
                 error = error_for(each.error_code)
-                failed[tp] = _retriable(type(error)(f"partition {tp}: {error.message}"))
+                answers[tp] = type(error)(f"partition {tp}: {error.message}")
             else:
-                found[tp] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
-    for tp in asked - found.keys() - failed.keys():
-        failed[tp] = error_for(-1, f"the broker's answer leaves out partition {tp}")
-        raise failed[tp]
-
-
-def _retriable(error: Exception) -> Exception:
-    if not is_retriable(error):
-        raise error
-    return error
+                answers[tp] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
+    return answers

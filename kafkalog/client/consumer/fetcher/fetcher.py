@@ -182,12 +182,12 @@ class Fetcher(threading.Thread):
 
     def _found(self, lookup: OffsetLookup, answer: OffsetAndTimestamp | Exception) -> None:
         state = lookup.state
+        if isinstance(answer, Exception):
+            self._partition_failed(state, lookup.version, answer)
+            return
         with self._monitor.lock:
             if state.version == lookup.version:
-                if isinstance(answer, Exception):
-                    self._fail(state, answer)
-                else:
-                    state.move(FetchPosition(max(answer.offset, 0), answer.leader_epoch), lookup.topic_id)
+                state.move(FetchPosition(max(answer.offset, 0), answer.leader_epoch), lookup.topic_id)
         self._monitor.notify()
 
     def _leader_of(self, state: PartitionState, version: int) -> Leader | None:

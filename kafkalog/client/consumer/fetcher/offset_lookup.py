@@ -11,7 +11,7 @@ from uuid import UUID
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.subscription import PartitionState
 from kafkalog.client.consumer.threads import Worker
-from kafkalog.client.offsets import list_offsets
+from kafkalog.client.offsets import Answers, ask_leaders
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.schema import ZERO_UUID
 
@@ -33,9 +33,7 @@ class OffsetLookups:
 
     def __init__(self, cluster: Cluster, isolation_level: int, wake: Callable[[], None]) -> None:
         self._cluster, self._isolation_level, self._wake = cluster, isolation_level, wake
-        self._asked: dict[
-            int, tuple[Mapping[TopicPartition, OffsetLookup], Future[dict[TopicPartition, OffsetAndTimestamp]]]
-        ] = {}
+        self._asked: dict[int, tuple[Mapping[TopicPartition, OffsetLookup], Future[Answers]]] = {}
 
     @property
     def partitions(self) -> set[TopicPartition]:
@@ -47,16 +45,16 @@ class OffsetLookups:
         return node_id not in self._asked
 
     def begin(self, node_id: int, wanted: Mapping[TopicPartition, OffsetLookup]) -> None:
-        """Begin a look-up at a leader that is `idle`."""
+        """Begin a look-up at a leader that is `idle`. The leader is asked once."""
         timestamps = {tp: each.timestamp for tp, each in wanted.items()}
         deadline = time.monotonic() + _PATIENCE_S
         worker = Worker(f"kafkalog-consumer-offsets-{node_id}", self._wake)
-        found = worker.submit(lambda: list_offsets(self._cluster, timestamps, self._isolation_level, deadline))
+        found = worker.submit(lambda: ask_leaders(self._cluster, timestamps, self._isolation_level, deadline))
         worker.stop(0)
         self._asked[node_id] = wanted, found
 
     def finished(self) -> list[tuple[OffsetLookup, OffsetAndTimestamp | Exception]]:
-        """Return the results of look-ups that have finished since the last call: offsets or errors."""
+        """Return the results of look-ups that have finished since the last call: each partition's offset or error."""
         ended: list[tuple[OffsetLookup, OffsetAndTimestamp | Exception]] = []
         for node_id in [node_id for node_id, (_, future) in self._asked.items() if future.done()]:
             wanted, future = self._asked.pop(node_id)
