@@ -87,7 +87,8 @@ class Consumer(Closing):
         if self.config.group_id is not None:
             kind = ClassicCoordinator if self.config.group_protocol == CLASSIC else Kip848Coordinator
             self._coordinator = kind(
-                self.config, self._cluster, self._subscription, self._monitor, self._fetcher.refresh_metadata
+                *(self.config, self._cluster, self._subscription, self._monitor, self._fetcher.refresh_metadata),
+                self._interceptors,
             )
         self._position_reset = PositionReset(
             self.config, self._coordinator, self._subscription, self._monitor, self._fetcher.wake
@@ -369,27 +370,17 @@ class Consumer(Closing):
         with self._use():
             coordinator = self._member()
             deadline = self._deadline(timeout)
-            committed = self._to_commit(offsets)
-            future = coordinator.commits.begin(committed, deadline)
-            # The callbacks of earlier commits come first.
+            future = coordinator.commits.begin(self._to_commit(offsets), deadline)
+            # The callbacks of earlier commits are called, too.
             try:
                 self._loop.wait_for(future, deadline + _CAUSE_S, "the commit")
             finally:
                 coordinator.commits.call_back()
-            self._interceptors.on_commit(committed)
 
     def commit_async(self, offsets: Offsets | None = None, callback: CommitCallback | None = None) -> None:
         """Commit as `commit` does, but without waiting, and try only once; a later `poll` calls `callback`."""
         with self._use():
-            copied = self._to_commit(offsets)
-
-            def done(committed: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
-                if error is None:
-                    self._interceptors.on_commit(committed)
-                if callback is not None:
-                    callback(committed, error)
-
-            self._member().commits.begin_async(copied, done if callback or self._interceptors.want_commits else None)
+            self._member().commits.begin_async(self._to_commit(offsets), callback)
 
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
         return self._subscription.to_commit() if offsets is None else checked_offsets(offsets)

@@ -18,6 +18,7 @@ from kafkalog.client.consumer.classic.member import Member, State
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation, Next
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import is_retriable
@@ -36,9 +37,10 @@ class ClassicCoordinator(AbstractCoordinator):
         subscription: SubscriptionState,
         monitor: Monitor,
         wake_fetcher: Callable[[], None],
+        interceptors: ConsumerInterceptors,
     ) -> None:
         self.member = Member()
-        super().__init__(config, cluster, subscription, monitor, wake_fetcher, self.member)
+        super().__init__(config, cluster, subscription, monitor, wake_fetcher, interceptors, self.member)
         self.heartbeat = Heartbeat(config, self.requests, self.member, monitor, self._fail)
         self.joining = Joining(config, cluster, self.requests, self.member, self.heartbeat, monitor)
         self._worker = Worker("kafkalog-consumer-join", monitor.notify)

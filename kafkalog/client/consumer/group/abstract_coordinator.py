@@ -17,6 +17,7 @@ from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.commits import Commits, Committer
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation
 from kafkalog.client.consumer.group.group_requests import GroupRequests
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.listener import RebalanceListener
 from kafkalog.client.consumer.subscription import SubscriptionState, SubscriptionType
 from kafkalog.client.consumer.threads import Monitor
@@ -32,8 +33,8 @@ logger = logging.getLogger(__name__)
 class AbstractCoordinator(ABC):
     """The member of one consumer.
 
-    `wake_fetcher` makes the fetcher look at the topics of interest. `committer` is the state that commits belong
-    to.
+    `wake_fetcher` makes the fetcher look at the topics of interest. `interceptors` are told of commits. `committer` is
+    the state that commits belong to.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class AbstractCoordinator(ABC):
         subscription: SubscriptionState,
         monitor: Monitor,
         wake_fetcher: Callable[[], None],
+        interceptors: ConsumerInterceptors,
         committer: Committer,
     ) -> None:
         self._config, self._subscription, self._monitor = config, subscription, monitor
@@ -50,7 +52,7 @@ class AbstractCoordinator(ABC):
         self.requests = GroupRequests(config, cluster, Coordinators(cluster))
         self.commits = Commits(
             *(config, self.requests, committer, monitor, lambda: self.generation, lambda: subscription.assigned),
-            lambda: subscription.grouped,
+            *(lambda: subscription.grouped, interceptors),
         )
         self.listener = RebalanceListener()
         self._failure: Exception | None = None

@@ -13,6 +13,7 @@ from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.errors import CommitFailedError, RetriableCommitFailedError
 from kafkalog.client.consumer.group.generation import Generation
 from kafkalog.client.consumer.group.group_requests import GroupRequests, OutdatedMemberError
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.errors import ClientTimeoutError, is_retriable
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
@@ -70,12 +71,14 @@ class Committer(Protocol):
 
 
 class Commits:
-    """The commits of one consumer.
+    """The commits of one consumer, automatic ones among them.
 
     `generation`, `assigned` and `grouped` (whether the group assigns the partitions) are called, under the lock, when a
     commit begins. A member epoch (KIP-848) may
     change while a commit is under way. The commit is then sent again under the new epoch, as long as the member has
     stayed in the group and kept the partitions. Otherwise other members may already have gone on with them.
+
+    `call_back` tells `interceptors` of each commit that has succeeded.
     """
 
     def __init__(
@@ -87,8 +90,10 @@ class Commits:
         generation: Callable[[], Generation],
         assigned: Callable[[], Collection[TopicPartition]],
         grouped: Callable[[], bool],
+        interceptors: ConsumerInterceptors,
     ) -> None:
         self._config, self._requests, self._member, self._monitor = config, requests, member, monitor
+        self._interceptors = interceptors
         self._generation, self._assigned, self._grouped = generation, assigned, grouped
         self.worker = Worker("kafkalog-consumer-commit", monitor.notify)
         self._done: deque[tuple[CommitCallback, dict[TopicPartition, OffsetAndMetadata], Exception | None]] = deque()
@@ -127,7 +132,7 @@ class Commits:
         return future
 
     def call_back(self) -> None:
-        """Call the callbacks of finished commits."""
+        """Tell interceptors what was committed, and call the callbacks of finished commits."""
         while self._done:
             callback, offsets, error = self._done.popleft()
             callback(offsets, error)
@@ -158,6 +163,8 @@ class Commits:
                 answer = self._requests.commit(offsets, generation, max(timeout, 0.001))
                 if not answer.error_code:
                     self.count += 1
+                    if self._interceptors.want_commits:
+                        self._done.append((self._intercept, dict(offsets), None))
                     return
                 error: Exception = self._refused(answer.error_code, str(answer.partition), generation)
                 if drop_unknown:
@@ -174,6 +181,9 @@ class Commits:
             pause = min(2 * pause, client.retry_backoff_max)
             if isinstance(error, OutdatedMemberError):
                 generation = self._renewed(generation, held)
+
+    def _intercept(self, offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        self._interceptors.on_commit(offsets)
 
     def _renewed(self, generation: Generation, held: Collection[TopicPartition]) -> Generation:
         """Return the identity under which to commit again.

@@ -12,6 +12,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.consumer.config import ConsumerConfig
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.generation import NO_GENERATION, Generation
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.kip848.heartbeat import Heartbeat
 from kafkalog.client.consumer.kip848.member import (
     NOTHING,
@@ -59,6 +60,7 @@ class Kip848Coordinator(AbstractCoordinator):
         subscription: SubscriptionState,
         monitor: Monitor,
         wake_fetcher: Callable[[], None],
+        interceptors: ConsumerInterceptors,
     ) -> None:
         settings = Settings(
             config.group_id or "",
@@ -70,7 +72,7 @@ class Kip848Coordinator(AbstractCoordinator):
             config.client.retry_backoff_max,
         )
         self.member = Member(settings, str(uuid4()))
-        super().__init__(config, cluster, subscription, monitor, wake_fetcher, self)
+        super().__init__(config, cluster, subscription, monitor, wake_fetcher, interceptors, self)
         self.heartbeat = Heartbeat(config, self.requests, self.member, monitor)
         self._names: dict[UUID, str] = {}
         """The names of topics by id: of those last described by metadata, and of those in the present or target

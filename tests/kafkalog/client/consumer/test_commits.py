@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.group.generation import Generation
 from kafkalog.client.consumer.group.group_requests import CommitAnswer
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.subscription import SubscriptionState
 from kafkalog.client.consumer.threads import Monitor
 from kafkalog.client.types import OffsetAndMetadata, TopicPartition
@@ -23,23 +25,48 @@ from kafkalog.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from tests.kafkalog.client.consumer.support import DEADLINE_S
+from tests.kafkalog.client.consumer.conftest import OURS
+from tests.kafkalog.client.consumer.support import DEADLINE_S, Live, numbers, poll_until, take, values
 
 TP = TopicPartition("t", 0)
 KEPT, DELETED = TopicPartition("kept", 0), TopicPartition("deleted", 0)
+
+
+class Told:
+    """An interceptor that notes of which commits it is told."""
+
+    def __init__(self) -> None:
+        self.offsets: list[dict[TopicPartition, int]] = []
+
+    def on_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        self.offsets.append({tp: each.offset for tp, each in offsets.items()})
+
+    def of(self, tp: TopicPartition, offset: int) -> bool:
+        """Tell whether this offset of a partition was committed."""
+        return any(each.get(tp) == offset for each in self.offsets)
 
 
 class Refusing:
     """A member that has read two partitions to offset 3; its commits are answered with `codes` first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "retry.backoff.ms": 1})
+        self.told = Told()
+        config = ConsumerConfig.from_dict(
+            {
+                "bootstrap.servers": "127.0.0.1:1",
+                "group.id": "g",
+                "retry.backoff.ms": 1,
+                "interceptor.classes": [self.told],
+            }
+        )
         subscription = SubscriptionState()
         subscription.subscribe(["deleted", "kept"])
         subscription.assign([DELETED, KEPT])
         for tp in (DELETED, KEPT):
             subscription.state(tp).move(FetchPosition(3))
-        self.made = ClassicCoordinator(config, Cluster(config.client), subscription, Monitor(), lambda: None)
+        self.made = ClassicCoordinator(
+            *(config, Cluster(config.client), subscription, Monitor(), lambda: None, ConsumerInterceptors(config))
+        )
         self.made.member.generation = Generation(1, "m")
         self.codes: list[dict[str, ErrorCode]] = []
         self.sent: list[list[str]] = []
@@ -100,6 +127,49 @@ def test_the_other_positions_are_committed_again_where_that_helps(
     commit(member)
     assert member.sent == [["deleted", "kept"], ["kept"], ["kept"]]
     assert member.made.commits.count == 1
+    member.made.commits.call_back()
+    assert member.told.offsets == [{KEPT: 3}]
+
+
+@OF_THE_MEMBER
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE])
+def test_interceptors_are_told_of_what_was_committed(
+    member: Refusing, commit: Callable[[Refusing], None], code: ErrorCode
+) -> None:
+    member.codes = [{"kept": code}]
+    commit(member)
+    member.made.commits.call_back()
+    assert member.told.offsets == ([] if code else [{DELETED: 3, KEPT: 3}])
+
+
+@pytest.mark.parametrize("live", [OURS], indirect=True)
+@pytest.mark.parametrize("kip848", [OURS], indirect=True)
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("when", ["now and then", "at a rebalance", "at close", "commit", "commit_async"])
+def test_interceptors_are_told_of_all_commits(live: Live, kip848: Live, protocol: str, when: str) -> None:
+    members = live if protocol == "classic" else kip848
+    topic, group, told = members.topic(2), members.group(), Told()
+    members.produce(topic, 0, values(5))
+    tp = TopicPartition(topic, 0)
+    by_hand: dict[str, Any] = {"enable_auto_commit": False}
+    commits = by_hand
+    if not when.startswith("commit"):
+        commits = {"auto_commit_interval_ms": 50 if when == "now and then" else round(DEADLINE_S * 10_000)}
+    properties = members.properties(group, **commits) | {"interceptor.classes": [told]}
+    with Consumer(properties) as first, members.consumer(group, **by_hand) as second:
+        first.subscribe([topic])
+        take(first, 5)
+        if when == "at a rebalance":
+            second.subscribe([topic])
+            poll_until([first, second], lambda: len(numbers(first)) == len(numbers(second)) == 1, "one each")
+        elif when == "commit":
+            first.commit()
+            assert told.of(tp, 5)
+        elif when == "commit_async":
+            first.commit_async()
+        if when != "at close":
+            poll_until([first], lambda: told.of(tp, 5), "the interceptor is told")
+    assert told.of(tp, 5)
 
 
 def test_what_the_application_commits_is_sent_until_the_topic_is_known(member: Refusing) -> None:

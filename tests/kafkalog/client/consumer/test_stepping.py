@@ -19,6 +19,7 @@ from kafkalog.client.consumer.fetcher.metadata_watcher import MetadataWatcher
 from kafkalog.client.consumer.group.abstract_coordinator import AbstractCoordinator
 from kafkalog.client.consumer.group.commits import Commits
 from kafkalog.client.consumer.group.group_requests import CommitAnswer
+from kafkalog.client.consumer.interceptors import ConsumerInterceptors
 from kafkalog.client.consumer.kip848.coordinator import Kip848Coordinator
 from kafkalog.client.consumer.kip848.heartbeat import Heartbeat
 from kafkalog.client.consumer.kip848.member import State, TopicIdPartition, topic_partitions
@@ -122,7 +123,9 @@ class Reconciled:
         config = ConsumerConfig.from_dict(
             {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "group.protocol": "consumer", "retry.backoff.ms": 1}
         )
-        self.made = Kip848Coordinator(config, Cluster(config.client), self.subscription, Monitor(), self.look)
+        self.made = Kip848Coordinator(
+            *(config, Cluster(config.client), self.subscription, Monitor(), self.look, ConsumerInterceptors(config))
+        )
         self.made.heartbeat = cast(Heartbeat, SimpleNamespace(ident=1, wake=lambda: None))
         self.made.listener = self.notes = Noting()
         self.commit: Future[None] = Future()
@@ -248,7 +251,10 @@ def test_a_commit_that_is_sent_again_looks_under_the_lock(monkeypatch: pytest.Mo
     requests = group.made.requests
     monkeypatch.setattr(requests, "commit", lambda *given: CommitAnswer(next(codes), tp))
     config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "retry.backoff.ms": 1})
-    commits = Commits(config, requests, group.made, monitor, lambda: member.generation, assigned, lambda: True)
+    commits = Commits(
+        *(config, requests, group.made, monitor, lambda: member.generation, assigned, lambda: True),
+        ConsumerInterceptors(config),
+    )
     try:
         commits.begin({tp: OffsetAndMetadata(3)}, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
     finally:
