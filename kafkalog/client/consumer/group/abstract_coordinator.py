@@ -202,7 +202,11 @@ class AbstractCoordinator(ABC):
             return self._subscription.to_commit()
 
     def commit_last(self, deadline: float) -> None:
-        """Commit before the consumer is closed, if commits are automatic; wait for all commits until `deadline`."""
+        """Commit before the consumer is closed, if commits are automatic; wait for all commits until `deadline`.
+
+        Raises:
+            Exception: The callback of a commit has raised it; all of them have been called.
+        """
         generation = self.generation
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if self._config.enable_auto_commit and (
@@ -212,7 +216,7 @@ class AbstractCoordinator(ABC):
         # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
         future = self.commits.begin(offsets, deadline, drop_unknown=True)
         self._monitor.wait(deadline, future.done)
-        self.commits.call_back()
+        self.commits.call_all_back()
 
     def _auto_commit(self) -> None:
         now = time.monotonic()

@@ -137,6 +137,23 @@ class Commits:
             callback, offsets, error = self._done.popleft()
             callback(offsets, error)
 
+    def call_all_back(self) -> None:
+        """Call callbacks as `call_back` does, but all of them, whatever they raise: no later call will do so.
+
+        Raises:
+            Exception: A callback has raised it, as the first one that did.
+        """
+        failure: Exception | None = None
+        while self._done:
+            try:
+                self.call_back()
+            except Exception as error:
+                if failure is not None:
+                    logger.exception("group %s: another commit's callback failed", self._requests.group_id)
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
     def _commit(
         self,
         offsets: Offsets,

@@ -180,11 +180,16 @@ def test_what_the_application_commits_is_sent_until_the_topic_is_known(member: R
     assert member.sent == [["deleted", "kept"]] * 3
 
 
-def test_a_callback_that_raises_as_the_consumer_closes_does_not_keep_it_in_the_group(
+def test_callbacks_that_raise_as_the_consumer_closes_do_not_keep_it_in_the_group(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """All callbacks are called, and the first error is raised."""
+    called: list[int] = []
+
     def refuse(offsets: dict[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
-        raise LookupError("of the callback")
+        called.append(offsets[TP].offset)
+        if offsets[TP].offset > 1:
+            raise LookupError(f"of callback {offsets[TP].offset}")
 
     reasons: list[str] = []
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
@@ -193,7 +198,9 @@ def test_a_callback_that_raises_as_the_consumer_closes_does_not_keep_it_in_the_g
     assert member is not None
     monkeypatch.setattr(member.requests, "commit", lambda *given: CommitAnswer(0))
     monkeypatch.setattr(member, "leave", lambda reason, timeout: reasons.append(reason))
-    consumer.commit_async({TP: 3}, callback=refuse)
-    with pytest.raises(LookupError, match="of the callback"):
+    for offset in (1, 2, 3):
+        consumer.commit_async({TP: offset}, callback=refuse)
+    with pytest.raises(LookupError, match="of callback 2"):
         consumer.close()
+    assert called == [1, 2, 3]
     assert reasons == ["the consumer is being closed"]
