@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 Offsets = Mapping[TopicPartition, int | OffsetAndMetadata]
 
 _CLOSE_S = 30.0
-_CAUSE_S = 0.1
-"""The time to wait after a deadline for the thread that works on the call to report what was wrong."""
 
 
 class Consumer(Closing):
@@ -78,7 +76,6 @@ class Consumer(Closing):
         self._single_thread = SingleThread(self._monitor)
         self._use = self._single_thread.use
         self._cluster = Cluster(self.config.client)
-        self._queries = OffsetQueries(self._cluster, self.config.client.isolation_level)
         self._subscription = SubscriptionState()
         self._fetcher = Fetcher(self.config, self._cluster, self._subscription, self._monitor, self._note_metadata)
         self._collector = FetchCollector(self.config.client, self._subscription, self._monitor, self._fetcher.wake)
@@ -103,6 +100,7 @@ class Consumer(Closing):
             self._coordinator,
             self._position_reset,
         )
+        self._queries = OffsetQueries(self._cluster, self.config.client.isolation_level, self._monitor, self._loop)
 
     # What to read
 
@@ -373,7 +371,7 @@ class Consumer(Closing):
             future = coordinator.commits.begin(self._to_commit(offsets), deadline)
             # The callbacks of earlier commits are called, too.
             try:
-                self._loop.wait_for(future, deadline + _CAUSE_S, "the commit")
+                self._loop.wait_for(future, deadline, "the commit")
             finally:
                 coordinator.commits.call_back()
 
@@ -392,7 +390,7 @@ class Consumer(Closing):
         with self._use():
             deadline = self._deadline(timeout)
             future = self._member().begin_fetching_offsets([TopicPartition(*tp) for tp in partitions], deadline)
-            return self._loop.wait_for(future, deadline + _CAUSE_S, "reading committed offsets")
+            return self._loop.wait_for(future, deadline, "reading committed offsets")
 
     # Topics and offsets, whatever is assigned
 

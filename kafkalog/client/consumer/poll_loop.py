@@ -24,6 +24,9 @@ from kafkalog.client.types import ConsumerRecord, TopicPartition
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
+_CAUSE_S = 0.1
+"""The time to wait after a deadline for the thread that works on the call to report what was wrong."""
+
 
 class PollLoop:
     """The loop of one consumer, in the application's thread. `coordinator` is None for a consumer without a group."""
@@ -131,7 +134,7 @@ class PollLoop:
             ClientTimeoutError: It has not ended by the deadline.
             WakeupError: Another thread has called `Monitor.wakeup`.
         """
-        self._monitor.wait(deadline, future.done)
+        self._monitor.wait(deadline + _CAUSE_S, future.done)
         self.check_woken()
         if not future.done():
             raise ClientTimeoutError(f"{what} did not end in time")

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.consumer.poll_loop import PollLoop
+from kafkalog.client.consumer.threads import Monitor, Worker
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import OffsetAndTimestamp, TopicPartition
+
+T = TypeVar("T")
 
 
 class OffsetQueries:
     """Ask the cluster about topics and offsets.
 
-    A consumer has one, and keeps other threads out while it asks. Deadlines are in seconds of `time.monotonic`.
+    A consumer has one, and keeps other threads out while it asks. Deadlines are in seconds of `time.monotonic`. All
+    queries raise WakeupError where another thread calls `Monitor.wakeup`.
     """
 
-    def __init__(self, cluster: Cluster, isolation_level: int) -> None:
+    def __init__(self, cluster: Cluster, isolation_level: int, monitor: Monitor, loop: PollLoop) -> None:
         self._cluster = cluster
         self._isolation_level = isolation_level
+        self._monitor, self._loop = monitor, loop
 
     def partitions_for(self, topic: str, deadline: float) -> list[TopicPartition]:
         """List a topic's partitions.
@@ -25,7 +32,8 @@ class OffsetQueries:
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
         """
-        return [TopicPartition(topic, number) for number in self._cluster.partitions(topic, deadline=deadline)]
+        found = self._run(lambda: self._cluster.partitions(topic, deadline=deadline), deadline)
+        return [TopicPartition(topic, number) for number in found]
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], deadline: float
@@ -42,4 +50,14 @@ class OffsetQueries:
         self, timestamps: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         wanted = {TopicPartition(*tp): timestamp for tp, timestamp in timestamps.items()}
-        return list_offsets(self._cluster, wanted, self._isolation_level, deadline)
+        return self._run(lambda: list_offsets(self._cluster, wanted, self._isolation_level, deadline), deadline)
+
+    def _run(self, call: Callable[[], T], deadline: float) -> T:
+        """Run a query in a thread of its own, because the wait for a broker cannot be interrupted.
+
+        After a wakeup the thread goes on until the deadline, or until the consumer is closed.
+        """
+        worker = Worker("kafkalog-consumer-query", self._monitor.notify)
+        future = worker.submit(call)
+        worker.stop(0)
+        return self._loop.wait_for(future, deadline, "the query")
