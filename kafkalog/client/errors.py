@@ -20,6 +20,7 @@ __all__ = [
     "UnresolvedNameError",
     "about",
     "is_retriable",
+    "left_out",
 ]
 
 
@@ -82,6 +83,11 @@ _UNAUTHORIZED = frozenset(
 def is_retriable(error: BaseException) -> bool:
     """Tell whether the call that raised `error` may succeed later, perhaps once metadata has been fetched again."""
     return isinstance(error, ClientError | KafkaError) and error.retriable
+
+
+def left_out(what: str) -> KafkaError:
+    """Make the error for what a request named, if the broker's answer does not say what became of it."""
+    return error_for(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {what}")
 
 
 def about(code: int, what: str, reason: str | None = None) -> KafkaError:

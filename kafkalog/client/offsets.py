@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import is_retriable
+from kafkalog.client.errors import is_retriable, left_out
 from kafkalog.client.types import EARLIEST, LATEST, READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
 from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.list_offsets import (
@@ -97,7 +97,7 @@ def ask_leaders(
 
 def _answers(response: ListOffsetsResponse, asked: Collection[TopicPartition]) -> Answers:
     """Return what a leader has answered of each partition that it was asked for."""
-    answers: Answers = {tp: error_for(-1, f"the broker's answer leaves out partition {tp}") for tp in asked}
+    answers: Answers = {tp: left_out(f"partition {tp}") for tp in asked}
     for topic in response.topics:
         for each in topic.partitions:
             tp = TopicPartition(topic.name, each.partition_index)

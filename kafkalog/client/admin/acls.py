@@ -7,11 +7,12 @@ others answer SecurityDisabledError. Source: `AclBinding`, `AclBindingFilter` an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from kafkalog.client.admin.code import Code
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.errors import KafkaError, about
+from kafkalog.client.errors import KafkaError, about, left_out
 from kafkalog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
 from kafkalog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from kafkalog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -159,10 +160,13 @@ class AclAdmin(Connected):
             response: CreateAclsResponse = self.cluster.request_any(
                 CreateAclsRequest(creations=[_creation(binding) for binding in some])
             )
-            found += [
-                (binding, about(each.error_code, _text(binding), each.error_message) if each.error_code else None)
-                for binding, each in zip(some, response.results, strict=True)
-            ]
+            for binding, each in zip_longest(some, response.results[: len(some)]):
+                error = None
+                if each is None:
+                    error = left_out(_text(binding))
+                elif each.error_code:
+                    error = about(each.error_code, _text(binding), each.error_message)
+                found.append((binding, error))
         return found
 
     def delete(self, filters: Sequence[AclFilter]) -> list[AclBinding]:
@@ -205,6 +209,8 @@ class AclAdmin(Connected):
                 if each.error_code:
                     raise about(each.error_code, _text(binding), each.error_message)
                 deleted[binding] = None
+        if len(response.filter_results) < len(filters):
+            raise left_out("a filter of ACLs")
         return list(deleted)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kafkalog.client.admin.code import Code
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import about
+from kafkalog.client.errors import about, left_out
 from kafkalog.client.retry import Retry
 from kafkalog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -137,8 +137,7 @@ class ConfigAdmin:
                 ],
                 include_synonyms=synonyms,
             )
-            (result,) = self._to_resource(resource, request).results
-            _raise(result)
+            result = _checked(resource, self._to_resource(resource, request).results)
             entries = [
                 ConfigEntry(
                     each.name,
@@ -197,8 +196,7 @@ class ConfigAdmin:
             )
 
     def _send(self, resource: ConfigResource, request: Any) -> None:
-        (result,) = self._to_resource(resource, request).responses
-        _raise(result)
+        _checked(resource, self._to_resource(resource, request).responses)
 
     def _to_resource(self, resource: ConfigResource, request: Any) -> Any:
         """Send a request about one broker's configuration to that broker, and any other request to any broker."""
@@ -214,11 +212,19 @@ class ConfigAdmin:
         return self._cluster.request_any(request)
 
 
-def _raise(result: Any) -> None:
+def _checked(resource: ConfigResource, results: Sequence[Any]) -> Any:
+    """Return the result of a request about one resource.
+
+    Raises:
+        KafkaError: The broker reports an error, or does not say what became of the resource.
+    """
+    what = f"{ResourceType(resource.type).name.lower().replace('_', ' ')} {resource.name}".rstrip()
+    if len(results) != 1:
+        raise left_out(what)
+    (result,) = results
     if result.error_code:
-        kinds = {each.value: each.name.lower().replace("_", " ") for each in ResourceType}
-        what = f"{kinds.get(result.resource_type, 'resource')} {result.resource_name}".rstrip()
         raise about(result.error_code, what, result.error_message)
+    return result
 
 
 def _entry_source(entry: Any) -> ConfigSource:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, Literal, NamedTuple
 
 from kafkalog.client.admin.connected import Connected
-from kafkalog.client.errors import about
+from kafkalog.client.errors import about, left_out
 from kafkalog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasEntity,
     AlterClientQuotasEntry,
@@ -92,9 +92,12 @@ class QuotaAdmin(Connected):
             entries=[AlterClientQuotasEntry(entity=parts, ops=ops)], validate_only=validate_only
         )
         response: Any = self.cluster.request_any(request)
+        what = entity_text(entity) or "client quotas"
+        if not response.entries:
+            raise left_out(what)
         for result in response.entries:
             if result.error_code:
-                raise about(result.error_code, entity_text(entity) or "client quotas", result.error_message)
+                raise about(result.error_code, what, result.error_message)
 
 
 def entity_text(entity: Mapping[str, str | None]) -> str:

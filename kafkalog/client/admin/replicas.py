@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.admin.connected import Connected
 from kafkalog.client.admin.explanations import ExplainedPartition, explain_partition
-from kafkalog.client.errors import ClientError
+from kafkalog.client.errors import ClientError, left_out
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import ErrorCode, KafkaError, error_for
@@ -107,9 +107,10 @@ class ReplicaAdmin(Connected):
         Raises:
             UnsupportedVersionError: Brokers older than Kafka 2.4 are asked for an unclean election.
         """
-        topics = None
+        topics = wanted = None
         if partitions is not None:
-            topics = [TopicPartitions(topic=name, partitions=ids) for name, ids in _by_topic(partitions).items()]
+            wanted = _by_topic(partitions)
+            topics = [TopicPartitions(topic=name, partitions=ids) for name, ids in wanted.items()]
             if not topics:
                 return {}
 
@@ -119,11 +120,12 @@ class ReplicaAdmin(Connected):
             )
             response: ElectLeadersResponse = self.cluster.request_controller(request, deadline=retry.deadline)
             _raise(response.error_code)
-            return {
+            found = {
                 TopicPartition(topic.topic, row.partition_id): _outcome(row.error_code, row.error_message)
                 for topic in response.replica_election_results
                 for row in topic.partition_result
             }
+            return _unanswered(wanted or {}) | found
 
         return self.cluster.on_controller(attempt)
 
@@ -141,6 +143,7 @@ class ReplicaAdmin(Connected):
         """
         if not replicas:
             return {}
+        wanted = _by_topic(replicas)
         topics = [
             ReassignableTopic(
                 name=name,
@@ -151,7 +154,7 @@ class ReplicaAdmin(Connected):
                     for index in indexes
                 ],
             )
-            for name, indexes in _by_topic(replicas).items()
+            for name, indexes in wanted.items()
         ]
 
         def attempt(retry: Retry) -> Outcomes:
@@ -160,11 +163,12 @@ class ReplicaAdmin(Connected):
                 request, deadline=retry.deadline
             )
             _raise(response.error_code, response.error_message)
-            return {
+            found = {
                 TopicPartition(topic.name, row.partition_index): _outcome(row.error_code, row.error_message)
                 for topic in response.responses
                 for row in topic.partitions
             }
+            return _unanswered(wanted) | found
 
         return self.cluster.on_controller(attempt)
 
@@ -207,7 +211,9 @@ class ReplicaAdmin(Connected):
         partition; the broker then remembers the directory for a replica that it may get. `describe_log_dirs` shows how
         far a move is.
         """
-        outcomes: dict[ReplicaOnBroker, KafkaError | None] = {}
+        outcomes: dict[ReplicaOnBroker, KafkaError | None] = {
+            replica: left_out(f"partition {replica.partition}") for replica in directories
+        }
         by_broker: dict[int, dict[str, list[TopicPartition]]] = defaultdict(lambda: defaultdict(list))
         for replica, path in directories.items():
             by_broker[replica.broker][path].append(replica.partition)
@@ -230,7 +236,7 @@ class ReplicaAdmin(Connected):
                 for row in topic.partitions:
                     partition = TopicPartition(topic.topic_name, row.partition_index)
                     outcomes[ReplicaOnBroker(partition, node_id)] = _outcome(row.error_code)
-        return {replica: outcomes[replica] for replica in directories if replica in outcomes}
+        return {replica: outcomes[replica] for replica in directories}
 
     def describe_log_dirs(self, brokers: Iterable[int] | None = None) -> dict[int, dict[str, LogDirInfo]]:
         """Describe the log directories of these brokers by path, with the replicas in them.
@@ -298,6 +304,12 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for tp in sorted(set(partitions)):
         grouped[tp.topic].append(tp.partition)
     return grouped
+
+
+def _unanswered(wanted: Mapping[str, Sequence[int]]) -> Outcomes:
+    """Return the outcomes of partitions, by topic, before an answer has said more of them."""
+    partitions = [TopicPartition(name, index) for name, indexes in wanted.items() for index in indexes]
+    return {tp: left_out(f"partition {tp}") for tp in partitions}
 
 
 def _listed(replicas: Sequence[int] | None) -> list[int] | None:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import about
+from kafkalog.client.errors import about, is_retriable, left_out
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, error_for
+from kafkalog.protocol.errors import ErrorCode, NotControllerError, error_for
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -164,15 +164,23 @@ class TopicAdmin:
         """
         retry = Retry(self._config)
         done: dict[TopicPartition, int] = {}
-        while True:
-            left = {tp: offset for tp, offset in before.items() if tp not in done}
-            if not left:
-                return {tp: done[tp] for tp in before}
-            try:
-                self._delete_records(left, retry, done)
-            except Exception as error:
-                retry.after(error)
+        failures: dict[TopicPartition, Exception] = {}
+        while left := {tp: offset for tp, offset in before.items() if tp not in done and tp not in failures}:
+            again: Exception | None = None
+            for tp, answer in self._delete_records(left, retry).items():
+                if isinstance(answer, int):
+                    done[tp] = answer
+                elif is_retriable(answer):
+                    again = again or answer
+                else:
+                    failures[tp] = answer
+            if again is not None:
+                retry.after(again)
                 self._cluster.forget({tp.topic for tp in left})
+        for tp in before:
+            if tp in failures:
+                raise failures[tp]
+        return {tp: done[tp] for tp in before}
 
     def _timeout_ms(self, retry: Retry) -> int:
         return round(min(retry.left, self._config.request_timeout) * 1000)
@@ -190,7 +198,9 @@ class TopicAdmin:
         def attempt(retry: Retry) -> None:
             response = self._cluster.request_controller(build(list(left.values()), retry), deadline=retry.deadline)
             again: Exception | None = None
+            unanswered = set(left)
             for result in results(response):
+                unanswered.discard(result.name)
                 if result.error_code == ErrorCode.NONE:
                     left.pop(result.name, None)
                     continue
@@ -200,6 +210,11 @@ class TopicAdmin:
                 else:
                     left.pop(result.name, None)
                     failures[result.name] = error
+            if not isinstance(again, NotControllerError):
+                # As in Java (KafkaAdminClient.completeUnrealizedFutures).
+                for name in unanswered:
+                    del left[name]
+                    failures[name] = left_out(f"topic {name}")
             if again is not None:
                 raise again
 
@@ -212,26 +227,37 @@ class TopicAdmin:
                 raise failures[name]
 
     def _delete_records(
-        self, left: Mapping[TopicPartition, int], retry: Retry, done: dict[TopicPartition, int]
-    ) -> None:
+        self, left: Mapping[TopicPartition, int], retry: Retry
+    ) -> dict[TopicPartition, int | Exception]:
+        """Ask each leader once; return the new first offset or the error of each partition."""
+        answers: dict[TopicPartition, int | Exception] = {}
         by_leader: dict[int, dict[str, list[DeleteRecordsPartition]]] = defaultdict(lambda: defaultdict(list))
         for tp, offset in left.items():
-            leader = self._cluster.leader_now(tp, retry.deadline).broker.node_id
+            try:
+                leader = self._cluster.leader_now(tp, retry.deadline).broker.node_id
+            except Exception as error:
+                answers[tp] = error
+                continue
             by_leader[leader][tp.topic].append(DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
         for node_id, topics in by_leader.items():
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=name, partitions=parts) for name, parts in topics.items()],
                 timeout_ms=self._timeout_ms(retry),
             )
-            response: DeleteRecordsResponse = self._cluster.request_to(node_id, request)
-            failure: Exception | None = None
+            asked = [TopicPartition(name, each.partition_index) for name, parts in topics.items() for each in parts]
+            try:
+                response: DeleteRecordsResponse = self._cluster.request_to(node_id, request)
+            except Exception as error:
+                answers |= dict.fromkeys(asked, error)
+                continue
+            # As in Java (DeleteRecordsHandler).
+            answers |= {tp: left_out(f"partition {tp}") for tp in asked}
             for topic in response.topics:
                 for each in topic.partitions:
                     tp = TopicPartition(topic.name, each.partition_index)
                     if each.error_code == ErrorCode.NONE:
-                        done[tp] = each.low_watermark
+                        answers[tp] = each.low_watermark
                     else:
-                        error = error_for(each.error_code)
-                        failure = type(error)(f"partition {tp}: {error.message}")
-            if failure is not None:
-                raise failure
+                        error_of = error_for(each.error_code)
+                        answers[tp] = type(error_of)(f"partition {tp}: {error_of.message}")
+        return answers

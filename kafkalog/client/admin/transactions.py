@@ -20,7 +20,7 @@ from kafkalog.client.admin.every_broker import ask_every_broker
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import ConfigError, about
+from kafkalog.client.errors import ConfigError, about, left_out
 from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.transactions.requests import ProducerIdentity, TransactionRequests
@@ -292,6 +292,8 @@ class TransactionsAdmin(Connected):
     def _describe(self, node_id: int, timeout: float, transactional_id: str) -> TransactionDescription:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         answer: DescribeTransactionsResponse = self.cluster.request_to(node_id, request, timeout=timeout)
+        if len(answer.transaction_states) != 1:
+            raise left_out(f"transactional id {transactional_id}")
         (found,) = answer.transaction_states
         _raise(found.error_code, f"transactional id {transactional_id}")
         return TransactionDescription(
@@ -328,6 +330,9 @@ class TransactionsAdmin(Connected):
                     failure = type(error)(f"{tp} on broker {node_id}: {each.error_message or error.message}")
                 else:
                     found[tp] = _producers(each)
+        unanswered = [tp for tp in tps if tp not in found]
+        if failure is None and unanswered:
+            failure = left_out(f"partition {unanswered[0]}")
         if failure is not None:
             raise failure
 

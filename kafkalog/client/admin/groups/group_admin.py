@@ -30,7 +30,7 @@ from kafkalog.client.admin.groups.offsets import GroupOffsets
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import InvalidResponseError, is_retriable
+from kafkalog.client.errors import InvalidResponseError, is_retriable, left_out
 from kafkalog.client.metadata import Broker
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
@@ -175,11 +175,12 @@ class GroupAdmin(Connected):
         response: OffsetDeleteResponse = self._coordinators.request(
             CoordinatorType.GROUP, group, request, lambda answer: _check(answer.error_code, f"group {group}")
         )
-        return {
-            (tp := TopicPartition(topic.name, each.partition_index)): _outcome(each.error_code, f"partition {tp}")
-            for topic in response.topics
-            for each in topic.partitions
-        }
+        outcomes: dict[TopicPartition, Outcome] = {tp: left_out(f"partition {tp}") for tp in sorted(partitions)}
+        for topic in response.topics:
+            for each in topic.partitions:
+                tp = TopicPartition(topic.name, each.partition_index)
+                outcomes[tp] = _outcome(each.error_code, f"partition {tp}")
+        return outcomes
 
     def delete_groups(self, groups: Iterable[str]) -> dict[str, Outcome]:
         """Delete groups and their committed offsets. An outcome may be NonEmptyGroupError or GroupIdNotFoundError."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
+from kafkalog.client.errors import left_out
 from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import error_for
@@ -86,9 +87,13 @@ class GroupOffsets:
 
         def attempt(coordinator: Broker, timeout: float) -> None:
             answer: OffsetCommitResponse = self._cluster.request_to(coordinator.node_id, request, timeout=timeout)
+            unanswered = set(offsets)
             for topic in answer.topics:
                 for each in topic.partitions:
                     self._check(each.error_code, f"committing {topic.name}-{each.partition_index}")
+                    unanswered.discard(TopicPartition(topic.name, each.partition_index))
+            if unanswered:
+                raise left_out(f"partition {min(unanswered)}")
 
         self._ask(attempt, deadline)
 
