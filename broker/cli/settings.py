@@ -61,6 +61,7 @@ def read_overrides(overrides: Iterable[str]) -> dict[str, str]:
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
-            raise PropertiesError(f"--override {override}: expected KEY=VALUE")
+            # The word may be a password.
+            raise PropertiesError("--override: expected KEY=VALUE")
         settings[key.strip()] = value
     return settings

@@ -104,7 +104,8 @@ def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
     for pair in arguments.producer_property:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"--producer-property {pair}: expected KEY=VALUE")
+            # The word may be a password.
+            raise UsageError("--producer-property: expected KEY=VALUE")
         properties[key.strip()] = value.strip()
     properties["bootstrap.servers"] = arguments.bootstrap_server
     return {"topic": topic} | {f"kafka.{key}": value for key, value in properties.items()}

@@ -204,5 +204,6 @@ def client_properties(arguments: argparse.Namespace) -> dict[str, str]:
 def _pair(text: str, option: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise UsageError(f"{option} {text}: expected KEY=VALUE")
+        # The word may be a password.
+        raise UsageError(f"{option}: expected KEY=VALUE")
     return key.strip(), value.strip()

@@ -88,13 +88,15 @@ def key_values(pairs: Iterable[str], option: str) -> dict[str, str]:
     """Parse the properties of KEY=VALUE words.
 
     Raises:
-        UsageError: A word is not of the form KEY=VALUE. The text names the `option` that the word belongs to.
+        UsageError: A word is not of the form KEY=VALUE. The text names the `option` that the word belongs to, and not
+            the word.
     """
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            raise UsageError(f"{option} {pair}: expected KEY=VALUE")
+            # The word may be a password.
+            raise UsageError(f"{option}: expected KEY=VALUE")
         found[key.strip()] = value
     return found
 

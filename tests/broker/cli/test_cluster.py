@@ -183,7 +183,7 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(tmp_path: Path) -> 
     [
         (("start", "--brokers", "0"), 2, "--brokers 0: expected 1 to 20"),
         (("start", "--base-port", "65535"), 2, "--base-port 65535: expected a port that leaves room"),
-        (("start", "--override", "broker"), 2, "--override broker: expected KEY=VALUE"),
+        (("start", "--override", "broker"), 2, "--override: expected KEY=VALUE"),
         (("start", "2"), 1, "there is no cluster in "),
         (("kill", "2"), 1, "there is no cluster in "),
         (("partition", "2"), 1, "there is no cluster in "),

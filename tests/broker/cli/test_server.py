@@ -48,7 +48,7 @@ def test_a_port_in_use(tmp_path: Path) -> None:
         ),
         (["listeners=SSL://127.0.0.1:0"], 2, "this broker serves PLAINTEXT only"),
         (["num.partitions=four"], 2, "Invalid value four for configuration num.partitions"),
-        (["num.partitions"], 2, "--override num.partitions: expected KEY=VALUE"),
+        (["num.partitions"], 2, "--override: expected KEY=VALUE"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, overrides: list[str], code: int, message: str) -> None:

@@ -82,7 +82,7 @@ def test_the_server_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--override", "clientPort"], 2, "--override clientPort: expected KEY=VALUE"),
+        (["--override", "clientPort"], 2, "--override: expected KEY=VALUE"),
         (["--override", "clientPort=many"], 2, "clientPort=many: expected the number of a port"),
         (["--config", "/nowhere"], 2, "Cannot read the configuration file /nowhere"),
         (["--override", "clientPort=0", "--override", "tickTime=x"], 1, "ZooKeeper ended with exit code 2"),

@@ -57,3 +57,22 @@ def test_failures_show_no_secrets(
     assert "Traceback" not in said.err
     assert MARK not in said.out + said.err + caplog.text
     assert "s3cret" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["produce", "--producer-property"],
+        ["produce", "--property"],
+        ["consume", "--consumer-property"],
+    ],
+)
+@pytest.mark.parametrize("word", ["s3cret", "=s3cret"])
+def test_words_that_are_no_properties_are_not_shown(
+    words: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, option = words
+    assert main([command, "--topic", "t", "--bootstrap-server", NOWHERE, option, word]) == 2
+    said = capsys.readouterr()
+    assert said.err == f"kafkalog: {option}: expected KEY=VALUE\n"
+    assert "s3cret" not in said.out

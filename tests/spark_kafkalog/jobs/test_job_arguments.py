@@ -29,7 +29,7 @@ Main = Callable[[Sequence[str] | None], int]
         (page_views.main, [*VIEWS, "--methods", " ,"], "--methods names no method"),
         (page_views.main, [*VIEWS, "--rejected", "o/"], "--rejected and --output are the same directory"),
         (page_views.main, [*VIEWS, "--starting-offsets", "first"], "first"),
-        (page_views.main, [*VIEWS, "--consumer-property", "x"], "--consumer-property x: expected KEY=VALUE"),
+        (page_views.main, [*VIEWS, "--consumer-property", "x"], "--consumer-property: expected KEY=VALUE"),
         (page_views.main, [*VIEWS, "--consumer-property", "bootstrap.servers=x"], "--bootstrap-server"),
         (page_views.main, [*VIEWS, "--command-config", "/no/such"], "--command-config /no/such: No such file"),
         (page_views.main, [*VIEWS[:-2], "--rejected-topic", "b"], "it would be read for ever"),
@@ -42,7 +42,7 @@ Main = Callable[[Sequence[str] | None], int]
         (enrich.main, [*ENRICH, "--lookup", "x.txt"], "--lookup x.txt: .* say --lookup-format"),
         (enrich.main, [*JSON, "--on", "a"], r"--on a: expected a path such as '\$.address'"),
         (enrich.main, [*JSON, "--key", "$"], "expected a path"),
-        (enrich.main, [*ENRICH, "--producer-property", "=x"], "--producer-property =x: expected KEY=VALUE"),
+        (enrich.main, [*ENRICH, "--producer-property", "=x"], "--producer-property: expected KEY=VALUE"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(
