@@ -35,8 +35,9 @@ NAMES = (
 """The pattern of the names of options with secrets. It has no backslashes, so that it can stand in files of settings as
 it is, and none of Spark's own words for secrets: Spark takes a setting whose value has one for a secret. Spark Connect
 then says that there is no such setting."""
-VALUES = "://[^/ @]*:[^/ ]*@|PRIVATE KEY-----"
-"""The pattern of values with secrets: a user and a password in a URL, or a private key in PEM."""
+VALUES = "://[^/ @]*:[^/ ]*@|://[^/ @:]*:(?![0-9]*[/?#,])[^ ]*@|PRIVATE KEY-----"
+"""The pattern of values with secrets: a user and a password in a URL, or a private key in PEM. A password may have
+characters that would have to be written otherwise in a URL, unless it looks like a port with a path behind it."""
 _SPARKS_OWN = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
 """The default of `spark.redaction.regex`, which is looked for beside the options' own pattern."""
 _DEFAULT = "(?i)url"

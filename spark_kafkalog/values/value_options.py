@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ CORRUPT_COLUMN = "_corrupt_record"
 """As `spark.sql.columnNameOfCorruptRecord`."""
 _BELONG = {"json": frozenset({"avroframing", *(name.lower() for name in REGISTRY)}), "avro": frozenset[str]()}
 """Options that have no meaning with a format, by format."""
+_RAW_PASSWORD = re.compile(r"https?://[^/?#@:\[]*:(?!\d*[/?#])[^/?#@]*[/?#].*@")
+"""An address whose password has a character that would have to be written otherwise in a URL."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,11 @@ def _registry(given: Given) -> RegistryConfig | None:
     if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
         # Not the text itself: addresses may have passwords.
         raise OptionsError("schemaRegistry.url: expected http:// or https:// addresses, separated by commas")
+    if any(map(_RAW_PASSWORD.match, urls)):
+        raise OptionsError(
+            "schemaRegistry.url: the password in an address has a /, a # or a ?, which end the place of a password; "
+            "give user and password as schemaRegistry.basic.auth.user.info"
+        )
     user_info = given.get("schemaRegistry.basic.auth.user.info", lambda _, text: text, None)
     if user_info is not None and ":" not in user_info:
         raise OptionsError("schemaRegistry.basic.auth.user.info: expected user:password")

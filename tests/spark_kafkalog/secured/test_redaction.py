@@ -53,6 +53,8 @@ def test_options_are_secret_where_the_client_keeps_them_secret() -> None:
     ("value", "secret"),
     [
         ("http://alice:s3cret@registry", True),
+        *((f"http://alice:s3{each}cret@registry", True) for each in "/?#@:,"),
+        ("http://one:8081,http://two:8081/a@b", False),
         ("-----BEGIN CERTIFICATE-----\nx\n-----BEGIN EC PRIVATE KEY-----\ny", True),
         ("http://registry:8081/a@b", False),
         ("-----BEGIN CERTIFICATE-----\nx", False),

@@ -296,6 +296,28 @@ def test_bad_options_are_named(options: dict[str, str], message: str) -> None:
         ValueOptions.parse(options)
 
 
+@pytest.mark.parametrize("character", "/?#")
+def test_a_password_that_an_address_cannot_have(character: str) -> None:
+    """It would be taken for a part of the host and of the path, and messages would show it."""
+    password = f"s3cret{character}s3cret"
+    options = {"valueFormat": "avro", "schemaRegistry.url": f"http://a:8081,http://me:{password}@b:8081"}
+    with pytest.raises(
+        OptionsError, match=r"the password in an address .* schemaRegistry.basic.auth.user.info"
+    ) as told:
+        ValueOptions.parse(options)
+    assert "s3cret" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "address", ["http://a:8081/x:y@z", "http://me:p@a:8081/x@y", "http://[::1]:8081/x@y", "http://a"]
+)
+def test_addresses_without_such_a_password(address: str) -> None:
+    found = ValueOptions.parse({"valueFormat": "avro", "schemaRegistry.url": address})
+    assert found is not None
+    assert found.registry is not None
+    assert found.registry.urls == (address,)
+
+
 def test_no_password_is_told_of_an_answer_without_what_is_needed() -> None:
     gone = {"name": "a", "subject": "gone", "version": 1}
     with RegistryServer("me:s3cret") as server:
