@@ -8,6 +8,7 @@ Services that commit decisions and carry them out:
 - `topics`         creates and deletes topics, and adds partitions
 - `topic_execution`  what is done once a topic is created or deleted: on a lone broker, and the interface for a cluster
 - `cluster_topics`  the same in a cluster
+- `alterations`    the changes of IncrementalAlterConfigs to one resource
 - `configs`        alters and describes configurations
 - `quotas`         alters and describes client quotas
 - `channel`        sends brokers the requests that follow from a decision

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 
-from broker.config.definition import ConfigDefinition, ConfigError, ConfigKey, Type, Update, Value
+from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, STATIC_NO_EFFECT, BrokerConfig
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
+from broker.controller.alterations import Alteration, altered, check_alterations
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, SetConfig, apply
@@ -60,15 +61,6 @@ class ResourceKind(IntEnum):
         return ConfigResource[self.name]
 
 
-class Op(IntEnum):
-    """Operations of IncrementalAlterConfigs."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 @dataclass(frozen=True, slots=True)
 class Described:
     """One key of a resource, with its effective value and all sources that have a value."""
@@ -78,15 +70,6 @@ class Described:
     source: Source
     read_only: bool
     synonyms: tuple[tuple[str, str | None, Source], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alteration:
-    """One change of one key."""
-
-    name: str
-    op: Op
-    value: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +242,8 @@ class ConfigController:
             ResourceKind.BROKER: (SERVER_CONFIG, self._broker_default),
             ResourceKind.GROUP: (GROUP_CONFIG, _no_default),
         }[kind]
-        return ResourceChange(kind, name, lambda present: _altered(present, alterations, kind, keys, default))
+        kind_name = kind.name.lower()
+        return ResourceChange(kind, name, lambda present: altered(present, alterations, kind_name, keys, default))
 
     def _topic_default(self, key: ConfigKey) -> str | None:
         return key.format(self._replicas.config.topic_default(key.name)[0])
@@ -380,72 +364,6 @@ def _unknown(name: str) -> ConfigKey:
 
 def _shown(key: ConfigKey, text: str | None) -> str | None:
     return None if key.sensitive else text
-
-
-def check_alterations(alterations: Iterable[Alteration]) -> None:
-    """Check that no key is repeated and no value is missing.
-
-    Raises:
-        InvalidRequestError: a key is repeated, or a value is missing.
-    """
-    seen: set[str] = set()
-    for alteration in alterations:
-        if alteration.name in seen:
-            raise InvalidRequestError(f"Error due to duplicate config keys : {alteration.name}")
-        seen.add(alteration.name)
-        if alteration.op is not Op.DELETE and alteration.value is None:
-            raise InvalidRequestError(f"Null value not supported for : {alteration.name}")
-
-
-def _altered(
-    present: Mapping[str, str],
-    alterations: Iterable[Alteration],
-    kind: ResourceKind,
-    keys: ConfigDefinition,
-    default: Callable[[ConfigKey], str | None],
-) -> dict[str, str]:
-    """Return the overrides after `alterations`.
-
-    Args:
-        present: the current overrides.
-        alterations: the changes.
-        kind: the kind of the resource.
-        keys: the declared keys of that kind.
-        default: returns the effective value of a key without an override.
-
-    Raises:
-        InvalidConfigError: a key is unknown, or is no list, which APPEND and SUBTRACT need.
-    """
-    result = dict(present)
-    for alteration in alterations:
-        key = keys.get(alteration.name)
-        if alteration.op is Op.DELETE:
-            # Any name is accepted, as in Kafka: a missing key counts as deleted.
-            result.pop(alteration.name, None)
-            continue
-        if key is None and kind is ResourceKind.BROKER and alteration.op is Op.SET:
-            result[alteration.name] = alteration.value or ""
-            continue
-        if key is None:
-            raise InvalidConfigError(f"Unknown {kind.name.lower()} config name: {alteration.name}")
-        _apply(result, key, alteration, result[key.name] if key.name in result else default(key))
-    return result
-
-
-def _apply(config: dict[str, str], key: ConfigKey, alteration: Alteration, present: str | None) -> None:
-    value = alteration.value or ""
-    if alteration.op is Op.SET:
-        config[key.name] = value
-        return
-    if key.type is not Type.LIST:
-        raise InvalidConfigError(f"Config value {alteration.op.name.lower()} is not allowed for config key: {key.name}")
-    items = [item for item in (present or "").split(",") if item]
-    named = [item.strip() for item in value.split(",")]
-    if alteration.op is Op.APPEND:
-        items += [item for item in named if item not in items]
-    else:
-        items = [item for item in items if item not in named]
-    config[key.name] = ",".join(items)
 
 
 def _check_dynamic(config: Mapping[str, str]) -> None:

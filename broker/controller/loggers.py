@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from broker.controller.configs import Alteration, Op, check_alterations
+from broker.controller.alterations import Alteration, Op, check_alterations
 from kafkalog.protocol.errors import InvalidConfigError, InvalidRequestError
 
 ROOT = "root"

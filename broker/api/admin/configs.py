@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.api.context import Request
 from broker.api.errors import Answering
-from broker.controller.configs import Alteration, Described, Op, ResourceChange, ResourceKind
+from broker.controller.alterations import Alteration, Op
+from broker.controller.configs import Described, ResourceChange, ResourceKind
 from broker.controller.loggers import LoggerController
 from kafkalog.protocol.errors import InvalidRequestError
 from kafkalog.protocol.messages import alter_configs, incremental_alter_configs

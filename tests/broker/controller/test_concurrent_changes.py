@@ -11,7 +11,8 @@ import pytest
 
 from broker.api.context import Broker
 from broker.config.server import BrokerConfig
-from broker.controller.configs import ATTEMPTS, Alteration, Op, ResourceKind
+from broker.controller.alterations import Alteration, Op
+from broker.controller.configs import ATTEMPTS, ResourceKind
 from broker.controller.decisions.planning import NewTopic
 from broker.controller.quotas import QuotaAlteration, QuotaController
 from broker.coordinator.group.membership import CommitRequest

@@ -14,7 +14,8 @@ import pytest
 from broker.api.context import Broker
 from broker.assembly import assemble
 from broker.config.server import BrokerConfig
-from broker.controller.configs import Alteration, Op, ResourceKind
+from broker.controller.alterations import Alteration, Op
+from broker.controller.configs import ResourceKind
 from broker.controller.publisher import TOPICS_A_TURN
 from broker.controller.quotas import QuotaAlteration
 from broker.log.log import Log
