@@ -21,7 +21,7 @@ from broker.assembly import assemble
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
-from broker.config.topic import parse_topic_config
+from broker.config.stored_topic import StoredTopicConfig, read_topic_config
 from broker.controller.configs import effective_config
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError
@@ -135,8 +135,10 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config, mode = self.config, self.mode
-        state, effective = await self._load_logs()
+        state, effective, stored = await self._load_logs()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
+        for topic, config_of_topic in stored.items():
+            self.replicas.config_faults.tell(topic, config_of_topic)
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
         self.replicas.is_elsewhere = cache.has
@@ -180,24 +182,29 @@ class Server:
         self._serve_metrics()
         self.acceptor.start()
 
-    async def _load_logs(self) -> tuple[ClusterState, BrokerConfig]:
-        """Load the logs; return what is known of the cluster then, and the configuration of this broker in it."""
+    async def _load_logs(self) -> tuple[ClusterState, BrokerConfig, dict[str, StoredTopicConfig]]:
+        """Load the logs; return what is known of the cluster then, and the configurations of broker and topics in it.
+
+        The topics are those whose logs are here.
+        """
         state = await self.mode.open()
         self.broker_id, self.store = self.mode.broker_id, self.mode.store
         before = effective_config(self.config, state, self.broker_id)
         self.logs.default_config = before.log_config({})
-        configs = {name: before.log_config(parse_topic_config(topic.config)) for name, topic in state.topics.items()}
+        configs = {
+            name: before.stored_log_config(read_topic_config(topic.config)) for name, topic in state.topics.items()
+        }
         await self._run(self.logs.load_all, configs)
         state = await self.mode.loaded()
         # Loading may take minutes. Nobody was told of what has changed meanwhile.
         effective = effective_config(self.config, state, self.broker_id)
         self.logs.default_config = effective.log_config({})
-        topics = {log.topic for log in self.logs}
-        configs = {name: effective.log_config(parse_topic_config(self.mode.topic_config(name))) for name in topics}
+        stored = {name: read_topic_config(self.mode.topic_config(name)) for name in {log.topic for log in self.logs}}
+        configs = {name: effective.stored_log_config(each) for name, each in stored.items()}
         for log in self.logs:
             if log.config != configs[log.topic]:
                 log.config = configs[log.topic]
-        return state, effective
+        return state, effective, stored
 
     @property
     def registration(self) -> BrokerRegistration:

@@ -8,6 +8,7 @@ The files in `conf/` are Java properties, which `kafkalog.java_properties` reads
 - `cluster`           the broker keys of a member of a cluster
 - `zookeeper`         those of its session with ZooKeeper
 - `topic`             the keys of a topic, each with the broker key of its default
+- `stored_topic`      a topic's stored configuration, which may have names and values that are not known here
 - `group`             the keys of one group of the consumer protocol
 - `listeners`         the `listeners` family of keys: `NAME://host:port` lists
 - `message_format`    the values of `message.format.version`

@@ -29,6 +29,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
+from broker.config.stored_topic import StoredTopicConfig
 from broker.config.topic import (
     COMPRESSION_TYPES,
     GZIP_LEVEL,
@@ -298,6 +299,10 @@ class BrokerConfig:
             enabled=self["log.cleaner.enable"],
         )
 
-    def log_config(self, overrides: Mapping[str, Value]) -> LogConfig:
+    def log_config(self, overrides: Mapping[str, Value], *, is_held: bool = False) -> LogConfig:
         """Return the log's settings for a topic with `overrides`."""
-        return log_config(self.topic_values(overrides), self["producer.id.expiration.ms"])
+        return log_config(self.topic_values(overrides), self["producer.id.expiration.ms"], is_held=is_held)
+
+    def stored_log_config(self, stored: StoredTopicConfig) -> LogConfig:
+        """Return the log's settings for a topic with `stored` overrides."""
+        return self.log_config(stored.values, is_held=stored.is_held)

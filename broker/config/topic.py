@@ -42,7 +42,7 @@ def _no_remote_storage(name: str, value: Value) -> None:
     if value:
         raise ConfigError(
             "Tiered Storage functionality is disabled in the broker. "
-            f"Topic cannot be configured with remote log storage. ({name}: segments are kept on local disks only.)"
+            f"Topic cannot be configured with remote log storage. ({name}=true: segments are kept on local disks only.)"
         )
 
 
@@ -245,7 +245,7 @@ def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
     return values
 
 
-def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> LogConfig:
+def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int, *, is_held: bool = False) -> LogConfig:
     """Make the log's settings from a topic's effective `values`, which have every key of TOPIC_CONFIG."""
     before, after = values["message.timestamp.before.max.ms"], values["message.timestamp.after.max.ms"]
     difference = values["message.timestamp.difference.max.ms"]
@@ -276,6 +276,7 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int) -> L
         max_compaction_lag_ms=values["max.compaction.lag.ms"],
         delete_retention_ms=values["delete.retention.ms"],
         mirror_source=values["kafkalog.mirror.source"],
+        is_held=is_held,
     )
 
 

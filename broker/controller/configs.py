@@ -15,6 +15,7 @@ from functools import partial
 from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, STATIC_NO_EFFECT, BrokerConfig
+from broker.config.stored_topic import REPAIR_KEYS, UNREADABLE, read_topic_config
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.controller.alterations import Alteration, altered, check_alterations
 from broker.metadata.cache import MetadataCache
@@ -139,19 +140,24 @@ class ConfigController:
         topic = state.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError
-        overrides = parse_topic_config(topic.config)
+        overrides = read_topic_config(topic.config)
         config = self.effective(state)
         result = []
         for key in TOPIC_CONFIG:
             value, synonym = config.topic_default(key.name)
             layers = self._broker_layers(key, value, synonym, state)
-            if key.name in overrides:
-                value = overrides[key.name]
-                layers.insert(0, (key.name, key.format(value), Source.TOPIC))
-            shown = tuple(layer for layer in layers if not _unset(layer))
             # The value of a broker key in hours is shown in the topic key's milliseconds.
-            result.append(Described(key, key.format(value), layers[0][2], False, shown))
-        return result
+            text = key.format(value)
+            if key.name in topic.config:
+                # A value that cannot be read is shown, so that it can be found and corrected.
+                is_read = key.name in overrides.values
+                text = key.format(overrides.values[key.name]) if is_read else topic.config[key.name]
+                layers.insert(0, (key.name, text, Source.TOPIC))
+            shown = tuple(layer for layer in layers if not _unset(layer))
+            result.append(Described(key, text, layers[0][2], False, shown))
+        # As in Kafka, names that are not known are told without their values, which may be secrets.
+        unknown = [(_unknown(name), ((name, None, Source.TOPIC),)) for name in overrides.unknown]
+        return [*result, *(Described(key, None, Source.TOPIC, False, layers) for key, layers in unknown)]
 
     def describe_broker(self, name: str) -> list[Described]:
         """Describe every key of this broker or, if the name is empty, the dynamic defaults of all brokers.
@@ -307,6 +313,7 @@ class ConfigController:
                 if topic is None:
                     raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
                 config = change.make(topic.config)
+                _check_repair(name, topic.config, config)
                 parse_topic_config(config)
             elif kind is ResourceKind.BROKER:
                 if name != ALL_BROKERS:
@@ -346,6 +353,23 @@ def _unless_changed(seen: ClusterState, wanted: Sequence[SetConfig], state: Clus
     if state is not seen:
         raise _ChangedError
     return wanted
+
+
+def _check_repair(topic: str, present: Mapping[str, str], config: dict[str, str]) -> None:
+    """Check what replaces a configuration that cannot be read, and take the mark of it out.
+
+    Raises:
+        InvalidConfigError: the keys whose defaults would remove records are missing.
+    """
+    if UNREADABLE not in present:
+        return
+    config.pop(UNREADABLE, None)
+    missing = [key for key in REPAIR_KEYS if key not in config]
+    if missing:
+        raise InvalidConfigError(
+            f"The present configuration of topic {topic} cannot be read: {present[UNREADABLE]}. Set it anew, and name "
+            f"{' and '.join(missing)}, too: records that the defaults do not keep would be removed"
+        )
 
 
 def _no_default(key: ConfigKey) -> str | None:

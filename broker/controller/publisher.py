@@ -15,7 +15,7 @@ from broker.config.definition import ConfigError
 from broker.config.server import BrokerConfig
 from broker.controller.quotas import QuotaController
 from broker.metadata.cache import MetadataCache
-from broker.metadata.model import ClusterState, TopicState
+from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, Operation, SetClientQuota, SetConfig
 from broker.replica.manager import ReplicaManager
 
@@ -107,21 +107,9 @@ class ConfigPublisher:
             if topic is None:
                 continue
             try:
-                self._publish_topic(topic)
+                self._replicas.reconfigure(topic)
             except Exception:
                 # The other topics must be published all the same: requests wait for that.
                 logger.exception("the configuration of topic %s could not be put in force", name)
         if self._due:
             self._loop.call_soon(self._take_turn)
-
-    def _publish_topic(self, topic: TopicState) -> None:
-        try:
-            self._replicas.reconfigure(topic)
-        except ConfigError as error:
-            logger.error(
-                "The configuration of topic %s is not in force, but the one before: %s. Correct it with "
-                "kafka-configs --alter --entity-type topics --entity-name %s",
-                topic.name,
-                error,
-                topic.name,
-            )

@@ -52,6 +52,8 @@ class LogConfig:
     delete_retention_ms: int = DAY_MS
     mirror_source: str = ""
     """The alias of the cluster that the topic mirrors with its offsets (`kafkalog.mirror.source`); empty for none."""
+    is_held: bool = False
+    """True if neither retention nor compaction removes anything, because the stored configuration cannot be read."""
 
     # Computed once, because each append reads them.
     compact: bool = field(init=False, repr=False, compare=False)

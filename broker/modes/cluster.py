@@ -18,7 +18,6 @@ from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
-from broker.config.topic import parse_topic_config
 from broker.controller.cluster.controller import Balancing, ClusterController
 from broker.controller.cluster.kraft import KraftMigrationError, check_not_migrating
 from broker.controller.cluster.machine.partitions import UNCLEAN_KEY
@@ -108,13 +107,7 @@ class ClusterMode:
 
     def topic_config(self, name: str) -> Mapping[str, str]:
         """Return a topic's configuration, which may be read before the controller has told of the topic."""
-        config = self.store.topic_config(name)
-        try:
-            parse_topic_config(config)
-        except ConfigError as error:
-            logger.error("The configuration of topic %s is not in force: %s", name, error)
-            return {}
-        return config
+        return self.store.topic_config(name)
 
     def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember:
         """See `Mode.join`."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from broker.config.server import BrokerConfig
-from broker.config.topic import parse_topic_config
+from broker.config.stored_topic import read_topic_config
 from broker.counters import BrokerCounters
 from broker.log.alter_dirs.mover import LogMover
 from broker.log.append.append_info import AppendInfo
@@ -22,6 +22,7 @@ from broker.metadata.model import PartitionState, TopicState
 from broker.quota.measures import Window
 from broker.replica.acknowledging.appended import Appended
 from broker.replica.acknowledging.flushes import Flushes
+from broker.replica.config_faults import ConfigFaults
 from broker.replica.hosting.retries import HostingRetries
 from broker.replica.isr.rules import UNKNOWN_BROKER_EPOCH
 from broker.replica.partition import NO_LEADER_EPOCH, Partition
@@ -74,6 +75,7 @@ class ReplicaManager:
         resting: the partitions that fetch sessions leave out because nothing has changed.
         leader_quota, follower_quota: the quotas that all throttled replicas share.
         flushes: the flushes of partitions' logs whose records wait to be acknowledged.
+        config_faults: what of the stored configurations of topics is not in force.
         moves: the moves of logs between the log directories.
         conversions: the workers that convert records to another message format, which takes long.
     """
@@ -87,6 +89,7 @@ class ReplicaManager:
         self.deletion_purgatory = Purgatory(runtime.loop)
         self.resting = RestingPartitions()
         self.counters = BrokerCounters()
+        self.config_faults = ConfigFaults()
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._offline: dict[tuple[str, int], _Unhosted] = {}
         self._indexes: dict[str, set[int]] = {}
@@ -253,7 +256,7 @@ class ReplicaManager:
         indexes = self._indexes.get(state.name)
         if indexes is None:
             return
-        config = self.topic_config(state.config)
+        config = self.topic_config(state.config, state.name)
         for index in indexes:
             key = state.name, index
             if (unhosted := self._offline.get(key)) is not None:
@@ -271,16 +274,21 @@ class ReplicaManager:
         for changed in self.on_reconfigured:
             changed()
 
-    def topic_config(self, overrides: Mapping[str, str]) -> TopicConfig:
-        """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults."""
-        values = parse_topic_config(overrides)
-        effective = self.config.topic_values(values)
+    def topic_config(self, overrides: Mapping[str, str], topic: str | None = None) -> TopicConfig:
+        """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults.
+
+        Overrides that cannot be read are not in force. They are told in the broker's log if the topic's name is given.
+        """
+        stored = read_topic_config(overrides)
+        if topic is not None:
+            self.config_faults.tell(topic, stored)
+        effective = self.config.topic_values(stored.values)
         throttled = Throttled.on(
             self.broker_id,
             effective["leader.replication.throttled.replicas"],
             effective["follower.replication.throttled.replicas"],
         )
-        return TopicConfig(self.config.log_config(values), int(effective["min.insync.replicas"]), throttled)
+        return TopicConfig(self.config.stored_log_config(stored), int(effective["min.insync.replicas"]), throttled)
 
     def stop_partition(self, topic: str, index: int) -> Partition | None:
         """Stop serving a partition, if it is hosted here; its log stays open."""
@@ -302,6 +310,7 @@ class ReplicaManager:
         for topic in topics:
             if topic not in hosted:
                 self.counters.forget(topic)
+                self.config_faults.forget(topic)
 
     def directory_failed(self, path: Path) -> None:
         """Wake the operations that wait for partitions in a failed log directory, so that clients get an error."""

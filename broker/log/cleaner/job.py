@@ -112,6 +112,8 @@ def make_job(log: Log, cleanable: Cleanable, now_ms: int, stopped: Callable[[], 
             raise CleaningAbortedError("it was truncated")
         if not log.config.compact:
             raise CleaningAbortedError("its cleanup.policy does not name compact any more")
+        if log.config.is_held:
+            raise CleaningAbortedError("its configuration cannot be read any more")
 
     producers = {
         producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.epoch)

@@ -183,7 +183,8 @@ class LogCleaner:
 
     def _may_be_cleaned(self, log: Log) -> bool:
         busy = log.being_cleaned or log.being_moved
-        return log.config.compact and log.offline is None and not busy and log not in self._uncleanable
+        wanted = log.config.compact and not log.config.is_held
+        return wanted and log.offline is None and not busy and log not in self._uncleanable
 
     async def _grab(self, number: int) -> tuple[Log, Cleanable] | None:
         """Choose the log to clean next, and mark it as being cleaned."""

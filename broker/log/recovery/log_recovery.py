@@ -221,7 +221,8 @@ class _Loader:
         if segment.base_offset < end:
             return segment.size > 0
         gap = segment.base_offset > end
-        has_gaps = self.config.compact or bool(self.config.mirror_source)
+        # What cannot be read of the configuration may be that the log is compacted.
+        has_gaps = self.config.compact or bool(self.config.mirror_source) or self.config.is_held
         return gap and (before.base_offset in self.cut_short or not has_gaps)
 
     def _before_cut(self, at: int, end: int) -> None:

@@ -128,7 +128,7 @@ def deletable(
     count = 0
     while count < min(allowed, len(segments) - 1) and ends[count] <= log_start_offset:
         count += 1
-    if not config.delete or count == allowed:
+    if not config.delete or config.is_held or count == allowed:
         return count
     facts = [
         SegmentFacts(segments[at], ends[at], is_active=at + 1 == len(segments)) for at in range(count, len(segments))

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
+from broker.config.stored_topic import UNREADABLE
 from broker.metadata.tree.entities import BROKERS, CLIENTS, IPS, TOPICS, USERS
 from broker.metadata.tree.session import Session, each_of
 from broker.metadata.znodes import paths
@@ -25,12 +26,14 @@ class ConfigNode:
     """A node below `/config` as it was read."""
 
     content: dict[str, str] = field(default_factory=dict)
-    """Empty if it does not exist, or cannot be understood."""
+    """Empty if it does not exist, or cannot be understood; the configuration of a topic is UNREADABLE then."""
     version: int = ABSENT
 
 
 async def read_node(session: Session, name: str) -> ConfigNode:
-    """Read a node, such as `topics/words`. A damaged one counts as empty, and is named in the broker's log.
+    """Read a node, such as `topics/words`. A damaged one is named in the broker's log.
+
+    It counts as empty. Only the configuration of a topic is UNREADABLE then, because the defaults could remove records.
 
     Raises:
         OSError: there was no connection for too long.
@@ -42,6 +45,8 @@ async def read_node(session: Session, name: str) -> ConfigNode:
     try:
         return ConfigNode(decode(path, node.data), node.stat.version)
     except ZnodeError as error:
+        if name.startswith(f"{TOPICS}/"):
+            return ConfigNode({UNREADABLE: str(error)}, node.stat.version)
         logger.error("%s. It counts as empty", error)
         return ConfigNode({}, node.stat.version)
 

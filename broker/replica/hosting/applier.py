@@ -202,7 +202,7 @@ class ReplicaApplier:
                     return ErrorCode.NONE if is_named_now else ErrorCode.STALE_CONTROLLER_EPOCH
             config = configs.get(wanted.topic)
             if config is None:
-                config = configs[wanted.topic] = replicas.topic_config(self._topic_config(wanted.topic))
+                config = configs[wanted.topic] = replicas.topic_config(self._topic_config(wanted.topic), wanted.topic)
             replicas.host_partition(*wanted.key, topic_id, wanted.state, config, is_new=wanted.is_new)
         except KafkaError as error:
             logger.error("the role of %s-%d cannot be taken: %s", *wanted.key, error)

@@ -15,7 +15,7 @@ from broker.api.context import Broker
 from broker.assembly import assemble
 from broker.config.server import BrokerConfig
 from broker.controller.alterations import Alteration, Op
-from broker.controller.configs import ResourceKind
+from broker.controller.configs import ResourceKind, Source
 from broker.controller.publisher import TOPICS_A_TURN
 from broker.controller.quotas import QuotaAlteration
 from broker.log.log import Log
@@ -144,22 +144,66 @@ def test_a_brokers_configuration_is_in_force(tmp_path: Path, name: str) -> None:
     run(tmp_path, work)
 
 
-def test_a_configuration_that_is_not_understood_leaves_the_one_before(
+def test_a_brokers_configuration_that_is_not_understood_leaves_the_one_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(two: Two) -> None:
-        await two.host("t", "u")
+        await two.host("u")
         with caplog.at_level(logging.ERROR):
             await two.foreign(
-                SetConfig(TOPIC, "t", {"retention.ms": "never"}),
-                SetConfig(TOPIC, "u", {"retention.ms": "7"}),
-                SetConfig(BROKER, "0", {"log.retention.ms": "often"}),
+                SetConfig(TOPIC, "u", {"retention.ms": "7"}), SetConfig(BROKER, "0", {"log.retention.ms": "often"})
             )
         assert two.log("u").config.retention_ms == 7
-        assert two.log("t").config.retention_ms != 7
         texts = [record.getMessage() for record in caplog.records]
-        assert any("topic t is not in force" in text and "never" in text for text in texts)
         assert any("dynamic configuration is not in force" in text and "often" in text for text in texts)
+
+    run(tmp_path, work)
+
+
+def test_a_topics_configuration_is_in_force_as_far_as_it_is_understood(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t")
+        config = {"confluent.key": "secret", "remote.storage.enable": "true", "cleanup.policy": "compact"}
+        await two.foreign(SetConfig(TOPIC, "t", config))
+        assert two.log("t").config.compact
+        await two.foreign(SetConfig(TOPIC, "t", {**config, "max.message.bytes": "777"}))
+        assert two.log("t").config.max_message_bytes == 777, "later changes are in force, too"
+        await two.foreign(SetConfig(BROKER, "", {"log.retention.ms": "9"}))
+        told = [
+            (each.levelname, each.getMessage()) for each in caplog.records if "topic t" in each.getMessage().lower()
+        ]
+        assert [level for level, _ in told] == ["WARNING", "ERROR"], "each is told once"
+        assert "confluent.key" in told[0][1]
+        assert "secret" not in told[0][1]
+        assert "remote.storage.enable=true" in told[1][1]
+        assert "kafka-configs --alter" in told[1][1]
+        described = {each.key.name: each for each in two.broker.configs.describe_topic("t")}
+        assert described["cleanup.policy"].value == "compact"
+        assert (described["remote.storage.enable"].value, described["confluent.key"].value) == ("true", None)
+        assert described["confluent.key"].source is Source.TOPIC
+        await two.foreign(SetConfig(TOPIC, "t", {"cleanup.policy": "compact"}))
+        assert "in force as a whole again" in caplog.text
+
+    with caplog.at_level(logging.INFO):
+        run(tmp_path, work)
+
+
+def test_nothing_is_removed_of_a_topic_while_its_retention_is_not_understood(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t")
+        await two.foreign(SetConfig(TOPIC, "t", {"retention.ms": "never", "max.message.bytes": "777"}))
+        assert two.log("t").config.is_held
+        assert two.log("t").config.max_message_bytes == 777
+        assert "no records of the topic are removed" in caplog.text
+        described = {each.key.name: each.value for each in two.broker.configs.describe_topic("t")}
+        assert described["retention.ms"] == "never"
+        change = two.broker.configs.alteration(ResourceKind.TOPIC, "t", [Alteration("retention.ms", Op.SET, "7")])
+        assert await two.broker.configs.alter([change], validate_only=False) == [None]
+        assert (two.log("t").config.retention_ms, two.log("t").config.is_held) == (7, False)
 
     run(tmp_path, work)
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.controller.alterations import Alteration, Op
+from broker.controller.configs import ResourceKind
 from broker.member.control.update import DELETED
 from broker.metadata.model import ClusterState
 from broker.metadata.tree.store import ZooKeeperStore
@@ -76,6 +78,68 @@ def test_a_topic_that_is_altered_while_logs_are_loaded(tmp_path: Path, monkeypat
         await cluster.tell_roles(("t", 0), to=[2])
         await cluster.tell_metadata(("t", 0))
         assert cluster.partition(2, "t").log.config.retention_ms == MONTH_MS
+
+    with_cluster(tmp_path, work)
+
+
+FOREIGN = {"cleanup.policy": "compact", "retention.ms": "-1", "confluent.tier.enable": "true"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [FOREIGN, {**FOREIGN, "remote.storage.enable": "true"}, {**FOREIGN, "retention.ms": "never"}, b"not JSON"],
+    ids=["unknown name", "refused value", "unreadable value", "damaged node"],
+)
+def test_a_topic_with_what_is_not_understood_does_not_have_the_defaults(
+    tmp_path: Path, config: dict[str, str] | bytes
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        content = config if isinstance(config, dict) else {"retention.ms": "-1"}
+        await cluster.create("t", (1, 2), content)
+        if isinstance(config, bytes):
+            await cluster.zookeeper.set(paths.config("topics", "t"), config)
+
+        def keeps(broker: int) -> bool:
+            log = cluster.hosts[broker].server.logs.get("t", 0)
+            assert log is not None
+            is_whole = log.config.compact and log.config.retention_ms == -1
+            return log.config.is_held or is_whole
+
+        assert isinstance(config, bytes) or keeps(1), "when it got the partition"
+        await cluster.hosts[2].stop()
+        await cluster.hosts[2].start()
+        assert keeps(2), "before the controller gives it a role"
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.tell_metadata(("t", 0))
+        assert keeps(2)
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_damaged_node_of_a_topic_is_set_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"cleanup.policy": "compact"})
+        await cluster.zookeeper.set(paths.config("topics", "t"), b"not JSON")
+        notice = b'{"version":2,"entity_path":"topics/t"}'
+        await cluster.zookeeper.create(paths.CONFIG_CHANGE_PREFIX, notice, is_sequential=True)
+        log = cluster.partition(1, "t").log
+        await cluster.until(lambda: log.config.is_held, "it is read")
+        assert "/config/topics/t" in caplog.text
+        assert "no records of the topic are removed" in caplog.text
+        configs_of = cluster.hosts[1].server.broker.configs
+
+        async def alter(**values: str) -> Exception | None:
+            changes = [Alteration(name.replace("_", "."), Op.SET, value) for name, value in values.items()]
+            change = configs_of.alteration(ResourceKind.TOPIC, "t", changes)
+            return (await configs_of.alter([change], validate_only=False))[0]
+
+        refused = await alter(max_message_bytes="777")
+        assert "cleanup.policy and retention.ms" in str(refused)
+        assert await alter(cleanup_policy="compact", retention_ms="-1") is None
+        assert (log.config.cleanup_policy, log.config.is_held) == (("compact",), False)
+        assert cluster.ensemble.read(paths.config("topics", "t")).data == configs.encode(
+            {"cleanup.policy": "compact", "retention.ms": "-1"}
+        )
 
     with_cluster(tmp_path, work)
 

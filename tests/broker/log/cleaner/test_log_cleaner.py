@@ -110,6 +110,18 @@ def test_a_log_that_is_not_dirty_enough_waits(logs: LogManager) -> None:
     run(logs, act)
 
 
+def test_a_log_whose_configuration_cannot_be_read_waits(logs: LogManager) -> None:
+    held, other = fill(logs, "held", 10, COMPACT.with_changes(is_held=True)), fill(logs, "other", 10)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: other.cleaned_offset == 100, "the other is clean")
+        assert (held.cleaned_offset, len(records_of(held))) == (None, 100)
+        held.config = COMPACT
+        await until(lambda: held.cleaned_offset == 100, "it is clean, too")
+
+    run(logs, act)
+
+
 def test_a_log_that_cannot_be_cleaned_is_left_alone(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
     bad, good = fill(logs, "bad", 5), fill(logs, "good", 5)
     with open(bad.segments[0].path(names.LOG), "r+b") as file:

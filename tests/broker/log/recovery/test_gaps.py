@@ -16,6 +16,7 @@ from tests.broker.log.support import NOW, batch, open_log, stored
 
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=1, segment_index_bytes=1200, file_delete_delay_ms=0)
 MIRROR = replace(CONFIG, mirror_source="A")
+HELD = replace(CONFIG, is_held=True)
 NEAR = list(range(10, 200, 10))
 FAR = [*NEAR, 1 << 40, (1 << 40) + 10]
 """The last ones are too far from those before for the index of one segment."""
@@ -64,10 +65,11 @@ def test_segments_begin_where_the_ones_before_end(tmp_path: Path) -> None:
         assert stored(log, segment.base_offset)[0].base_offset > segment.base_offset
 
 
-def test_a_mirror_of_before_left_gaps_between_segments(tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", [MIRROR, HELD], ids=["mirror", "a configuration that cannot be read"])
+def test_a_mirror_of_before_left_gaps_between_segments(tmp_path: Path, config: LogConfig) -> None:
     """Logs on disk may have been written so."""
     open_log(tmp_path, MIRROR).close()
     for offset in NEAR:
         (tmp_path / "t-0" / f"{offset:020}.log").write_bytes(batch(3, base_offset=offset, leader_epoch=0))
-    again = open_log(tmp_path, MIRROR)
+    again = open_log(tmp_path, config)
     assert [row.base_offset for row in stored(again)] == NEAR

@@ -85,6 +85,16 @@ def test_only_policy_delete_goes_by_time_and_size(tmp_path: Path) -> None:
     assert log.log_start_offset == 11
 
 
+def test_nothing_goes_while_the_configuration_cannot_be_read(tmp_path: Path) -> None:
+    log = filled(tmp_path, FIVE_A_SEGMENT)
+    log.config = FIVE_A_SEGMENT.with_changes(retention_ms=0, retention_bytes=0, is_held=True)
+    log.apply_retention(NOW + 1000)
+    assert log.log_start_offset == 0
+    log.config = log.config.with_changes(is_held=False)
+    log.apply_retention(NOW + 1000)
+    assert log.log_start_offset > 0
+
+
 def test_files_wait_for_their_delay_and_readers_keep_theirs(tmp_path: Path) -> None:
     log = filled(tmp_path, FIVE_A_SEGMENT.with_changes(retention_bytes=10 * ONE))
     reading = log.read(0, 1 << 20)
