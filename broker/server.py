@@ -155,6 +155,7 @@ class Server:
             controller=mode.controller,
             log_starts_changed=lambda: self._soon(self.logs.checkpoints.write_log_start_offsets),
         )
+        self.broker.publisher.tell_faults(state)
         await mode.host(applier)
         resume_moves(self.replicas)
         if not self.logs.online_dirs:

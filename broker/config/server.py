@@ -29,7 +29,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
-from broker.config.stored_topic import StoredTopicConfig
+from broker.config.stored_topic import REMOVAL_KEYS, StoredTopicConfig
 from broker.config.topic import (
     COMPRESSION_TYPES,
     GZIP_LEVEL,
@@ -173,12 +173,30 @@ _UNIT_MS = {
 }
 
 
+def is_static(name: str) -> bool:
+    """Return whether a broker key cannot be changed while the broker runs. Names that are not known can."""
+    key = SERVER_CONFIG.get(name)
+    return name in STATIC_NO_EFFECT if key is None else key.update is Update.READ_ONLY
+
+
+def dynamic_fault(name: str, text: str) -> str | None:
+    """Return why a stored dynamic value is not in force, or None if it is, or if its name is not known."""
+    if is_static(name):
+        return "it cannot be changed while the broker runs"
+    try:
+        SERVER_CONFIG.parse({name: text})
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
 class BrokerConfig:
     """The effective configuration of a broker: declared defaults, then the file, then `--override`.
 
     Attributes:
         unknown: Names that are no configurations.
         hidden: How many more there are, which are not shown because they may be parts of a value.
+        unread: Keys with a dynamic value that cannot be read. Nothing is removed of topics that depend on them.
 
     Raises:
         ConfigError: a value does not fit its key, or keys contradict each other.
@@ -191,6 +209,7 @@ class BrokerConfig:
         known = [key.name for key in SERVER_CONFIG]
         self.unknown = sorted(name for name in unknown if may_be_shown(name, known))
         self.hidden = len(unknown) - len(self.unknown)
+        self.unread: frozenset[str] = frozenset()
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
@@ -264,10 +283,16 @@ class BrokerConfig:
         return endpoint
 
     def with_dynamic(self, texts: Mapping[str, str]) -> BrokerConfig:
-        """Return a copy in which `texts` (dynamic broker configuration) overrides the static values."""
+        """Return a copy in which `texts` (dynamic broker configuration) overrides the static values.
+
+        As in Kafka, what has a `dynamic_fault` is left out.
+        """
         copy = BrokerConfig.__new__(BrokerConfig)
         copy.__dict__.update(self.__dict__)
-        copy.explicit = {**self.explicit, **SERVER_CONFIG.parse(texts)}
+        faults = {name for name, text in texts.items() if dynamic_fault(name, text) is not None}
+        used = {name: text for name, text in texts.items() if name not in faults}
+        copy.explicit = {**self.explicit, **SERVER_CONFIG.parse(used)}
+        copy.unread = (self.unread - used.keys()) | {name for name in faults if not is_static(name)}
         return copy
 
     def topic_default(self, name: str) -> tuple[Value, str | None]:
@@ -301,6 +326,9 @@ class BrokerConfig:
 
     def log_config(self, overrides: Mapping[str, Value], *, is_held: bool = False) -> LogConfig:
         """Return the log's settings for a topic with `overrides`."""
+        if self.unread:
+            defaults = [TOPIC_CONFIG[key].synonyms for key in REMOVAL_KEYS if key not in overrides]
+            is_held = is_held or not self.unread.isdisjoint(name for names in defaults for name in names)
         return log_config(self.topic_values(overrides), self["producer.id.expiration.ms"], is_held=is_held)
 
     def stored_log_config(self, stored: StoredTopicConfig) -> LogConfig:

@@ -14,7 +14,7 @@ from functools import partial
 
 from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
-from broker.config.server import SERVER_CONFIG, STATIC_NO_EFFECT, BrokerConfig
+from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_static
 from broker.config.stored_topic import REPAIR_KEYS, UNREADABLE, read_topic_config
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.controller.alterations import Alteration, altered, check_alterations
@@ -87,9 +87,9 @@ class _ChangedError(Exception):
 
 
 def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) -> BrokerConfig:
-    """Return the configuration of the broker's file, overridden by the dynamic values in `state`."""
-    dynamic = {**state.broker_config.get(ALL_BROKERS, {}), **state.broker_config.get(str(broker_id), {})}
-    return static.with_dynamic(dynamic)
+    """Return the configuration of the broker's file, overridden by the dynamic values in `state` that can be used."""
+    common = static.with_dynamic(state.broker_config.get(ALL_BROKERS, {}))
+    return common.with_dynamic(state.broker_config.get(str(broker_id), {}))
 
 
 class ConfigController:
@@ -215,12 +215,11 @@ class ConfigController:
 
     def _server_layers(self, key: ConfigKey, state: ClusterState) -> list[tuple[str, str | None, Source]]:
         layers: list[tuple[str, str | None, Source]] = []
-        own = state.broker_config.get(str(self._broker_id), {}).get(key.name)
-        if own is not None:
-            layers.append((key.name, _shown(key, own), Source.DYNAMIC_BROKER))
-        common = state.broker_config.get(ALL_BROKERS, {}).get(key.name)
-        if common is not None:
-            layers.append((key.name, _shown(key, common), Source.DYNAMIC_DEFAULT_BROKER))
+        levels = ((str(self._broker_id), Source.DYNAMIC_BROKER), (ALL_BROKERS, Source.DYNAMIC_DEFAULT_BROKER))
+        for broker, source in levels:
+            text = state.broker_config.get(broker, {}).get(key.name)
+            if text is not None and dynamic_fault(key.name, text) is None:
+                layers.append((key.name, _shown(key, text), source))
         if key.name in self._static.unknown:
             layers.append((key.name, None, Source.STATIC_BROKER))
         elif key.name in self._static.explicit:
@@ -393,11 +392,11 @@ def _shown(key: ConfigKey, text: str | None) -> str | None:
 def _check_dynamic(config: Mapping[str, str]) -> None:
     for name, text in config.items():
         key = SERVER_CONFIG.get(name)
-        if key is None and name not in STATIC_NO_EFFECT:
+        if is_static(name):
+            raise InvalidRequestError(f"Cannot update these configs dynamically: {name}")
+        if key is None:
             # Kept without effect, as in Kafka, because it may belong to a plugin.
             continue
-        if key is None or key.update is Update.READ_ONLY:
-            raise InvalidRequestError(f"Cannot update these configs dynamically: {name}")
         try:
             key.parse(text)
         except ConfigError as error:

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from broker.config.definition import ConfigError
-from broker.config.server import BrokerConfig
+from broker.config.server import BrokerConfig, dynamic_fault, is_static
+from broker.controller.configs import ALL_BROKERS
 from broker.controller.quotas import QuotaController
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
@@ -50,6 +50,8 @@ class ConfigPublisher:
         self._due: dict[str, None] = {}
         """The topics whose configurations are not in force yet, in order."""
         self._look_ups: set[asyncio.Task[None]] = set()
+        self._told: set[tuple[str, str, str]] = set()
+        """The dynamic values that were told not to be in force: broker, name and value."""
 
     def publish(self, state: ClusterState, operations: Sequence[Operation]) -> None:
         """Put what `operations` changed in force: a listener of a metadata store."""
@@ -68,6 +70,35 @@ class ConfigPublisher:
                 self._look_ups.add(task)
                 task.add_done_callback(self._look_ups.discard)
 
+    def tell_faults(self, state: ClusterState) -> None:
+        """Log which dynamic values of this broker and of all brokers are not in force: each once, until it changes."""
+        told = self._told
+        self._told = set()
+        for broker in (ALL_BROKERS, str(self._replicas.broker_id)):
+            for name, text in state.broker_config.get(broker, {}).items():
+                fault = dynamic_fault(name, text)
+                if fault is None:
+                    continue
+                self._told.add((broker, name, text))
+                if (broker, name, text) not in told:
+                    level = logging.WARNING if is_static(name) else logging.ERROR
+                    self._tell_fault(broker, name, fault, level)
+
+    def _tell_fault(self, broker: str, name: str, fault: str, level: int) -> None:
+        whose = f"broker {broker}" if broker else "all brokers"
+        where = f" (/config/brokers/{broker or '<default>'} in ZooKeeper)" if self._replicas.config.is_member else ""
+        entity = f"--entity-name {broker}" if broker else "--entity-default"
+        logger.log(
+            level,
+            "The dynamic configuration %s of %s%s is not in force: %s. Correct or delete it with kafka-configs --alter "
+            "--entity-type brokers %s",
+            name,
+            whose,
+            where,
+            fault,
+            entity,
+        )
+
     async def settled(self) -> None:
         """Wait until the configurations that were committed so far are in force."""
         while self._due:
@@ -81,16 +112,8 @@ class ConfigPublisher:
         await asyncio.gather(*looking, return_exceptions=True)
 
     def _publish_broker(self, state: ClusterState) -> None:
-        try:
-            config = self._effective(state)
-        except ConfigError as error:
-            logger.error(
-                "The broker's dynamic configuration is not in force, but the one before: %s. Correct it with "
-                "kafka-configs --alter --entity-type brokers",
-                error,
-            )
-            return
-        self._replicas.reconfigure_broker(config)
+        self.tell_faults(state)
+        self._replicas.reconfigure_broker(self._effective(state))
         self._publish_topics(self._cache.image.topics)
 
     def _publish_topics(self, topics: Iterable[str]) -> None:

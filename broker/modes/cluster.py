@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,11 +199,10 @@ class ClusterMode:
             if allowed:
                 controller.unclean_election_enabled(allowed)
             if any(each.resource is ConfigResource.BROKER for each in configs):
-                with suppress(ConfigError):
-                    before = settings.unclean_election
-                    settings.unclean_election = effective_config(config, state, self.broker_id)[UNCLEAN_KEY]
-                    if settings.unclean_election and not before:
-                        controller.unclean_election_enabled(None)
+                before = settings.unclean_election
+                settings.unclean_election = effective_config(config, state, self.broker_id)[UNCLEAN_KEY]
+                if settings.unclean_election and not before:
+                    controller.unclean_election_enabled(None)
 
         store.subscribe(changed)
         return controller

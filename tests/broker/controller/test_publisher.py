@@ -133,29 +133,54 @@ def test_a_brokers_configuration_is_in_force(tmp_path: Path, name: str) -> None:
     async def work(two: Two) -> None:
         await two.host("t", "own")
         await two.foreign(SetConfig(TOPIC, "own", {"retention.ms": "7"}))
-        await two.foreign(SetConfig(BROKER, name, {"log.retention.ms": "9", "background.threads": "3"}))
-        assert two.broker.config["background.threads"] == 3
+        await two.foreign(SetConfig(BROKER, name, {"log.retention.ms": "9", "log.cleaner.backoff.ms": "3"}))
+        assert two.broker.config["log.cleaner.backoff.ms"] == 3
         assert (two.log("t").config.retention_ms, two.log("own").config.retention_ms) == (9, 7)
         described = {each.key.name: each.value for each in two.broker.configs.describe_broker("0")}
-        assert described["background.threads"] == "3"
-        await two.foreign(SetConfig(BROKER, "1", {"background.threads": "5"}))
-        assert two.broker.config["background.threads"] == 3, "that is for another broker"
+        assert described["log.cleaner.backoff.ms"] == "3"
+        await two.foreign(SetConfig(BROKER, "1", {"log.cleaner.backoff.ms": "5"}))
+        assert two.broker.config["log.cleaner.backoff.ms"] == 3, "that is for another broker"
 
     run(tmp_path, work)
 
 
-def test_a_brokers_configuration_that_is_not_understood_leaves_the_one_before(
+def test_what_of_a_brokers_configuration_is_not_understood_is_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(two: Two) -> None:
-        await two.host("u")
-        with caplog.at_level(logging.ERROR):
-            await two.foreign(
-                SetConfig(TOPIC, "u", {"retention.ms": "7"}), SetConfig(BROKER, "0", {"log.retention.ms": "often"})
-            )
-        assert two.log("u").config.retention_ms == 7
-        texts = [record.getMessage() for record in caplog.records]
-        assert any("dynamic configuration is not in force" in text and "often" in text for text in texts)
+        await two.host("t", "own")
+        await two.foreign(
+            SetConfig(TOPIC, "own", {"retention.ms": "7"}),
+            SetConfig(BROKER, "", {"log.roll.ms": "8", "message.max.bytes": "800"}),
+            SetConfig(BROKER, "0", {"log.roll.ms": "often", "log.flush.interval.ms": "9", "background.threads": "3"}),
+        )
+        config = two.log("t").config
+        assert (config.segment_ms, config.flush_ms, config.max_message_bytes) == (8, 9, 800)
+        assert two.broker.config["background.threads"] == 10, "it cannot be changed while the broker runs"
+        described = {each.key.name: each for each in two.broker.configs.describe_broker("0")}
+        assert (described["log.roll.ms"].value, described["background.threads"].value) == ("8", "10")
+        assert not config.is_held
+        told = [(each.levelname, each.getMessage()) for each in caplog.records]
+        assert [level for level, _ in told] == ["ERROR", "WARNING"]
+        for part in ("log.roll.ms", "of broker 0", "often", "kafka-configs --alter", "--entity-name 0"):
+            assert part in told[0][1]
+        assert "background.threads" in told[1][1]
+        await two.foreign(SetConfig(BROKER, "", {"log.roll.ms": "8", "message.max.bytes": "900"}))
+        assert two.log("t").config.max_message_bytes == 900
+        assert len(caplog.records) == 2, "each is told once"
+
+    with caplog.at_level(logging.WARNING):
+        run(tmp_path, work)
+
+
+def test_topics_that_depend_on_what_of_a_broker_is_not_understood_keep_their_records(tmp_path: Path) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t", "own")
+        await two.foreign(SetConfig(TOPIC, "own", {"retention.ms": "7"}))
+        await two.foreign(SetConfig(BROKER, "", {"log.retention.ms": "never"}))
+        assert (two.log("t").config.is_held, two.log("own").config.is_held) == (True, False)
+        await two.foreign(SetConfig(BROKER, "0", {"log.retention.ms": "9"}))
+        assert (two.log("t").config.is_held, two.log("t").config.retention_ms) == (False, 9)
 
     run(tmp_path, work)
 

@@ -152,16 +152,31 @@ def test_the_brokers_configuration_that_is_altered_while_logs_are_loaded(
         await cluster.create("t", (1, 2))
         await cluster.until(lambda: "" in store_of(cluster, 2).state.broker_config, "it is read")
         await cluster.hosts[2].stop()
-        changed = {"log.retention.ms": str(MONTH_MS), "background.threads": "3"}
+        changed = {"log.retention.ms": str(MONTH_MS), "log.cleaner.backoff.ms": "3"}
         alter_while_logs_are_loaded(monkeypatch, cluster, "brokers", "<default>", changed)
         await cluster.hosts[2].start()
         server = cluster.hosts[2].server
         log = server.logs.get("t", 0)
         assert log is not None
         assert log.config.retention_ms == server.logs.default_config.retention_ms == MONTH_MS
-        assert server.broker.config["background.threads"] == 3
+        assert server.broker.config["log.cleaner.backoff.ms"] == 3
         await cluster.tell_roles(("t", 0), to=[2])
         assert cluster.partition(2, "t").log.config.retention_ms == MONTH_MS
+
+    with_cluster(tmp_path, work)
+
+
+def test_a_member_starts_with_dynamic_values_that_it_cannot_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        await alter(cluster, "brokers", "<default>", {"message.max.bytes": "x", "log.retention.ms": str(HOUR_MS)})
+        await cluster.until(lambda: "" in store_of(cluster, 2).state.broker_config, "it is read")
+        await cluster.hosts[2].stop()
+        caplog.clear()
+        await cluster.hosts[2].start()
+        assert cluster.hosts[2].server.logs.default_config.retention_ms == HOUR_MS
+        assert "/config/brokers/<default> in ZooKeeper" in caplog.text
 
     with_cluster(tmp_path, work)
 
