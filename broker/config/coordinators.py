@@ -58,7 +58,7 @@ GROUP_KEYS = [
     ConfigKey("group.consumer.min.heartbeat.interval.ms", Type.INT, 5000, "The smallest heartbeat interval that may be set for a group that uses the consumer protocol.", at_least(1)),
     ConfigKey("group.consumer.max.heartbeat.interval.ms", Type.INT, 15_000, "The largest heartbeat interval that may be set for a group that uses the consumer protocol.", at_least(1)),
     ConfigKey("group.consumer.max.size", Type.INT, _MAX_INT, "The largest number of members of a group that uses the consumer protocol.", at_least(1)),
-    ConfigKey("group.consumer.assignors", Type.LIST, ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "The server-side assignors of the consumer protocol, by Kafka's class names. The first is the default."),
+    ConfigKey("group.consumer.assignors", Type.LIST, ("org.apache.kafka.coordinator.group.assignor.UniformAssignor", "org.apache.kafka.coordinator.group.assignor.RangeAssignor"), "The server-side assignors of the consumer protocol, by Kafka's class names. The first is the default.", skips_empty=True),
     ConfigKey("group.consumer.migration.policy", Type.STRING, "disabled", "In which directions non-empty groups may migrate between the classic and the consumer protocol. Empty groups always may.", one_of("bidirectional", "upgrade", "downgrade", "disabled")),
     # Offsets
     ConfigKey("offset.metadata.max.bytes", Type.INT, 4096, "The largest metadata of a committed offset, in bytes."),

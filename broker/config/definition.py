@@ -1,11 +1,14 @@
 """Declarations of configuration keys, and parsing of their values.
 
 Types and their text forms follow Kafka's `ConfigDef`: booleans are `true`/`false`, lists are separated by
-commas, integers are range-checked against their width, passwords are never printed.
+commas, integers are range-checked against their width, passwords are never printed. Numbers are read as Java reads
+them, because Kafka's brokers have to read what is accepted here.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -42,6 +45,15 @@ class Update(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
+_SPACE = "".join(map(chr, range(0x21)))
+"""The characters that Java's `String.trim` removes."""
+_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+")
+_LAST_UNIT = "\uffff"
+"""The last character that is one UTF-16 unit: `Integer.parseInt` takes no other digits."""
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
+_HEXADECIMAL = re.compile(r"[+-]?0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+[fFdD]?", re.ASCII)
+_WORDS = {sign + word: float(sign + word) for sign in ("", "+", "-") for word in ("NaN", "Infinity")}
 _INTEGER_RANGES = {
     Type.SHORT: (-(1 << 15), (1 << 15) - 1),
     Type.INT: (-(1 << 31), (1 << 31) - 1),
@@ -66,6 +78,8 @@ class ConfigKey:
     """False for a key that is accepted for compatibility with Kafka but has no effect here."""
     member: bool = False
     """True for a key that has an effect only on a member of a cluster, with `zookeeper.connect`."""
+    skips_empty: bool = False
+    """True for a list whose empty items count for nothing: most such keys are text for Kafka, which it splits later."""
 
     @property
     def sensitive(self) -> bool:
@@ -78,7 +92,9 @@ class ConfigKey:
         Raises:
             ConfigError: the text is not of the key's type, or the validator refuses the value.
         """
-        value = _parse(self.name, self.type, text.strip())
+        value = _parse(self.name, self.type, text.strip(_SPACE))
+        if self.skips_empty:
+            value = tuple(filter(None, value))
         if self.validator is not None:
             self.validator(self.name, value)
         return value
@@ -90,6 +106,8 @@ class ConfigKey:
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, float):
+            if not math.isfinite(value):
+                return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
             return str(value).replace("e+", "E").replace("e-", "E-")
         if isinstance(value, (list, tuple)):
             return ",".join(str(item) for item in value)
@@ -105,24 +123,44 @@ def _parse(name: str, kind: Type, text: str) -> Value:
             )
         return lowered == "true"
     if kind in _INTEGER_RANGES:
-        try:
-            number = int(text)
-        except ValueError:
-            raise ConfigError(
-                f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}"
-            ) from None
+        number = _integer(text)
         low, high = _INTEGER_RANGES[kind]
-        if not low <= number <= high:
+        if number is None or not low <= number <= high:
             raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}")
         return number
     if kind is Type.DOUBLE:
-        try:
-            return float(text)
-        except ValueError:
-            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE") from None
+        value = _double(text)
+        if value is None:
+            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE")
+        return value
     if kind is Type.LIST:
-        return tuple(item.strip() for item in text.split(",") if item.strip()) if text else ()
+        return tuple(_COMMA.split(text)) if text else ()
     return text
+
+
+def _integer(text: str) -> int | None:
+    """Return what Java's `Integer.parseInt` makes of a text, without its range; None if it refuses it."""
+    if _INTEGER.fullmatch(text) is None or max(text) > _LAST_UNIT:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        # Python reads no more than some thousand digits.
+        return None
+
+
+def _double(text: str) -> float | None:
+    """Return what Java's `Double.parseDouble` makes of a text, or None if it refuses it."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _DECIMAL.fullmatch(text) is not None:
+        return float(text.rstrip("fFdD"))
+    if _HEXADECIMAL.fullmatch(text) is not None:
+        try:
+            return float.fromhex(text.rstrip("fFdD"))
+        except OverflowError:
+            return -math.inf if text.startswith("-") else math.inf
+    return None
 
 
 def at_least(minimum: float) -> Validator:

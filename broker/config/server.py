@@ -53,11 +53,11 @@ SERVER_CONFIG = ConfigDefinition(
                 # Identity and addresses
         ConfigKey("broker.id", Type.INT, -1, "The id of this broker. -1 uses the id stored in the log directories, or 0 if there is none.", at_least(-1)),
         ConfigKey("broker.rack", Type.STRING, None, "The rack of this broker. Clients see it in metadata."),
-        ConfigKey("listeners", Type.LIST, ("PLAINTEXT://:9092",), "The addresses on which the broker listens, as NAME://host:port, separated by commas. An empty host means every interface, port 0 any free port."),
-        ConfigKey("advertised.listeners", Type.LIST, None, "The addresses that clients connect to, one for each listener name. The default is the value of listeners."),
-        ConfigKey("listener.security.protocol.map", Type.LIST, ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "The security protocol of each listener name."),
+        ConfigKey("listeners", Type.LIST, ("PLAINTEXT://:9092",), "The addresses on which the broker listens, as NAME://host:port, separated by commas. An empty host means every interface, port 0 any free port.", skips_empty=True),
+        ConfigKey("advertised.listeners", Type.LIST, None, "The addresses that clients connect to, one for each listener name. The default is the value of listeners.", skips_empty=True),
+        ConfigKey("listener.security.protocol.map", Type.LIST, ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"), "The security protocol of each listener name.", skips_empty=True),
         ConfigKey("log.dir", Type.STRING, "/tmp/kafka-logs", "The log directory. Used if log.dirs is not set."),
-        ConfigKey("log.dirs", Type.LIST, None, "The log directories, separated by commas. Partitions are distributed over them."),
+        ConfigKey("log.dirs", Type.LIST, None, "The log directories, separated by commas. Partitions are distributed over them.", skips_empty=True),
         # Topics
         ConfigKey("auto.create.topics.enable", Type.BOOLEAN, True, "Create a topic when a client requests its metadata and it does not exist. The response already has its partitions and leaders; Apache Kafka first answers LEADER_NOT_AVAILABLE."),
         ConfigKey("delete.topic.enable", Type.BOOLEAN, True, "Whether topics can be deleted."),

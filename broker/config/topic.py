@@ -107,12 +107,12 @@ TOPIC_CONFIG = ConfigDefinition(
         ConfigKey(
             "leader.replication.throttled.replicas", Type.LIST, (),
             "The replicas (partition:broker, or *) to whose followers leader.replication.throttled.rate applies.",
-            _throttled_replicas, member=True,
+            _throttled_replicas, member=True, skips_empty=True,
         ),
         ConfigKey(
             "follower.replication.throttled.replicas", Type.LIST, (),
             "The replicas (partition:broker, or *) to which follower.replication.throttled.rate applies.",
-            _throttled_replicas, member=True,
+            _throttled_replicas, member=True, skips_empty=True,
         ),
         ConfigKey(
             "local.retention.bytes", Type.LONG, -2,

@@ -28,7 +28,10 @@ def _key(
     of_both: shared.Property, kind: Type, doc: str, validator: Validator | None = None, *, effect: bool = True
 ) -> ConfigKey:
     """Declare a property that clients have, too."""
-    return ConfigKey(of_both.name, kind, of_both.default, doc, validator, effect=effect, member=True)
+    is_list = kind is Type.LIST
+    return ConfigKey(
+        of_both.name, kind, of_both.default, doc, validator, effect=effect, member=True, skips_empty=is_list
+    )
 
 
 ZOOKEEPER_KEYS = [

@@ -46,6 +46,60 @@ def test_a_bad_value_names_its_key(key: str, value: str) -> None:
         BrokerConfig({key: value})
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("log.segment.bytes", "+500", 500),
+        ("log.segment.bytes", "\t 500\x00\n", 500),
+        ("log.segment.bytes", "\uff15\uff10\uff10", 500),  # Digits of full width.
+        ("log.cleaner.min.cleanable.ratio", ".5", 0.5),
+        ("log.cleaner.min.cleanable.ratio", "5e-1D", 0.5),
+        ("log.cleaner.min.cleanable.ratio", "0x1.0p-1f", 0.5),
+        ("log.cleaner.io.max.bytes.per.second", "Infinity", float("inf")),
+        ("log.cleaner.io.max.bytes.per.second", "1e999", float("inf")),
+        ("log.cleanup.policy", "compact \t,delete", ("compact", "delete")),
+        ("log.cleanup.policy", " ", ()),
+        ("log.dirs", "/a,,/b,", ("/a", "/b")),
+    ],
+)
+def test_values_are_read_as_by_java(key: str, text: str, value: object) -> None:
+    assert SERVER_CONFIG[key].parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("log.segment.bytes", "1_000"),
+        ("log.segment.bytes", "+ 500"),
+        ("log.segment.bytes", "500L"),
+        ("log.segment.bytes", ""),
+        ("log.segment.bytes", "9" * 5000),
+        ("log.segment.bytes", "\u00a0500"),  # Java trims no space that cannot be broken.
+        ("log.segment.bytes", "\U0001d7d3\U0001d7ce\U0001d7ce"),  # Digits of two UTF-16 units each.
+        ("log.cleaner.io.max.bytes.per.second", "1_0"),
+        ("log.cleaner.io.max.bytes.per.second", "inf"),
+        ("log.cleaner.io.max.bytes.per.second", "infinity"),
+        ("log.cleaner.io.max.bytes.per.second", "nan"),
+        ("log.cleaner.io.max.bytes.per.second", "\uff15"),
+        ("log.cleaner.io.max.bytes.per.second", "0x1"),
+        ("log.cleaner.io.max.bytes.per.second", "."),
+        ("log.cleanup.policy", "compact,,delete"),
+        ("log.cleanup.policy", "compact,"),
+        ("log.cleanup.policy", ","),
+        ("group.coordinator.rebalance.protocols", "classic,"),
+    ],
+)
+def test_values_that_java_cannot_read_are_refused(key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        SERVER_CONFIG[key].parse(text)
+
+
+def test_numbers_without_an_end_are_written_as_by_java() -> None:
+    key = SERVER_CONFIG["log.cleaner.io.max.bytes.per.second"]
+    for text in ("Infinity", "-Infinity", "NaN"):
+        assert key.format(key.parse(text)) == text
+
+
 def test_lines_of_a_value_are_not_shown() -> None:
     config = BrokerConfig({"listener.name.sasl.jaas": "x", "MIIEvQIBADANBgkq": "", "eyJhbGci.eyJzdWIi": ""})
     assert config.unknown == ["listener.name.sasl.jaas"]
