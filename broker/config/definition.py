@@ -171,6 +171,15 @@ def at_least(minimum: float) -> Validator:
     return check
 
 
+def not_zero(name: str, value: Value) -> None:
+    """Refuse zero, which is neither a negative number, for no limit, nor a limit."""
+    if value == 0:
+        raise ConfigError(
+            f"Invalid value {value} for configuration {name}: Value must be unlimited (-1) or, greater than or equal "
+            "to 1"
+        )
+
+
 def between(minimum: float, maximum: float) -> Validator:
     def check(name: str, value: Value) -> None:
         if value is not None and not minimum <= value <= maximum:

@@ -24,6 +24,7 @@ from broker.config.definition import (
     at_least,
     between,
     list_of,
+    not_zero,
     one_of,
 )
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
@@ -83,7 +84,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.roll.hours", Type.INT, 168, "The default of the topic key segment.ms in hours. Used if log.roll.ms is not set.", at_least(1)),
         ConfigKey("log.roll.jitter.ms", Type.LONG, None, "The default of the topic key segment.jitter.ms.", at_least(0), _DYNAMIC, ("log.roll.jitter.hours",)),
         ConfigKey("log.roll.jitter.hours", Type.INT, 0, "The default of the topic key segment.jitter.ms in hours. Used if log.roll.jitter.ms is not set.", at_least(0)),
-        ConfigKey("log.retention.ms", Type.LONG, None, "The default of the topic key retention.ms.", at_least(-1), _DYNAMIC, ("log.retention.minutes", "log.retention.hours")),
+        ConfigKey("log.retention.ms", Type.LONG, None, "The default of the topic key retention.ms. Negative values keep records for ever.", not_zero, _DYNAMIC, ("log.retention.minutes", "log.retention.hours")),
         ConfigKey("log.retention.minutes", Type.INT, None, "The default of the topic key retention.ms in minutes. Used if log.retention.ms is not set."),
         ConfigKey("log.retention.hours", Type.INT, 168, "The default of the topic key retention.ms in hours. Used if neither log.retention.ms nor log.retention.minutes is set."),
         ConfigKey("log.retention.bytes", Type.LONG, -1, "The default of the topic key retention.bytes.", None, _DYNAMIC),
@@ -223,6 +224,10 @@ class BrokerConfig:
             )
         if not self.log_dirs:
             raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+        if self.topic_default("retention.ms")[0] == 0:
+            raise ConfigError(
+                f"{self.topic_default('retention.ms')[1]} must be unlimited (-1) or, greater than or equal to 1"
+            )
         if fault := self.cleaner_config().fault() or group_fault(self.__getitem__):
             raise ConfigError(fault)
 
@@ -299,10 +304,12 @@ class BrokerConfig:
         """Return the default of the topic key `name` and the broker key that sets it, or None if none does."""
         key = TOPIC_CONFIG[name]
         for synonym in key.synonyms:
-            if self.explicit.get(synonym) is not None:
-                return self.explicit[synonym] * _UNIT_MS.get(synonym, 1) if synonym in _UNIT_MS else self.explicit[
-                    synonym
-                ], synonym
+            value = self.explicit.get(synonym)
+            if value is None:
+                continue
+            if synonym in _UNIT_MS:
+                value *= _UNIT_MS[synonym]
+            return max(value, -1) if name == "retention.ms" else value, synonym
         return key.default, None
 
     def topic_values(self, overrides: Mapping[str, Value]) -> dict[str, Value]:

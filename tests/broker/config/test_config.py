@@ -132,6 +132,19 @@ def test_the_finest_unit_wins(texts: dict[str, str], expected: int) -> None:
     assert config.log_config({"retention.ms": 5}).retention_ms == 5
 
 
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_records_are_kept_for_ever_or_for_some_time(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"log\.retention"):
+        BrokerConfig({name: "0"})
+    for text in ("-1", "-2"):
+        assert BrokerConfig({name: text}).topic_default("retention.ms") == (-1, name)
+    assert BrokerConfig().with_dynamic({"log.retention.ms": "0"}).topic_default("retention.ms")[1] is None
+
+
+def test_a_coarser_unit_that_does_not_count_may_be_anything() -> None:
+    assert BrokerConfig({"log.retention.hours": "0", "log.retention.ms": "5"}).log_config({}).retention_ms == 5
+
+
 def test_listeners() -> None:
     config = BrokerConfig(
         {
