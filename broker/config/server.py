@@ -45,6 +45,7 @@ from broker.log.cleaner.cleaner_config import CleanerConfig
 from broker.log.log_config import LogConfig
 from kafkalog.java_properties import may_be_shown
 
+MIN_LOAD_FACTOR = 0.01
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 _DYNAMIC = Update.CLUSTER_WIDE
@@ -96,7 +97,7 @@ SERVER_CONFIG = ConfigDefinition(
         ConfigKey("log.cleaner.threads", Type.INT, 1, "The number of cleaner threads. Each compacts one log at a time.", at_least(0), _DYNAMIC),
         ConfigKey("log.cleaner.dedupe.buffer.size", Type.LONG, 128 << 20, "The memory in bytes for the offset maps of all cleaner threads; each key takes 24 bytes. The memory is allocated only while a log is compacted, and only as much as its keys need.", None, _DYNAMIC),
         ConfigKey("log.cleaner.io.buffer.size", Type.INT, 512 << 10, "The memory in bytes for the read and write buffers of all cleaner threads.", at_least(0), _DYNAMIC),
-        ConfigKey("log.cleaner.io.buffer.load.factor", Type.DOUBLE, 0.9, "How full an offset map may become, from 0.01 to 1. A higher value means fewer passes over a log, but slower ones.", between(0.01, 1), _DYNAMIC),
+        ConfigKey("log.cleaner.io.buffer.load.factor", Type.DOUBLE, 0.9, "How full an offset map may become, from 0.01 to 1; any value outside counts as the nearer of these. A higher value means fewer passes over a log, but slower ones.", None, _DYNAMIC),
         ConfigKey("log.cleaner.io.max.bytes.per.second", Type.DOUBLE, sys.float_info.max, "The average rate in bytes per second at which all cleaner threads together may read and write.", None, _DYNAMIC),
         ConfigKey("log.cleaner.backoff.ms", Type.LONG, 15_000, "How long a cleaner thread sleeps when there is nothing to compact.", at_least(0), _DYNAMIC),
         ConfigKey("log.cleaner.delete.retention.ms", Type.LONG, 86_400_000, "The default of the topic key delete.retention.ms.", at_least(0), _DYNAMIC),
@@ -324,7 +325,7 @@ class BrokerConfig:
         return CleanerConfig(
             threads=self["log.cleaner.threads"],
             dedupe_buffer_size=self["log.cleaner.dedupe.buffer.size"],
-            load_factor=self["log.cleaner.io.buffer.load.factor"],
+            load_factor=max(MIN_LOAD_FACTOR, min(self["log.cleaner.io.buffer.load.factor"], 1.0)),
             io_buffer_size=self["log.cleaner.io.buffer.size"],
             io_max_bytes_per_second=self["log.cleaner.io.max.bytes.per.second"],
             backoff_ms=self["log.cleaner.backoff.ms"],

@@ -145,6 +145,11 @@ def test_a_coarser_unit_that_does_not_count_may_be_anything() -> None:
     assert BrokerConfig({"log.retention.hours": "0", "log.retention.ms": "5"}).log_config({}).retention_ms == 5
 
 
+@pytest.mark.parametrize(("text", "factor"), [("1.5", 1.0), ("0.5", 0.5), ("0", 0.01), ("-1", 0.01), ("NaN", 0.01)])
+def test_any_load_factor_is_accepted_as_in_kafka(text: str, factor: float) -> None:
+    assert BrokerConfig({"log.cleaner.io.buffer.load.factor": text}).cleaner_config().load_factor == factor
+
+
 def test_listeners() -> None:
     config = BrokerConfig(
         {
