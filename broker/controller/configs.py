@@ -317,8 +317,10 @@ class ConfigController:
             elif kind is ResourceKind.BROKER:
                 if name != ALL_BROKERS:
                     self._check_broker(name)
-                config = change.make(state.broker_config.get(name, {}))
-                self._check_dynamic(state, name, config)
+                present = state.broker_config.get(name, {})
+                config = change.make(present)
+                _check_dynamic({key: text for key, text in config.items() if text != present.get(key)})
+                self._check_cleaner(state, name, config)
             else:
                 if not self._has_groups:
                     raise InvalidRequestError(
@@ -332,8 +334,7 @@ class ConfigController:
             raise InvalidConfigError(str(error)) from error
         return SetConfig(kind.resource, name, config)
 
-    def _check_dynamic(self, state: ClusterState, name: str, config: dict[str, str]) -> None:
-        _check_dynamic(config)
+    def _check_cleaner(self, state: ClusterState, name: str, config: dict[str, str]) -> None:
         changed = apply(state, [SetConfig(ConfigResource.BROKER, name, config)])
         fault = self.effective(state).cleaner_config().fault_of_change(self.effective(changed).cleaner_config())
         if fault is not None:
@@ -390,6 +391,12 @@ def _shown(key: ConfigKey, text: str | None) -> str | None:
 
 
 def _check_dynamic(config: Mapping[str, str]) -> None:
+    """Check what a request changes. What is stored already may be what other brokers use.
+
+    Raises:
+        InvalidRequestError: a key cannot be changed while the broker runs.
+        InvalidConfigError: a value does not fit its key.
+    """
     for name, text in config.items():
         key = SERVER_CONFIG.get(name)
         if is_static(name):

@@ -1,0 +1,45 @@
+"""Test the checks of requests that alter configurations, and what they store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from broker.controller.alterations import Alteration, Op
+from broker.controller.configs import ResourceChange, ResourceKind
+from broker.metadata.operations import SetConfig
+from kafkalog.protocol.errors import InvalidConfigError, InvalidRequestError
+from tests.broker.controller.two_brokers import BROKER, Two, run
+
+
+def test_stored_keys_that_cannot_be_changed_here_block_no_other_change(tmp_path: Path) -> None:
+    """A broker of Apache Kafka, or a tool, has stored them."""
+    stored = {"background.threads": "3", "listeners": "PLAINTEXT://:1", "log.roll.ms": "often"}
+
+    async def work(two: Two) -> None:
+        configs = two.broker.configs
+
+        async def alter(change: ResourceChange) -> Exception | None:
+            return (await configs.alter([change], validate_only=False))[0]
+
+        def kept() -> dict[str, str]:
+            return dict(two.ours.state.broker_config["0"])
+
+        await two.foreign(SetConfig(BROKER, "0", stored))
+        setting = Alteration("log.retention.ms", Op.SET, "9")
+        assert await alter(configs.alteration(ResourceKind.BROKER, "0", [setting])) is None
+        assert kept() == {**stored, "log.retention.ms": "9"}
+        assert two.broker.config["log.retention.ms"] == 9
+        whole = {**stored, "log.retention.ms": "8"}
+        assert await alter(configs.replacement(ResourceKind.BROKER, "0", whole)) is None
+        assert kept() == {**stored, "log.retention.ms": "8"}
+        for name, value, error in (
+            ("background.threads", "4", InvalidRequestError),
+            ("log.roll.ms", "never", InvalidConfigError),
+        ):
+            setting = Alteration(name, Op.SET, value)
+            assert isinstance(await alter(configs.alteration(ResourceKind.BROKER, "0", [setting])), error)
+        removed = Alteration("background.threads", Op.DELETE, None)
+        assert await alter(configs.alteration(ResourceKind.BROKER, "0", [removed])) is None
+        assert "background.threads" not in kept()
+
+    run(tmp_path, work)
