@@ -17,7 +17,7 @@ from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_static
 from broker.config.stored_topic import REPAIR_KEYS, UNREADABLE, read_topic_config
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
-from broker.controller.alterations import Alteration, altered, check_alterations
+from broker.controller.alterations import Alteration, Op, altered, check_alterations
 from broker.metadata.cache import MetadataCache
 from broker.metadata.model import ClusterState
 from broker.metadata.operations import ConfigResource, SetConfig, apply
@@ -230,9 +230,14 @@ class ConfigController:
 
     # -- altering
 
-    def replacement(self, kind: ResourceKind, name: str, config: Mapping[str, str | None]) -> ResourceChange:
-        """Make the change of AlterConfigs: `config` replaces all overrides of the resource."""
-        given = {key: value for key, value in config.items() if value is not None}
+    def replacement(self, kind: ResourceKind, name: str, config: Sequence[tuple[str, str | None]]) -> ResourceChange:
+        """Make the change of AlterConfigs: `config` replaces all overrides of the resource.
+
+        Raises:
+            InvalidRequestError: a key is repeated, or has no value.
+        """
+        check_alterations(Alteration(key, Op.SET, value) for key, value in config)
+        given = {key: value for key, value in config if value is not None}
         return ResourceChange(kind, name, lambda _: given)
 
     def alteration(self, kind: ResourceKind, name: str, alterations: Sequence[Alteration]) -> ResourceChange:

@@ -117,7 +117,7 @@ async def handle_alter_configs(request: Request) -> None:
         )
         with Answering(result):
             _check_once(counts, resource)
-            values = {config.name: config.value async for config in request.each(resource.configs)}
+            values = [(config.name, config.value) async for config in request.each(resource.configs)]
             kind = _kind(resource.resource_type)
             changes.append((result, request.broker.configs.replacement(kind, resource.resource_name, values)))
         results.append(result)

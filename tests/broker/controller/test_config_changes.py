@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import ResourceChange, ResourceKind
 from broker.metadata.operations import SetConfig
 from kafkalog.protocol.errors import InvalidConfigError, InvalidRequestError
-from tests.broker.controller.two_brokers import BROKER, Two, run
+from tests.broker.controller.two_brokers import BROKER, TOPIC, Two, run
 
 
 def test_stored_keys_that_cannot_be_changed_here_block_no_other_change(tmp_path: Path) -> None:
@@ -29,7 +31,7 @@ def test_stored_keys_that_cannot_be_changed_here_block_no_other_change(tmp_path:
         assert await alter(configs.alteration(ResourceKind.BROKER, "0", [setting])) is None
         assert kept() == {**stored, "log.retention.ms": "9"}
         assert two.broker.config["log.retention.ms"] == 9
-        whole = {**stored, "log.retention.ms": "8"}
+        whole = [*stored.items(), ("log.retention.ms", "8")]
         assert await alter(configs.replacement(ResourceKind.BROKER, "0", whole)) is None
         assert kept() == {**stored, "log.retention.ms": "8"}
         for name, value, error in (
@@ -41,5 +43,23 @@ def test_stored_keys_that_cannot_be_changed_here_block_no_other_change(tmp_path:
         removed = Alteration("background.threads", Op.DELETE, None)
         assert await alter(configs.alteration(ResourceKind.BROKER, "0", [removed])) is None
         assert "background.threads" not in kept()
+
+    run(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([("retention.ms", None)], "Null value not supported for : retention.ms"),
+        ([("retention.ms", "1"), ("retention.ms", "2")], "duplicate config keys"),
+        ([("retention.ms", "1"), ("retention.ms", None)], "duplicate config keys"),
+    ],
+)
+def test_a_replacement_names_each_key_once_with_a_value(
+    tmp_path: Path, values: list[tuple[str, str | None]], message: str
+) -> None:
+    async def work(two: Two) -> None:
+        with pytest.raises(InvalidRequestError, match=message):
+            two.broker.configs.replacement(ResourceKind.TOPIC, "t", values)
 
     run(tmp_path, work)
