@@ -87,10 +87,13 @@ def _apply(config: dict[str, str], key: ConfigKey, alteration: Alteration, prese
         return
     if key.type is not Type.LIST:
         raise InvalidConfigError(f"Config value {alteration.op.name.lower()} is not allowed for config key: {key.name}")
-    items = [item for item in (present or "").split(",") if item]
-    named = [item.strip() for item in value.split(",")]
+    items, named = _items(present or ""), _items(value)
     if alteration.op is Op.APPEND:
-        items += [item for item in named if item not in items]
+        items = list(dict.fromkeys([*items, *named]))
     else:
         items = [item for item in items if item not in named]
     config[key.name] = ",".join(items)
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in map(str.strip, text.split(",")) if item]

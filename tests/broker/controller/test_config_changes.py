@@ -63,3 +63,24 @@ def test_a_replacement_names_each_key_once_with_a_value(
             two.broker.configs.replacement(ResourceKind.TOPIC, "t", values)
 
     run(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("present", "op", "value", "after"),
+    [
+        ("compact, delete", Op.SUBTRACT, "delete", "compact"),
+        ("compact, delete", Op.SUBTRACT, " compact , delete", ""),
+        ("compact, delete", Op.APPEND, "delete", "compact,delete"),
+        (" compact", Op.APPEND, "delete,delete", "compact,delete"),
+        ("compact", Op.APPEND, "", "compact"),
+    ],
+)
+def test_spaces_in_lists_mean_nothing(tmp_path: Path, present: str, op: Op, value: str, after: str) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t")
+        await two.foreign(SetConfig(TOPIC, "t", {"cleanup.policy": present}))
+        change = two.broker.configs.alteration(ResourceKind.TOPIC, "t", [Alteration("cleanup.policy", op, value)])
+        assert await two.broker.configs.alter([change], validate_only=False) == [None]
+        assert two.ours.state.topics["t"].config == {"cleanup.policy": after}
+
+    run(tmp_path, work)
