@@ -17,6 +17,7 @@ from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.protocol_version import Feature
 from broker.config.server import BrokerConfig
+from broker.config.stored_topic import read_topic_config
 from broker.controller.cluster.controller import Balancing, ClusterController
 from broker.controller.cluster.kraft import KraftMigrationError, check_not_migrating
 from broker.controller.cluster.machine.partitions import UNCLEAN_KEY
@@ -195,7 +196,7 @@ class ClusterMode:
             """Have elections tried again where unclean ones are allowed now."""
             configs = [each for each in operations if isinstance(each, SetConfig)]
             topics = [each.name for each in configs if each.resource is ConfigResource.TOPIC]
-            allowed = [name for name in topics if self.topic_config(name).get(UNCLEAN_KEY) == "true"]
+            allowed = [name for name in topics if read_topic_config(self.topic_config(name)).values.get(UNCLEAN_KEY)]
             if allowed:
                 controller.unclean_election_enabled(allowed)
             if any(each.resource is ConfigResource.BROKER for each in configs):

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from broker.controller.cluster.machine.partitions import UNCLEAN_KEY
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kafkalog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkalog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.broker.controller.cluster.test_members import IDS, Cluster, play
 
@@ -70,6 +76,34 @@ def test_the_longest_log_leads_although_another_replica_comes_first(tmp_path: Pa
         assert f"replica {leader} " in cause
 
     play(tmp_path, scenario, settings={} if compares else {"kafkalog.unclean.recovery.timeout.ms": "0"})
+
+
+def test_a_topic_that_allows_them_now_has_a_leader_at_once(tmp_path: Path) -> None:
+    """The value is read as booleans are, whatever its case and the spaces around it."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.create("words", 2)
+        await cluster.until(lambda: cluster.partition("words") is not None)
+        state = cluster.partition("words")
+        assert state is not None
+        await cluster.until_in_sync("words", set(state.replicas))
+        (other,) = set(state.replicas) - {state.leader}
+        await stop(cluster, other)
+        await cluster.until_in_sync("words", {state.leader})
+        await stop(cluster, state.leader)
+        await cluster.hosts[other].start()
+        cluster.running.add(other)
+        await cluster.until(lambda: (found := cluster.partition("words")) is not None and found.leader < 0)
+        await cluster.until(lambda: cluster.boss() is not None)
+        config = AlterableConfig(name=UNCLEAN_KEY, config_operation=0, value=" TRUE")
+        resource = AlterConfigsResource(resource_type=2, resource_name="words", configs=[config])
+        boss = cluster.boss()
+        assert boss is not None
+        answer = await cluster.hosts[boss].ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        assert answer.responses[0].error_code == 0, ErrorCode(answer.responses[0].error_code)
+        await cluster.until(lambda: (found := cluster.partition("words")) is not None and found.leader == other)
+
+    play(tmp_path, scenario)
 
 
 async def stop(cluster: Cluster, number: int) -> None:
