@@ -18,6 +18,7 @@ from uuid import UUID
 
 import kafkalog
 from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import InvalidResponseError
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import faults
 from spark_kafkalog.driver.discovery import Discovery
@@ -28,7 +29,7 @@ from spark_kafkalog.load.layout import published
 from spark_kafkalog.load.layout.file_names import OFFSETS_FILE
 from spark_kafkalog.load.layout.offsets_document import Lost, Offsets, PartitionOffsets
 from spark_kafkalog.load.layout.staging import Staging, SweptError, sweep
-from spark_kafkalog.load.load_options import LoadOptions
+from spark_kafkalog.load.load_options import LoadOptions, check_topic
 from spark_kafkalog.load.load_plan import (
     ChangingTopicError,
     Plan,
@@ -43,6 +44,7 @@ from spark_kafkalog.load.runner import Runner
 from spark_kafkalog.load.write import SplitTask, WrittenFile, WrittenSplit, load_split
 from spark_kafkalog.offsets import Position, topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtOffsets, Limit
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.start_and_end import resolve
 
@@ -81,12 +83,22 @@ def matching_topics(options: LoadOptions) -> list[str]:
     Raises:
         OptionsError: An option is wrong.
         KafkaError, ClientError: A request to the brokers has failed.
+        InvalidResponseError: The brokers name a topic that no topic can be called. Names become parts of paths.
     """
     discovery = Discovery(options.matching())
     try:
-        return sorted({tp.topic for tp in discovery.assigned().partitions})
+        found = sorted({tp.topic for tp in discovery.assigned().partitions})
     finally:
         discovery.close()
+    for name in found:
+        try:
+            check_topic(name)
+        except OptionsError:
+            raise InvalidResponseError(
+                f"the brokers name a topic {name!r}, which no topic can be called, so nothing is loaded. Is the "
+                "address that of a Kafka cluster that you trust?"
+            ) from None
+    return found
 
 
 def plan_topic(options: LoadOptions, topic: str) -> Planned:
