@@ -7,7 +7,7 @@ Pure:
 Over a file system (`spark_kafkalog.fs`):
 - `layout`        the directory that loads write: names, `_offsets.json`, staging, publishing
 - `write`         on executors: one split into files; `formats` their contents
-- `compact`       merges small files into large ones while readers use them
+- `compact`       merges small files into large ones while readers use them; `compact_plan` chooses the files
 
 Together:
 - `job`           a load of topics; `runner` runs its tasks, by Spark or by threads

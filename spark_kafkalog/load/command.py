@@ -56,7 +56,7 @@ def exit_code(error: Exception) -> int | None:
     from kafkalog.records.errors import RecordsError
     from spark_kafkalog.data_loss import DataLossError
     from spark_kafkalog.fs.opening import UnsupportedUrlError
-    from spark_kafkalog.load.compact import CompactionError, CompactionRunsError
+    from spark_kafkalog.load.compact_plan import CompactionError, CompactionRunsError
     from spark_kafkalog.load.layout.published import LostRaceError, StateError
     from spark_kafkalog.load.layout.staging import SweptError
     from spark_kafkalog.load.load_plan import ChangingTopicError, LostOffsetsError, PlanError, RecreatedTopicError
@@ -270,7 +270,8 @@ def _status(arguments: argparse.Namespace, context: Context) -> int:
 
 
 def _compact(arguments: argparse.Namespace, context: Context) -> int:
-    from spark_kafkalog.load.compact import CompactionError, CompactionRunsError, NotParquetError, compact
+    from spark_kafkalog.load.compact import compact
+    from spark_kafkalog.load.compact_plan import CompactionError, CompactionRunsError, NotParquetError
     from spark_kafkalog.load.job import topic_path
     from spark_kafkalog.load.runner import Runner, SparkRunner, ThreadRunner
 

@@ -23,6 +23,8 @@ STAGING = "_staging"
 REPLACED = ".replaced"
 """Added to the names of files that a compaction has moved away; not the suffix of a data file."""
 COMPACTING = "_compacting"
+SIGN = "compaction-under-way"
+"""The name, without its suffix, of the file that has readers fail while a compaction exchanges files."""
 NO_HOUR = "date=__HIVE_DEFAULT_PARTITION__/hour=__HIVE_DEFAULT_PARTITION__"
 """The directory of records without a usable timestamp: a name that Hive, Spark, pyarrow and DuckDB read as null."""
 HOUR_US = 3_600_000_000

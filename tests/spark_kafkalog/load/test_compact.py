@@ -16,9 +16,10 @@ import pytest
 
 from spark_kafkalog import faults
 from spark_kafkalog.load import compact as compaction
-from spark_kafkalog.load.compact import Compacted, CompactionError, CompactionRunsError
+from spark_kafkalog.load.compact import Compacted
+from spark_kafkalog.load.compact_plan import CompactionError, CompactionRunsError
 from spark_kafkalog.load.formats import ParquetFormat
-from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, load_name
+from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, SIGN, load_name
 from spark_kafkalog.load.layout.staging import Judge, SweptError
 from spark_kafkalog.options.parsing import OptionsError
 from tests.spark_kafkalog.load.compacting import POINTS, fill, interrupted, run
@@ -204,7 +205,7 @@ def test_what_to_do_by_hand_loses_nothing(local_loading: Loading, monkeypatch: p
             place.unlink()
     for moved in (work / "old" / "0").glob("*/*"):
         moved.rename(path / load_name(int(moved.parent.name)) / below / moved.name.removesuffix(REPLACED))
-    for sign in path.glob(f"load=*/*/*/{compaction.SIGN}*"):
+    for sign in path.glob(f"load=*/*/*/{SIGN}*"):
         sign.unlink()
     shutil.rmtree(path / COMPACTING)
     left = {where: value for where, value in rows.items() if where not in gone}
@@ -307,4 +308,4 @@ def test_a_former_owner_that_wakes_up_can_do_nothing(loading: Loading, monkeypat
     with pytest.raises(SweptError, match="goes on with it"):
         run(loading, topic)
     assert loading.rows(topic) == rows
-    assert not [each for each in data_files(loading.files, loading.path(topic)) if compaction.SIGN in each]
+    assert not [each for each in data_files(loading.files, loading.path(topic)) if SIGN in each]

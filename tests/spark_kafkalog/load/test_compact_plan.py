@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafkalog.load.compact import Group, Input, Merge, plan_merges
+from spark_kafkalog.load.compact_plan import Group, Input, Merge, plan_merges
 from spark_kafkalog.load.layout.file_names import file_name, parse_file_name
 from tests.spark_kafkalog.load.compacting import HOUR
 
