@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load.layout import published
-from spark_kafkalog.load.layout.file_names import SIGN, FileName, file_name, load_name, parse_file_name
+from spark_kafkalog.load.layout.file_names import SIGN, FileName, file_name, is_hidden, load_name, parse_file_name
 
 
 class CompactionError(RuntimeError):
@@ -66,7 +66,8 @@ class Group:
 def plan_merges(topic: str, found: Sequence[tuple[str, int, str, int]], target_bytes: int) -> list[Group]:
     """Choose the files to merge. `found`: hour, load, name and size of files, all of one incarnation of the topic.
 
-    Consecutive files become one of at most `target_bytes`. Files of three quarters of that stay as they are. Pure.
+    Consecutive files become one of at most `target_bytes`. Files of three quarters of that stay as they are. Files
+    that readers skip are replaced in any case: earlier versions gave them the hidden names of their topics. Pure.
     """
     by_place: dict[tuple[str, int], list[tuple[FileName, int, str, int]]] = defaultdict(list)
     for hour, load, name, size in found:
@@ -82,24 +83,25 @@ def plan_merges(topic: str, found: Sequence[tuple[str, int, str, int]], target_b
 
 
 def _runs(files: Sequence[Any], target_bytes: int) -> Iterator[list[Any]]:
-    """Yield runs of at least two consecutive files whose sum is at most the target."""
+    """Yield runs of at least two consecutive files whose sum is at most the target, and runs of one hidden file."""
     run: list[Any] = []
     total = 0
     for each in files:
-        size = each[3]
-        if run and (total + size > target_bytes or each[1] < run[-1][1]):
-            if len(run) > 1:
+        *_, name, size = each
+        is_large = size * 4 >= target_bytes * 3 and not is_hidden(name)
+        if run and (is_large or total + size > target_bytes or each[1] < run[-1][1]):
+            if _is_worth_it(run):
                 yield run
             run, total = [], 0
-        if size * 4 >= target_bytes * 3:
-            if len(run) > 1:
-                yield run
-            run, total = [], 0
-            continue
-        run.append(each)
-        total += size
-    if len(run) > 1:
+        if not is_large:
+            run.append(each)
+            total += size
+    if _is_worth_it(run):
         yield run
+
+
+def _is_worth_it(run: Sequence[Any]) -> bool:
+    return len(run) > 1 or any(is_hidden(name) for _, _, name, _ in run)
 
 
 def find_groups(files: Files, topic_path: str, loads: range | None, target_bytes: int) -> list[Group]:
@@ -119,18 +121,23 @@ def find_groups(files: Files, topic_path: str, loads: range | None, target_bytes
 
 
 def _data_files(files: Files, topic_path: str, number: int) -> Iterator[tuple[str, int, str, int]]:
+    topic = topic_path.rpartition("/")[2]
     root = f"{topic_path}/{load_name(number)}"
     for date in files.list(root):
         if not date.name.startswith("date="):
             continue
         for hour in files.list(f"{root}/{date.name}"):
             for file in files.list(f"{root}/{date.name}/{hour.name}"):
-                if file.name.startswith(("_", ".")) or SIGN in file.name:
+                if file.name.partition(".")[0] == SIGN:
                     continue
                 try:
-                    parse_file_name(file.name)
+                    named = parse_file_name(file.name)
                 except ValueError as error:
+                    if is_hidden(file.name):
+                        continue
                     raise CompactionError(
                         f"{root}/{date.name}/{hour.name}: {error}; no load has put it there. Move it away"
                     ) from None
+                if is_hidden(file.name) and named.topic != topic:
+                    continue
                 yield f"{date.name}/{hour.name}", number, file.name, file.size

@@ -10,6 +10,9 @@ files only.
 `load`, `date` and `hour` are partition columns for Spark, Hive, pyarrow and DuckDB, which ignore names that begin
 with `_`. A file's name has the range of its offsets: its first one, and the one behind its last. The file need not
 hold all of them, because it has the records of one hour only, and timestamps may be out of order.
+
+Spark, Hive and pyarrow skip files whose names begin with `_` or `.`, and so may the names of topics. Files of such
+topics have a `+` before their names. Earlier versions left it out.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ LAST_HOUR = 70_389_527
 """The last hour of the year 9999, beyond which neither Python nor SQL has dates."""
 
 _LOAD = re.compile(r"load=(\d{10,})")
-_FILE = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})\+(?P<partition>\d+)\+(?P<start>\d{20})\+(?P<end>\d{20})\.\w+")
+_SHOWN = "+"
+"""Begins the names of files that would be hidden without it."""
+_FILE = re.compile(r"\+?(?P<topic>[a-zA-Z0-9._-]{1,249})\+(?P<partition>\d+)\+(?P<start>\d{20})\+(?P<end>\d{20})\.\w+")
 
 
 class FileName(NamedTuple):
@@ -73,9 +78,15 @@ def hour_path(hour: int | None) -> str:
     return NO_HOUR if hour is None else f"{datetime.fromtimestamp(hour * 3600, UTC):date=%Y-%m-%d/hour=%H}"
 
 
+def is_hidden(name: str) -> bool:
+    """Return whether Spark, Hive and pyarrow skip files of this name."""
+    return name.startswith(("_", "."))
+
+
 def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> str:
     """Return a data file's name; `suffix` has no dot."""
-    return f"{topic}+{partition}+{start:020}+{end:020}.{suffix}"
+    shown = _SHOWN if is_hidden(topic) else ""
+    return f"{shown}{topic}+{partition}+{start:020}+{end:020}.{suffix}"
 
 
 def parse_file_name(name: str) -> FileName:

@@ -12,9 +12,9 @@ import pytest
 from spark_kafkalog.fs.local import LocalFiles
 from spark_kafkalog.load.compact import MergeTask, compact, merge
 from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
-from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, file_name, load_name
+from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, SIGN, file_name, load_name
 from spark_kafkalog.load.layout.offsets_document import Offsets, PartitionOffsets
-from spark_kafkalog.load.runner import R, T
+from spark_kafkalog.load.runner import R, T, ThreadRunner
 from tests.spark_kafkalog.load.compacting import HOUR
 from tests.spark_kafkalog.load.loading import data_files, rows_of
 
@@ -39,6 +39,7 @@ class RepeatingRunner:
 def publish_loads(topic_path: str) -> None:
     """Put loads of one row each into a directory."""
     files = LocalFiles()
+    topic = topic_path.rpartition("/")[2]
     for load in range(LOADS):
         place = f"{topic_path}/{load_name(load)}"
         files.make_directories(f"{place}/{HOUR}")
@@ -47,9 +48,9 @@ def publish_loads(topic_path: str) -> None:
         row = dict.fromkeys(SCHEMA.names) | {"value": b"%d" % load, "partition": 0, "offset": load}
         writer.write(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
         writer.close()
-        files.write(f"{place}/{HOUR}/{file_name('words', 0, load, load + 1, 'parquet')}", buffer.getvalue())
+        files.write(f"{place}/{HOUR}/{file_name(topic, 0, load, load + 1, 'parquet')}", buffer.getvalue())
         ends = {0: PartitionOffsets(load, load + 1, 1)}
-        document = Offsets("words", "", load, load - 1 if load else None, "run", "now", "parquet", ends)
+        document = Offsets(topic, "", load, load - 1 if load else None, "run", "now", "parquet", ends)
         files.write(f"{place}/{OFFSETS_FILE}", document.to_json().encode())
 
 
@@ -61,6 +62,13 @@ def test_tasks_that_run_again_do_not_fail(tmp_path: Path, accepted: int) -> None
     assert (done.files_before, done.files_after, done.rows) == (LOADS, 1, LOADS)
     merged = f"{path}/{load_name(LOADS - 1)}/{HOUR}/{file_name('words', 0, 0, LOADS, 'parquet')}"
     assert data_files(files, path) == [merged]
+    assert rows_of(files, path) == {(0, load): b"%d" % load for load in range(LOADS)}
+
+
+def test_a_topic_may_be_called_as_the_sign_of_a_compaction_is(tmp_path: Path) -> None:
+    files, path = LocalFiles(), f"{tmp_path}/{SIGN}"
+    publish_loads(path)
+    assert compact(files, path, lambda: ThreadRunner(1)).files_before == LOADS
     assert rows_of(files, path) == {(0, load): b"%d" % load for load in range(LOADS)}
 
 

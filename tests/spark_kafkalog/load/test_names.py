@@ -24,6 +24,14 @@ def test_file_names_are_read_back(topic: str, partition: int, start: int, end: i
     assert parse_file_name(file_name(topic, partition, start, end, "parquet")) == (topic, partition, start, end)
 
 
+@pytest.mark.parametrize("topic", ["_schemas", ".schemas", "__", "a_.b"])
+def test_no_file_is_hidden_from_readers(topic: str) -> None:
+    name = file_name(topic, 1, 2, 3, "parquet")
+    assert not name.startswith(("_", "."))
+    earlier = f"{topic}+1+{2:020}+{3:020}.parquet"
+    assert parse_file_name(name) == parse_file_name(earlier) == (topic, 1, 2, 3)
+
+
 @given(st.lists(st.integers(0, 10**12), min_size=2))
 def test_load_names_are_read_back_and_sort_as_numbers(numbers: list[int]) -> None:
     assert [load_number(load_name(number)) for number in numbers] == numbers
