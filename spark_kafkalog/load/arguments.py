@@ -29,9 +29,27 @@ class UsageError(ValueError):
     """Options are wrong; the message says what to change."""
 
 
+class _Commands(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001
+    """Parses a command's options, and refuses those before it: argparse would let the command's defaults hide them."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        given = [
+            each.option_strings[0]
+            for each in parser._actions  # noqa: SLF001
+            if each.option_strings and getattr(namespace, each.dest, each.default) != each.default
+        ]
+        if given:
+            parser.error(f"{values[0]} takes only options that follow it, not {', '.join(given)} before it")
+        super().__call__(parser, namespace, values, option_string)
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a load, and its commands; `arguments.action` names the command."""
-    commands = parser.add_subparsers(dest="action", metavar="[status | compact]", required=False)
+    commands = parser.add_subparsers(
+        dest="action", metavar="[status | compact]", required=False, action=_Commands, parser_class=type(parser)
+    )
     _add_load(parser)
     _add_status(commands)
     _add_compact(commands)

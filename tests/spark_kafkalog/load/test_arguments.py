@@ -1,4 +1,4 @@
-"""Tests of the client properties of a load's command line."""
+"""Tests of a load's command line: client properties, and where options may stand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafkalog.load.arguments import UsageError, client_properties
+from spark_kafkalog.load.arguments import UsageError, add_options, client_properties
 
 
 def read(file: Path, *words: str) -> dict[str, str]:
@@ -43,3 +43,34 @@ def test_errors_name_the_file_and_the_line_and_no_value(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as raised:
         read(tmp_path / "none")
     assert str(raised.value) == f"--command-config {tmp_path / 'none'}: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--to", "/t", "status"], "status takes only options that follow it, not --to before it"),
+        (["--dry-run", "compact", "--to", "/t"], "compact takes only options that follow it, not --dry-run before it"),
+        (["--topic", "a", "compact", "--to", "/t", "--topic", "b"], "not --topic before it"),
+        (["--json", "--from", "latest", "--no-fail-on-data-loss", "status"], "not --json, --from, --fail-on-data-loss"),
+        (["compact", "--to", "/t", "--dry-run"], "unrecognized arguments: --dry-run"),
+    ],
+)
+def test_options_before_a_command_are_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would have no effect: `--dry-run compact` would compact, and `--topic a compact` all topics."""
+    parser = argparse.ArgumentParser("kafkalog load")
+    add_options(parser)
+    with pytest.raises(SystemExit) as raised:
+        parser.parse_args(words)
+    assert raised.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_options_after_a_command_are_taken() -> None:
+    parser = argparse.ArgumentParser("kafkalog load")
+    add_options(parser)
+    found = parser.parse_args(["compact", "--to", "/t", "--topic", "a", "--topic", "b"])
+    assert (found.action, found.to, found.topic) == ("compact", "/t", ["a", "b"])
+    found = parser.parse_args(["--to", "/t", "--dry-run", "--topic", "compact"])
+    assert (found.action, found.to, found.topic, found.dry_run) == (None, "/t", ["compact"], True)
