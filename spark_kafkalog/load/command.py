@@ -273,7 +273,9 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
     from spark_kafkalog.load.compact import compact
     from spark_kafkalog.load.compact_plan import CompactionError, CompactionRunsError, NotParquetError
     from spark_kafkalog.load.job import topic_path
-    from spark_kafkalog.load.runner import Runner, SparkRunner, ThreadRunner
+    from spark_kafkalog.load.layout.published import StateError
+    from spark_kafkalog.load.layout.staging import SweptError
+    from spark_kafkalog.load.runner import Runner, SparkRunner, TaskFailedError, ThreadRunner
 
     files, root, topics = _topics_of(arguments)
 
@@ -297,7 +299,7 @@ def _compact(arguments: argparse.Namespace, context: Context) -> int:
                 runner,
                 **{name: each for name, each in given.items() if each is not None},
             )
-        except (CompactionError, CompactionRunsError) as error:
+        except (CompactionError, CompactionRunsError, StateError, SweptError, TaskFailedError) as error:
             if len(topics) == 1:
                 raise
             # If one topic cannot be compacted, the others still are.

@@ -36,6 +36,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -49,7 +50,7 @@ from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
 from spark_kafkalog.load.layout.file_names import COMPACTING, REPLACED, SIGN, load_name
 from spark_kafkalog.load.layout.staging import LEASE, STALE_AFTER_S, Judge, Staging, SweptError, sweep
 from spark_kafkalog.load.load_options import COMPRESSION_LEVEL, MOST_FILE_BYTES, check_stale_after
-from spark_kafkalog.load.runner import Runner
+from spark_kafkalog.load.runner import Runner, TaskFailedError
 from spark_kafkalog.load.write import Checksummed
 
 _SIGN_TEXT = b"A compaction is exchanging the files of this directory. Run the query again in a moment.\n"
@@ -187,25 +188,28 @@ class _Work:
     def new_path(self, index: int, name: str) -> str:
         return f"{self._path}/new/{index}/{name}{self._new}"
 
-    def exchange(self) -> None:
-        """Exchange the files that are not exchanged yet.
+    def exchange(self) -> set[int]:
+        """Exchange the files that are not exchanged yet; return the indexes of the groups that are exchanged then.
 
         Raises:
             FileNotFoundError: Another run took the work over.
         """
         lifted = {each.name for each in self._files.list(f"{self._path}/lifted")}
         waiting = {each.name for each in self._files.list(f"{self._path}/signs")}
+        exchanged = set()
         for index, group in enumerate(self._groups):
             self.current = index
             signs = {f"{index}-{load}": self._sign(group, load) for load in group.loads}
             if not signs.keys() & lifted:
                 if signs.keys() <= waiting and not self._all_there(group):
-                    # Deleted since it was planned, and nothing is exchanged yet: leave it.
+                    # Replaced by another compaction, or deleted, since it was planned. Nothing is exchanged yet.
                     continue
                 self._each(signs, lambda name, target: self._move(f"{self._path}/signs/{name}", target), "sign-up")
                 self._hide(index, group)
                 self._show(index, group)
             self._each(signs, lambda name, target: self._move(target, f"{self._path}/lifted/{name}"), "sign-down")
+            exchanged.add(index)
+        return exchanged
 
     def _each(self, signs: dict[str, str], move: Callable[[str, str], None], point: str) -> None:
         for name, target in signs.items():
@@ -279,7 +283,7 @@ def compact(
     """Merge the small files of the published loads `loads` (None: all).
 
     Raises:
-        CompactionRunsError: Another compaction of the topic is running.
+        CompactionRunsError: Another compaction of the topic is running, or was first. Nothing has changed.
         CompactionError: The compaction cannot run or continue.
         SweptError: Another run considered this one dead and swept its staging directory.
         StateError: A published load cannot be read.
@@ -290,6 +294,8 @@ def compact(
     with Staging(files, topic_path) as staging:
         sweep(files, staging, stale_after_s)
         finish_abandoned(files, topic_path, staging, stale_after_s)
+        if is_under_way(files, topic_path):
+            raise CompactionRunsError(_runs_already(files, topic_path))
         groups = find_groups(files, topic_path, loads, target_bytes)
         if not groups:
             return Compacted()
@@ -306,7 +312,7 @@ def compact(
             for index, group in enumerate(groups)
             for merge_ in group.merges
         ]
-        merged = runner().run(merge, tasks)
+        merged = _merged(runner(), tasks, staging, topic_path)
         faults.point("compact-merged")
         staging.check()
         for task, done in zip(tasks, merged, strict=True):
@@ -317,14 +323,48 @@ def compact(
         except FileExistsError:
             raise CompactionRunsError(_runs_already(files, topic_path)) from None
         faults.point("compact-committed")
-        _finish(files, topic_path, staging)
-        before = sum(len(task.inputs) for task in tasks)
-        return Compacted(before, len(tasks), sum(each.rows for each in merged), sum(each.bytes for each in merged))
+        exchanged = _finish(files, topic_path, staging)
+        kept = [index in exchanged for index, group in enumerate(groups) for _ in group.merges]
+        return _result(list(compress(tasks, kept)), list(compress(merged, kept)), topic_path)
+
+
+def _result(tasks: Sequence[MergeTask], merged: Sequence[Merged], topic_path: str) -> Compacted:
+    """Return the result of the tasks whose files were exchanged.
+
+    Raises:
+        CompactionRunsError: There are none.
+    """
+    if not tasks:
+        raise CompactionRunsError(_was_first(topic_path))
+    before = sum(len(each.inputs) for each in tasks)
+    return Compacted(before, len(tasks), sum(each.rows for each in merged), sum(each.bytes for each in merged))
+
+
+def _merged(runner: Runner, tasks: Sequence[MergeTask], staging: Staging, topic_path: str) -> list[Merged]:
+    """Run the tasks.
+
+    Raises:
+        CompactionRunsError: Another compaction has replaced an input.
+    """
+    try:
+        return runner.run(merge, tasks)
+    except (FileNotFoundError, TaskFailedError):
+        staging.check()
+        if all(task.files.stat(path) is not None for task in tasks for path in task.inputs):
+            raise
+        raise CompactionRunsError(_was_first(topic_path)) from None
 
 
 def _runs_already(files: Files, topic_path: str) -> str:
     owner = ", ".join(each.name for each in files.list(f"{topic_path}/{COMPACTING}"))
     return f"another compaction ({owner}) of {topic_path} is under way; run this one when it is done"
+
+
+def _was_first(topic_path: str) -> str:
+    return (
+        f"another compaction of {topic_path} was first, or something else has moved files away that were to be merged. "
+        "This one has changed nothing; run it again to merge what is left"
+    )
 
 
 def is_under_way(files: Files, topic_path: str) -> bool:
@@ -350,14 +390,17 @@ def finish_abandoned(files: Files, topic_path: str, staging: Staging, stale_afte
     return True
 
 
-def _finish(files: Files, topic_path: str, staging: Staging) -> None:
-    """Exchange the files. Move the old ones to where they are swept later, because readers may still read them."""
+def _finish(files: Files, topic_path: str, staging: Staging) -> set[int]:
+    """Exchange the files, and return the indexes of the groups whose files are exchanged.
+
+    Move the old files to where they are swept later, because readers may still read them.
+    """
     root = f"{topic_path}/{COMPACTING}"
     path = f"{root}/{staging.run_id}"
     work = None
     try:
         work = _Work.read(files, topic_path, path)
-        work.exchange()
+        exchanged = work.exchange()
         faults.point("compact-exchanged")
         files.replace(f"{path}/{LEASE}", b"{}")
         files.rename(path, f"{staging.path}-replaced")
@@ -373,3 +416,4 @@ def _finish(files: Files, topic_path: str, staging: Staging) -> None:
     faults.point("compact-moved-away")
     files.remove_empty(root)
     work.remove_empty_directories()
+    return exchanged

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from spark_kafkalog import faults
+from spark_kafkalog.fs.local import LocalFiles
 from spark_kafkalog.load.compact import Compacted, compact
+from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
+from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, file_name, load_name
+from spark_kafkalog.load.layout.offsets_document import Offsets, PartitionOffsets
 from spark_kafkalog.load.layout.staging import Staging
 from spark_kafkalog.load.runner import ThreadRunner
 from tests.spark_kafkalog.load.loading import Loading
 from tests.spark_kafkalog.topics import T0_MS
 
 HOUR = "date=2026-11-21/hour=18"
+LOADS = 3
 
 
 class KilledError(BaseException):
@@ -62,3 +70,22 @@ def interrupted(loading: Loading, topic: str, at: str, count: int, monkeypatch: 
         except KilledError:
             return True
     return False
+
+
+def publish_loads(topic_path: str, hours: Sequence[str] = (HOUR,)) -> None:
+    """Put LOADS loads into a directory, with one row for each partition. Each hour has a partition of its own."""
+    files = LocalFiles()
+    topic = topic_path.rpartition("/")[2]
+    for load in range(LOADS):
+        place = f"{topic_path}/{load_name(load)}"
+        for number, hour in enumerate(hours):
+            files.make_directories(f"{place}/{hour}")
+            buffer = io.BytesIO()
+            writer = ParquetFormat(buffer)
+            row = dict.fromkeys(SCHEMA.names) | {"value": b"%d" % load, "partition": number, "offset": load}
+            writer.write(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
+            writer.close()
+            files.write(f"{place}/{hour}/{file_name(topic, number, load, load + 1, 'parquet')}", buffer.getvalue())
+        ends = {number: PartitionOffsets(load, load + 1, 1) for number in range(len(hours))}
+        document = Offsets(topic, "", load, load - 1 if load else None, "run", "now", "parquet", ends)
+        files.write(f"{place}/{OFFSETS_FILE}", document.to_json().encode())

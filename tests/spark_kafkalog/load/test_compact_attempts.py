@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from spark_kafkalog.fs.local import LocalFiles
 from spark_kafkalog.load.compact import MergeTask, compact, merge
-from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
-from spark_kafkalog.load.layout.file_names import OFFSETS_FILE, SIGN, file_name, load_name
-from spark_kafkalog.load.layout.offsets_document import Offsets, PartitionOffsets
+from spark_kafkalog.load.layout.file_names import SIGN, file_name, load_name
 from spark_kafkalog.load.runner import R, T, ThreadRunner
-from tests.spark_kafkalog.load.compacting import HOUR
+from tests.spark_kafkalog.load.compacting import HOUR, LOADS, publish_loads
 from tests.spark_kafkalog.load.loading import data_files, rows_of
-
-LOADS = 3
 
 
 class RepeatingRunner:
@@ -34,24 +28,6 @@ class RepeatingRunner:
 
     def progress(self) -> tuple[int, int]:
         return 0, 0
-
-
-def publish_loads(topic_path: str) -> None:
-    """Put loads of one row each into a directory."""
-    files = LocalFiles()
-    topic = topic_path.rpartition("/")[2]
-    for load in range(LOADS):
-        place = f"{topic_path}/{load_name(load)}"
-        files.make_directories(f"{place}/{HOUR}")
-        buffer = io.BytesIO()
-        writer = ParquetFormat(buffer)
-        row = dict.fromkeys(SCHEMA.names) | {"value": b"%d" % load, "partition": 0, "offset": load}
-        writer.write(pa.RecordBatch.from_pylist([row], schema=SCHEMA))
-        writer.close()
-        files.write(f"{place}/{HOUR}/{file_name(topic, 0, load, load + 1, 'parquet')}", buffer.getvalue())
-        ends = {0: PartitionOffsets(load, load + 1, 1)}
-        document = Offsets(topic, "", load, load - 1 if load else None, "run", "now", "parquet", ends)
-        files.write(f"{place}/{OFFSETS_FILE}", document.to_json().encode())
 
 
 @pytest.mark.parametrize("accepted", range(3))
