@@ -3,8 +3,8 @@
 A run owns `_staging/<topic>/<run id>` and a file `lease` in it, which a thread of the driver rewrites every
 `HEARTBEAT_S`. The sweeping run compares the lease's modification time with that of a file that it has just written.
 Both times are from the file system's clock, so the machines' clocks do not matter. A lease older than `stale_after_s`
-is dead. The lease of a process of this machine (since its boot, in this process namespace) that no longer runs is dead
-at once.
+is dead. A lease of this machine (since its boot, in this process namespace) is dead at once if its process no longer
+runs. Otherwise its age is that by the machine's monotonic clock, so setting the time of day makes no run look dead.
 
 That can be wrong: a driver may be suspended for longer. So sweeping first renames the directory, atomically. From then
 on everything that its run does fails, above all publishing, because the source of that rename is gone. So a part of a
@@ -22,6 +22,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -109,7 +110,14 @@ class Staging:
             FileNotFoundError: The directory is gone.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        lease = {"machine": _machine(), "process": os.getpid(), "host": socket.gethostname(), "renewed": now}
+        lease = {
+            "machine": _machine(),
+            "process": os.getpid(),
+            "clock": _clock(),
+            "monotonic": time.monotonic(),
+            "host": socket.gethostname(),
+            "renewed": now,
+        }
         self._files.replace(f"{self.path}/{LEASE}", json.dumps(lease).encode())
 
     def _keep(self) -> None:
@@ -136,7 +144,9 @@ class Judge:
     roots: tuple[str, ...]
     """The directories of all runs of a topic."""
     oldest_ms: float
-    """A lease that was last renewed before this time is stale."""
+    """A lease that was last renewed before this time of the file system is stale."""
+    oldest_s: float
+    """The same by the monotonic clock of this machine."""
 
     @classmethod
     def of(cls, files: Files, own: Staging, stale_after_s: float) -> Judge:
@@ -151,7 +161,7 @@ class Judge:
             own.check()
         assert lease is not None
         roots = (staging_path(own.topic_path), old_staging_path(own.topic_path))
-        return cls(files, roots, lease.modified_ms - stale_after_s * 1000)
+        return cls(files, roots, lease.modified_ms - stale_after_s * 1000, time.monotonic() - stale_after_s)
 
     def is_dead(self, run: str) -> bool:
         """Return whether a run is dead, by its lease, or by its directory if it died before it had one."""
@@ -160,26 +170,39 @@ class Judge:
     def _is_dead(self, path: str) -> bool:
         lease = self.files.stat(f"{path}/{LEASE}")
         found = lease or self.files.stat(path)
-        if found is None or found.modified_ms < self.oldest_ms:
+        if found is None:
             return True
-        return lease is not None and self._has_ended(path)
+        known = None if lease is None else self._is_dead_here(path)
+        return found.modified_ms < self.oldest_ms if known is None else known
 
-    def _has_ended(self, path: str) -> bool:
+    def _is_dead_here(self, path: str) -> bool | None:
+        """Return whether a run of this machine is dead; None if the age of its lease's file is to decide."""
         try:
             lease = json.loads(self.files.read(f"{path}/{LEASE}"))
             machine, process = lease["machine"], int(lease["process"])
         except (OSError, ValueError, KeyError, TypeError):
-            # The lease is being written, or the file is no lease: its age decides.
-            return False
+            # The lease is being written, or the file is no lease.
+            return None
         if machine is None or machine != _machine():
-            return False
-        try:
-            os.kill(process, 0)
-        except ProcessLookupError:
+            return None
+        if not _runs(process):
             return True
-        except (OSError, OverflowError):
-            return False
+        try:
+            # Earlier versions did not write this.
+            return float(lease["monotonic"]) < self.oldest_s if lease["clock"] == _clock() else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
+def _runs(process: int) -> bool:
+    """Return whether a process of this machine may be running."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
         return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _machine() -> str | None:
@@ -189,6 +212,14 @@ def _machine() -> str | None:
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return None
+
+
+def _clock() -> str:
+    """Return the id of the monotonic clock: processes in another time namespace have another one."""
+    try:
+        return os.readlink("/proc/self/ns/time")
+    except OSError:
+        return ""
 
 
 def sweep(files: Files, own: Staging, stale_after_s: float = STALE_AFTER_S) -> list[str]:

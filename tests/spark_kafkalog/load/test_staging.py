@@ -115,6 +115,34 @@ def test_a_process_of_this_machine_that_has_ended_is_dead_at_once(place: tuple[F
         assert sweep(files, own, 600) == [dead.run_id]
 
 
+@pytest.mark.usefixtures("processes")
+def test_a_run_of_this_machine_lives_though_the_clock_was_set(tmp_path: Path) -> None:
+    """Its lease is as old as if the clock had been set forward since. What counts is the clock that nobody sets."""
+    files, path = LocalFiles(), f"{tmp_path}/words"
+    with Staging(files, path, heartbeat_s=3600) as living, Staging(files, path) as own:
+        lease = Path(living.path) / LEASE
+        written = json.loads(lease.read_text())
+        if written["machine"] is None:
+            pytest.skip("this system does not tell which machine it is")
+        os.utime(lease, (0, 0))
+        assert sweep(files, own, 600) == []
+        living.check()
+        # Suspended for that long, or its number is another process's now.
+        lease.write_text(json.dumps(written | {"monotonic": written["monotonic"] - 601}))
+        assert sweep(files, own, 600) == [living.run_id]
+
+
+@pytest.mark.parametrize("more", [{"clock": "other"}, {"monotonic": None}, {"monotonic": "x"}, {"machine": "other"}])
+def test_other_runs_are_judged_by_the_age_of_their_leases(tmp_path: Path, more: dict[str, object]) -> None:
+    files, path = LocalFiles(), f"{tmp_path}/words"
+    with Staging(files, path, heartbeat_s=3600) as silent, Staging(files, path) as own:
+        lease = Path(silent.path) / LEASE
+        lease.write_text(json.dumps(json.loads(lease.read_text()) | more))
+        assert sweep(files, own, 600) == []
+        os.utime(lease, (0, 0))
+        assert sweep(files, own, 600) == [silent.run_id]
+
+
 @pytest.mark.parametrize("process", [10**30, -(10**30), "x", None, [1]])
 def test_a_lease_that_is_none_is_judged_by_its_age(place: tuple[Files, str], process: object) -> None:
     files, path = place
