@@ -56,6 +56,8 @@ class Staging:
         self.path = f"{staging_path(topic_path)}/{self.run_id}"
         self._files = files
         self._heartbeat_s = heartbeat_s
+        self._renewing = threading.Lock()
+        """One writer at a time: HDFS fails the earlier one of two that rewrite a file, as if the file were gone."""
         self._ended = threading.Event()
         self._lost: OSError | None = None
         self._thread = threading.Thread(target=self._keep, name=f"lease-{self.run_id}", daemon=True)
@@ -104,7 +106,7 @@ class Staging:
             )
 
     def renew(self) -> None:
-        """Rewrite the lease.
+        """Rewrite the lease. Any thread may call it.
 
         Raises:
             FileNotFoundError: The directory is gone.
@@ -118,7 +120,8 @@ class Staging:
             "host": socket.gethostname(),
             "renewed": now,
         }
-        self._files.replace(f"{self.path}/{LEASE}", json.dumps(lease).encode())
+        with self._renewing:
+            self._files.replace(f"{self.path}/{LEASE}", json.dumps(lease).encode())
 
     def _keep(self) -> None:
         while not self._ended.wait(self._heartbeat_s):

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_a_lease_is_kept_until_the_end(place: tuple[Files, str]) -> None:
         wait_until(renewed, "a new lease")
         staging.check()
     assert files.stat(staging.path) is None
+
+
+def test_the_lease_may_be_renewed_by_several_threads(place: tuple[Files, str]) -> None:
+    """The thread of the heartbeat and the one that sweeps. Of two writers of a file HDFS lets the earlier one fail."""
+    files, path = place
+    with Staging(files, path, heartbeat_s=3600) as staging, ThreadPoolExecutor(4) as threads:
+        for each in [threads.submit(staging.renew) for _ in range(100)]:
+            each.result()
+        staging.check()
 
 
 def test_dead_runs_are_swept_and_living_ones_are_not(place: tuple[Files, str]) -> None:
