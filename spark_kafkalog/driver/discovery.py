@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -86,6 +86,11 @@ class Discovery:
     def lookup(self, timestamps: Mapping[TopicPartition, int]) -> Offsets:
         """Return offsets of timestamps (ms; -2 earliest, -1 latest), as `offsets.Lookup` describes."""
         return self._trying(lambda cluster: self._lookup(cluster, timestamps)) if timestamps else {}
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Return the high watermarks of partitions. With `read_committed`, `lookup` finds last stable offsets."""
+        asked = dict.fromkeys(partitions, LATEST)
+        return self._trying(lambda cluster: self._lookup(cluster, asked, READ_UNCOMMITTED)) if asked else {}
 
     def latest(self, known: Position, may_be_gone: Container[str] = ()) -> Position:
         """Return the ends of all assigned partitions. `may_be_gone` is that of `assigned`.
@@ -302,17 +307,20 @@ class Discovery:
             logger.warning("assign: %s do not exist and are not read", names(missing))
         self._missing = missing
 
-    def _lookup(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
+    def _lookup(
+        self, cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int | None = None
+    ) -> Offsets:
+        level = self._options.client.isolation_level if isolation_level is None else isolation_level
         try:
-            return self._ask(cluster, timestamps)
+            return _ask(cluster, timestamps, level)
         except UnknownTopicOrPartitionError:
             topics = cluster.metadata({tp.topic for tp in timestamps}, refresh=True).topics
             existing = {tp: time for tp, time in timestamps.items() if tp.partition in topics[tp.topic].partitions}
-            return self._ask(cluster, existing) if existing else {}
+            return _ask(cluster, existing, level) if existing else {}
 
-    def _ask(self, cluster: Cluster, timestamps: Mapping[TopicPartition, int]) -> Offsets:
-        found = list_offsets(cluster, timestamps, self._options.client.isolation_level)
-        return {tp: each.offset for tp, each in found.items()}
+
+def _ask(cluster: Cluster, timestamps: Mapping[TopicPartition, int], isolation_level: int) -> Offsets:
+    return {tp: each.offset for tp, each in list_offsets(cluster, timestamps, isolation_level).items()}
 
 
 def batch_density(records: memoryview | None, offset: int) -> float | None:

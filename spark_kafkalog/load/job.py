@@ -19,7 +19,7 @@ from uuid import UUID
 import kafkalog
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import InvalidResponseError
-from kafkalog.client.types import TopicPartition
+from kafkalog.client.types import READ_COMMITTED, TopicPartition
 from spark_kafkalog import faults
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.fs.interface import Files
@@ -136,9 +136,12 @@ def plan_topic(options: LoadOptions, topic: str) -> Planned:
         known = {TopicPartition(topic, number): end for number, end in (last.ends if last else {}).items()}
         ends[LATEST] = discovery.latest(Position(known, {})).offsets
         until = resolved(options.until, False)
+        beyond = [tp for tp, end in known.items() if end > ends[LATEST].get(tp, end)]
+        committed = source.client.isolation_level == READ_COMMITTED
+        high_watermarks = discovery.high_watermarks(beyond) if committed else {}
     finally:
         discovery.close()
-    seen = Seen(topic_mark(topic_id) or "", _by_number(earliest), _by_number(ends[LATEST]))
+    seen = Seen(topic_mark(topic_id) or "", _by_number(earliest), _by_number(ends[LATEST]), _by_number(high_watermarks))
     if not seen.earliest.keys() == seen.latest.keys() == until.keys():
         raise ChangingTopicError(f"the partitions of {topic} changed while the load was planned; run it again")
     wanted = Wanted(

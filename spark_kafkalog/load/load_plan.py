@@ -6,7 +6,7 @@ The caller requests offsets from brokers; this module takes maps from partition 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kafkalog.client.types import TopicPartition
@@ -36,11 +36,15 @@ class LostOffsetsError(PlanError):
 
 @dataclass(frozen=True)
 class Seen:
-    """A topic as brokers report it: its id ("" if they have none), and where its partitions begin and end."""
+    """A topic as brokers report it: its id ("" if they have none), and where its partitions begin and end.
+
+    `high_watermarks`: those of partitions that end at a last stable offset (`read_committed`), as far as they matter.
+    """
 
     topic_id: str
     earliest: By
     latest: By
+    high_watermarks: By = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,9 @@ def plan_load(topic: str, last: Offsets | None, seen: Seen, wanted: Wanted) -> P
         latest = seen.latest[number]
         until = wanted.until[number]
         _check_until(topic, number, until, latest)
-        if start > latest:
+        # A load that waits for no transaction ends at the high watermark. Now open ones may hold the end back.
+        is_held_back = number in loaded and start <= seen.high_watermarks.get(number, latest)
+        if start > latest and not is_held_back:
             raise _beyond_end(topic, number, start, latest, number in loaded)
         end = max(start, latest if until < 0 else min(until, latest))
         earliest = seen.earliest[number]

@@ -31,7 +31,12 @@ def after(ends: dict[int, int], topic_id: str = "a") -> Offsets:
 
 
 def plan(last: Offsets | None, earliest: list[int], latest: list[int], **more: Any) -> Plan:
-    seen = Seen(more.pop("topic_id", "a"), dict(enumerate(earliest)), dict(enumerate(latest)))
+    seen = Seen(
+        more.pop("topic_id", "a"),
+        dict(enumerate(earliest)),
+        dict(enumerate(latest)),
+        dict(enumerate(more.pop("high_watermarks", []))),
+    )
     wanted = Wanted(dict(enumerate(earliest)), more.pop("until", dict.fromkeys(range(len(latest)), -1)))
     return plan_load("t", last, seen, replace(wanted, **more))
 
@@ -122,6 +127,17 @@ def test_without_ids_a_recreated_topic_is_known_by_its_end_or_its_partitions() -
         plan(after({0: 7}, ""), [0], [3], topic_id="")
     with pytest.raises(RecreatedTopicError, match="t-1 was loaded before and does not exist any more"):
         plan(after({0: 7, 1: 1}, ""), [0], [10], topic_id="")
+
+
+def test_open_transactions_hold_the_end_back() -> None:
+    """Earlier loads did not wait for them."""
+    found = plan(after({0: 7, 1: 5}), [0, 0], [3, 9], high_watermarks=[7])
+    assert found.positions == {0: (7, 7), 1: (5, 9)}
+    assert plan(after({0: 7}), [0], [3], high_watermarks=[10], until={0: 2}).is_empty
+    with pytest.raises(RecreatedTopicError, match="was loaded up to offset 7, and now ends at 3"):
+        plan(after({0: 7}), [0], [3], high_watermarks=[6])
+    with pytest.raises(PlanError, match="offset 7 to start from lies beyond the partition's end, 3"):
+        plan(None, [0], [3], starts={0: 7}, high_watermarks=[9])
 
 
 def test_data_loss_fails_with_ranges_and_counts() -> None:
