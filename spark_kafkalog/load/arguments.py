@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalog.java_properties import PropertiesError, load_properties
-from spark_kafkalog.load.load_options import UNTIL_LATEST, LoadOptions, parse_time, parse_until, topic_names
+from spark_kafkalog.load.load_options import LoadOptions, parse_time, parse_until, topic_names
 from spark_kafkalog.options.limits import AtEnd, AtOffsets, AtTimestamp
 from spark_kafkalog.options.parsing import parse_offsets
 
@@ -192,7 +192,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
         to=arguments.to,
         first=AtEnd(-2 if arguments.first == "earliest" else -1),
         start=start,
-        until=parse_until(arguments.until) if arguments.until else UNTIL_LATEST,
+        until=parse_until(arguments.until),
         format=arguments.format,
         properties=client_properties(arguments),
         fail_on_data_loss=arguments.fail_on_data_loss,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.load.layout.staging import HEARTBEAT_S, STALE_AFTER_S
@@ -21,6 +21,8 @@ MOST_SPLIT_RECORDS = 4_000_000
 MOST_FILE_BYTES = 512 << 20
 FROM_EARLIEST = AtEnd(EARLIEST)
 UNTIL_LATEST = AtEnd(LATEST)
+_EIGHT_DIGITS = re.compile("[0-9]{8}")
+_YEARS = range(1970, 2100)
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -135,8 +137,13 @@ def topic_names(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_time(option: str, text: str) -> AtTimestamp:
-    """Parse milliseconds since 1970, or ISO 8601 (UTC if it has no zone)."""
+    """Parse milliseconds since 1970, or ISO 8601 (UTC if it has no zone).
+
+    Raises:
+        OptionsError: The text is no such time, or may be either.
+    """
     text = text.strip()
+    _check_meaning(option, text)
     try:
         millis = int(text)
     except ValueError:
@@ -153,9 +160,26 @@ def parse_time(option: str, text: str) -> AtTimestamp:
     return AtTimestamp(millis, latest_if_none=True)
 
 
+def _check_meaning(option: str, text: str) -> None:
+    """Refuse eight digits that are a date of this or the last decades in ISO 8601, and a time in January 1970."""
+    if not _EIGHT_DIGITS.fullmatch(text):
+        return
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return
+    if day.year in _YEARS:
+        raise OptionsError(
+            f"{option} {text}: may be the date {day} or {text} milliseconds since 1970; write {day} for the date, or "
+            f"0{text} for the milliseconds"
+        )
+
+
 def parse_until(text: str) -> Limit:
     """Parse `latest`, a time, or offsets as JSON."""
     text = text.strip()
+    if not text:
+        raise OptionsError("--until is empty: leave it out to load up to the end, or name a time or offsets")
     if text.lower() == "latest":
         return UNTIL_LATEST
     if text.startswith("{"):

@@ -161,6 +161,7 @@ def test_what_cannot_be_compacted_keeps_no_other_from_it(local_loading: Loading,
         (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "s3a://b/c"], "s3a://b/c: loads go to hdfs://"),
         (["load", "--bootstrap-server", "x:1", "--topic", "a b", "--to", "/tmp/a"], "a b: is no name of a topic"),
         (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--until", "soon"], "--until soon"),
+        (["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--until", ""], "--until is empty"),
         (
             ["load", "--bootstrap-server", "x:1", "--topic", "a", "--to", "/t", "--from-offsets", "{"],
             "--from-offsets: Expected e.g.",

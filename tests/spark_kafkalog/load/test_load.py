@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import random
-import time
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from spark_kafkalog.load.load_options import parse_time, parse_until
 from spark_kafkalog.load.load_plan import LostOffsetsError, PlanError, RecreatedTopicError
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.options.limits import AtEnd, AtOffsets
-from spark_kafkalog.options.parsing import OptionsError, parse_offsets
+from spark_kafkalog.options.parsing import parse_offsets
 from tests.spark_kafkalog.load.loading import Loading, data_files, expected, read_table
 from tests.spark_kafkalog.topics import CODECS, T0_MS, numbers
 
@@ -447,38 +446,3 @@ def test_a_directory_has_one_format(local_loading: Loading) -> None:
 def test_an_unknown_topic(local_loading: Loading) -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
         local_loading.load("no-such-topic")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"topics": ()}, "names no topic"),
-        ({"topics": ("..",)}, "is no name of a topic"),
-        ({"topics": ("a/b",)}, "is no name of a topic"),
-        ({"format": "orc"}, "--format orc"),
-        ({"stale_after_s": 1.0}, "--stale-after"),
-        ({"until": AtOffsets(parse_offsets("--until", '{"b":{"0":1}}'))}, "--until names the topics b"),
-        ({"until": AtOffsets(parse_offsets("--until", '{"a":{"0":-2}}'))}, "cannot be used there"),
-    ],
-)
-def test_options_that_are_wrong(wrong: dict[str, Any], message: str) -> None:
-    from spark_kafkalog.load.load_options import LoadOptions
-
-    with pytest.raises(OptionsError, match=message):
-        LoadOptions(**{"bootstrap_servers": "x:1", "topics": ("a",), "to": "/x", **wrong})
-
-
-@pytest.mark.parametrize("text", ["yesterday", "-5", "2026-13-01", "1969-01-01", str(1 << 63)])
-def test_times_that_are_wrong(text: str) -> None:
-    with pytest.raises(OptionsError, match="--until"):
-        parse_until(text)
-
-
-def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "Pacific/Auckland")
-    time.tzset()
-    try:
-        assert parse_until("2023-11-14T22:13:20") == parse_until(str(T0_MS)) == parse_until("2023-11-14T23:13:20+01:00")
-    finally:
-        monkeypatch.undo()
-        time.tzset()
