@@ -27,7 +27,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicIdError, UnknownTopicOrPartitionError
 from kafkalog.records.arrow import decode_arrow
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S, Condition, reporter
-from spark_kafkalog.executor import python_worker
+from spark_kafkalog.executor import python_worker, stopping
 from spark_kafkalog.executor.batch_pieces import ChunkPiece, cut_pieces, joined
 from spark_kafkalog.offsets import topic_id_of, topic_mark
 from spark_kafkalog.options.limits import EARLIEST, LATEST
@@ -68,11 +68,13 @@ def read_range(
     Raises:
         DataLossError: Records are gone, and `failOnDataLoss` is set.
         TimeoutError: The position has not moved for `kafkaConsumer.pollTimeoutMs`.
+        StoppedError, ClientError: The task was told to stop (`stopping`).
         Exception: Fetching or decoding has failed.
     """
     with (
         python_worker.task(options.keep_freed_memory),
         closing(_RangeReader(tp, start, end, options, topic=topic, on_loss=on_loss)) as reading,
+        stopping.current().calling(reading.stop),
     ):
         reading.check_topic()
         yield from reading.batches(columns)
@@ -102,6 +104,7 @@ class _RangeReader:
         self._options = options
         self._report = reporter(options.fail_on_data_loss)
         self._on_loss = on_loss
+        self._stop = stopping.current()
         self._patience_s = min(GONE_AFTER_S, options.poll_timeout_ms / 1000)
         self._cluster = _cluster(options)
         given = "max.partition.fetch.bytes" in options.properties
@@ -129,6 +132,7 @@ class _RangeReader:
             self._waits_since = time.monotonic()
         differs_since: float | None = None
         while self._position < self._end:
+            self._stop.check()
             # This process's metadata may be older than the topic.
             self._cluster.forget([self._tp.topic])
             try:
@@ -147,6 +151,7 @@ class _RangeReader:
 
     def batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         while self._position < self._end:
+            self._stop.check()
             chunk = self._take()
             if chunk is None:
                 continue
@@ -187,6 +192,10 @@ class _RangeReader:
             self._move(next_offset)
             if batch is not None and batch.num_rows:
                 yield batch
+
+    def stop(self) -> None:
+        """Have the fetch in progress, and every later one, fail with ClientError. Any thread may call it."""
+        self._fetcher.stop()
 
     def close(self) -> None:
         """Cancel the fetch in progress and close its connection."""

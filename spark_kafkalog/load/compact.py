@@ -44,6 +44,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_kafkalog import faults
+from spark_kafkalog.executor import stopping
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load.compact_plan import CompactionError, CompactionRunsError, Group, Input, Merge, find_groups
 from spark_kafkalog.load.formats import SCHEMA, ParquetFormat
@@ -100,6 +101,7 @@ def merge(task: MergeTask) -> Merged:
     rows = 0
     for each in task.inputs:
         for batch in _rows_of(task.files, each):
+            stopping.current().check()
             writer.write(batch)
             rows += batch.num_rows
     writer.close()

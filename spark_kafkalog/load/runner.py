@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, Protocol, TypeVar
 
+from spark_kafkalog.executor.stopping import Stop, obeying
+
 T = TypeVar("T")
 R = TypeVar("R", bound="Counted")
 
@@ -55,9 +57,15 @@ class ThreadRunner:
         self._rows = self._bytes = 0
 
     def run(self, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+        stop = Stop()
+
+        def stoppable(task: T) -> R:
+            with obeying(stop):
+                return work(task)
+
         with ThreadPoolExecutor(self.parallelism, thread_name_prefix="load") as pool:
-            running = [pool.submit(work, task) for task in tasks]
             try:
+                running = [pool.submit(stoppable, task) for task in tasks]
                 for future in as_completed(running):
                     done = future.result()
                     with self._lock:
@@ -65,6 +73,8 @@ class ThreadRunner:
                         self._bytes += done.bytes
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                # The block waits for those that run.
+                stop.request()
                 raise
             return [future.result() for future in running]
 
