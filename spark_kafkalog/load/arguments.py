@@ -100,6 +100,9 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--max-records-per-split", type=_positive, metavar="N", help="the most offsets of a task (4000000)"
     )
+    how.add_argument(
+        "--poll-timeout", type=_positive, metavar="S", help="seconds for which a task waits for its next record (120)"
+    )
     how.add_argument("--command-config", metavar="FILE", help="a file of client properties")
     how.add_argument(
         "--consumer-property", action="append", default=[], metavar="KEY=VALUE", help="a client property; repeatable"
@@ -184,6 +187,7 @@ def load_options(arguments: argparse.Namespace) -> LoadOptions:
         "most_file_bytes": arguments.target_file_size,
         "compression_level": arguments.compression_level,
         "stale_after_s": arguments.stale_after,
+        "poll_timeout_s": arguments.poll_timeout,
     }
     return LoadOptions(
         bootstrap_servers=arguments.bootstrap_server,

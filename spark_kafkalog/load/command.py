@@ -90,7 +90,7 @@ def _message(error: Exception) -> str:
     text = error.message if isinstance(error, KafkaError) else str(error)
     if "failOnDataLoss" in text:
         text += " (--no-fail-on-data-loss)"
-    return text
+    return text.replace("kafkaConsumer.pollTimeoutMs", "--poll-timeout")
 
 
 def _complain(message: str) -> None:

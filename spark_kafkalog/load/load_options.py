@@ -47,6 +47,8 @@ class LoadOptions:
     """Client properties; passwords may be among them."""
     fail_on_data_loss: bool = True
     restart_recreated: bool = False
+    poll_timeout_s: int | None = None
+    """The seconds for which a task waits for its next record; None for the source's default."""
     min_splits: int | None = None
     most_split_records: int = MOST_SPLIT_RECORDS
     most_file_bytes: int = MOST_FILE_BYTES
@@ -99,6 +101,8 @@ class LoadOptions:
     @property
     def _given(self) -> dict[str, str]:
         given = {f"kafka.{key}": value for key, value in self.properties.items()}
+        if self.poll_timeout_s is not None:
+            given["kafkaConsumer.pollTimeoutMs"] = str(self.poll_timeout_s * 1000)
         return given | {"kafka.bootstrap.servers": self.bootstrap_servers}
 
 

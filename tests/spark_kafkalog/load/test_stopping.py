@@ -12,21 +12,15 @@ import pytest
 from kafkalog.client.errors import ClientError
 from kafkalog.client.types import TopicPartition
 from kafkalog.protocol.messages.fetch import FetchRequest
-from kafkalog.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from kafkalog.protocol.messages.metadata import MetadataRequest
 from spark_kafkalog.executor import stopping
 from spark_kafkalog.executor.range_reader import read_range
 from spark_kafkalog.executor.stopping import Stop, StoppedError
 from spark_kafkalog.load.runner import ThreadRunner
 from spark_kafkalog.options.source_options import SourceOptions
+from tests.spark_kafkalog.load.scripted import broker_of_topic
 from tests.spark_kafkalog.topics import Topics, numbers
 from tests.support.command import start
-from tests.support.scripted import ScriptedBroker, Silence, metadata
+from tests.support.scripted import ScriptedBroker, Silence
 from tests.support.waiting import wait_until
 
 ENDS_IN_S = 60.0
@@ -45,16 +39,7 @@ class NeededError(Exception):
 
 
 def silent_broker() -> ScriptedBroker:
-    """Return a broker of topic "t" that ends at offset 9 and answers no fetch."""
-
-    def offsets(request: ListOffsetsRequest) -> ListOffsetsResponse:
-        asked = request.topics[0].partitions[0].timestamp
-        found = ListOffsetsPartitionResponse(partition_index=0, offset=9 if asked == -1 else 0)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
-
-    broker = ScriptedBroker({ListOffsetsRequest: offsets, FetchRequest: lambda request: Silence()})
-    broker.handlers[MetadataRequest] = lambda request: metadata({1: broker}, {("t", 0): 1})
-    return broker
+    return broker_of_topic(lambda request: Silence())
 
 
 @pytest.mark.usefixtures("processes")
