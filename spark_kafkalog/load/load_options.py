@@ -109,6 +109,8 @@ class LoadOptions:
 def _check_pattern(pattern: str, topics: Sequence[str]) -> None:
     if topics:
         raise OptionsError("--topic and --topic-pattern cannot be used together")
+    if not pattern:
+        raise OptionsError("--topic-pattern is empty; '.*' is found in the names of all topics")
     try:
         compile_java(pattern)
     except PatternError as error:

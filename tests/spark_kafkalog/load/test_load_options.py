@@ -19,6 +19,7 @@ from tests.spark_kafkalog.topics import T0_MS
         ({"topics": ()}, "names no topic"),
         ({"topics": ("..",)}, "is no name of a topic"),
         ({"topics": ("a/b",)}, "is no name of a topic"),
+        ({"topics": (), "topic_pattern": ""}, "--topic-pattern is empty"),
         ({"format": "orc"}, "--format orc"),
         ({"stale_after_s": 1.0}, "--stale-after"),
         ({"until": AtOffsets(parse_offsets("--until", '{"b":{"0":1}}'))}, "--until names the topics b"),
