@@ -86,13 +86,17 @@ def facts_of(log: Log) -> LogFacts:
 
 
 def make_job(log: Log, cleanable: Cleanable, now_ms: int, stopped: Callable[[], bool]) -> CleaningJob:
-    """Make the job to clean what `selection.examine` found.
+    """Make the job to clean what `selection.examine` found, but never the active segment.
 
     Raises:
+        CleaningAbortedError: the log has changed since, and has none of it any more.
         OSError, RecordsError: an index cannot be read or rebuilt.
     """
-    bound = cleanable.first_uncleanable_offset
+    # Appends to the active segment would be lost when it is replaced.
+    bound = min(cleanable.first_uncleanable_offset, log.active_segment.base_offset)
     segments = [segment for segment in log.segments if segment.base_offset < bound]
+    if not segments:
+        raise CleaningAbortedError("its segments have changed")
     ends = [segment.base_offset for segment in segments[1:]] + [bound]
     first_dirty = cleanable.first_dirty_offset
     position = 0

@@ -187,9 +187,26 @@ class LogCleaner:
         return wanted and log.offline is None and not busy and log not in self._uncleanable
 
     async def _grab(self, number: int) -> tuple[Log, Cleanable] | None:
-        """Choose the log to clean next, and mark it as being cleaned."""
+        """Choose the log to clean next, and mark it as being cleaned.
+
+        The examination that is returned is that of this moment: the caller makes the job before it awaits anything.
+        """
         now_ms = self._clock()
         self.metrics.last_run_ms = now_ms
+        found = await self._examine_all(now_ms)
+        self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
+        self.metrics.delays_ms[number] = max((cleanable.compaction_delay_ms for _, cleanable in found), default=0)
+        while (index := filthiest([cleanable for _, cleanable in found])) is not None:
+            log, _ = found.pop(index)
+            # It may have been truncated, or lost its beginning, since it was examined.
+            cleanable = self._examine(log, now_ms)
+            if cleanable is not None and cleanable.is_due:
+                log.being_cleaned = True
+                return log, cleanable
+        return None
+
+    async def _examine_all(self, now_ms: int) -> list[tuple[Log, Cleanable]]:
+        """Examine the logs that may be cleaned. They may change meanwhile."""
         found: list[tuple[Log, Cleanable]] = []
         reset = False
         looked_at = 0
@@ -199,26 +216,25 @@ class LogCleaner:
             looked_at += 1
             if looked_at % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-            try:
-                cleanable = examine(facts_of(log), now_ms)
-            except Exception as error:
-                self._give_up(log, error)
-                continue
-            if cleanable.checkpoint_is_wrong:
-                log.cleaned_offset = cleanable.first_dirty_offset
-                reset = True
-            found.append((log, cleanable))
+            cleanable = self._examine(log, now_ms)
+            if cleanable is not None:
+                reset |= cleanable.checkpoint_is_wrong
+                found.append((log, cleanable))
         if reset:
             await self._pool.run(self._logs.checkpoints.write_cleaned_offsets)
         # Some may be cleaned by another thread, or be deleted, meanwhile.
-        found = [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
-        self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
-        self.metrics.delays_ms[number] = max((cleanable.compaction_delay_ms for _, cleanable in found), default=0)
-        index = filthiest([cleanable for _, cleanable in found])
-        if index is None:
+        return [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
+
+    def _examine(self, log: Log, now_ms: int) -> Cleanable | None:
+        """Examine a log, and correct a wrong `cleaned_offset`; give the log up if it cannot be examined."""
+        try:
+            cleanable = examine(facts_of(log), now_ms)
+        except Exception as error:
+            self._give_up(log, error)
             return None
-        found[index][0].being_cleaned = True
-        return found[index]
+        if cleanable.checkpoint_is_wrong:
+            log.cleaned_offset = cleanable.first_dirty_offset
+        return cleanable
 
     # -- cleaning --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from broker.log.directories.checkpoints import read_offsets, write_offsets
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
-from broker.system.workers import ThreadWorkers
+from broker.system.workers import T, ThreadWorkers, Ts, Workers
 from kafkalog.storage import names
 from tests.broker.log.cleaner.support import keyed, records_of
 from tests.broker.log.support import NOW, FaultyOps
@@ -51,13 +51,17 @@ def logs(tmp_path: Path, ops: FaultyOps) -> LogManager:
 
 
 def run(
-    logs: LogManager, act: Callable[[LogCleaner], Coroutine[Any, Any, None]], config: CleanerConfig = EAGER
+    logs: LogManager,
+    act: Callable[[LogCleaner], Coroutine[Any, Any, None]],
+    config: CleanerConfig | Callable[[], CleanerConfig] = EAGER,
+    workers: Workers | None = None,
 ) -> None:
     """Let a cleaner run while `act` does."""
+    settings = config if callable(config) else lambda: config
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        cleaner = LogCleaner(logs, loop, ThreadWorkers(2), lambda: config, lambda: NOW, logs._ops)
+        cleaner = LogCleaner(logs, loop, workers or ThreadWorkers(2), settings, lambda: NOW, logs._ops)
         # The rate holds over an interval, and one has passed.
         cleaner._throttle._since -= 1
         cleaner.start()
@@ -68,6 +72,35 @@ def run(
 
     asyncio.run(main())
     assert logs.shutdown()
+
+
+class Interrupted(ThreadWorkers):
+    """Workers that let something happen on the event loop first.
+
+    Args:
+        before_work: called before the first work that a worker is given.
+        before_change: called before each change that a worker asks the loop for.
+    """
+
+    def __init__(self, before_work: Callable[[], object], before_change: Callable[[], object] = lambda: None) -> None:
+        super().__init__(2)
+        self._before_work = [before_work]
+        self._before_change = before_change
+
+    def pool(self, threads: int, name: str) -> Workers:
+        return self
+
+    def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        while self._before_work:
+            self._before_work.pop()()
+        return super().run(work, *args)
+
+    def on_loop(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        async def after() -> T:
+            self._before_change()
+            return await coroutine
+
+        return super().on_loop(after())
 
 
 def checkpoint(logs: LogManager) -> dict[tuple[str, int], int]:
@@ -226,3 +259,61 @@ def test_a_topic_of_the_same_name_does_not_inherit_what_was_clean(tmp_path: Path
         assert checkpoint(logs) == {}
 
     run(logs, act)
+
+
+def test_a_log_that_is_truncated_after_it_was_examined_loses_nothing(logs: LogManager) -> None:
+    log = fill(logs, "t", 5)
+    # All segments become one, but for that which was the active one: its indexes are large.
+    log.config = COMPACT.with_changes(segment_bytes=1 << 20)
+    # The checkpoint has to be corrected after the examination, so another thread works before the cleaning.
+    log.cleaned_offset = 5000
+
+    def append() -> None:
+        for index in range(6):
+            log.append_batch(keyed([(b"new%d" % index, b"v")]), leader_epoch=0, now_ms=NOW)
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: 0 < (log.cleaned_offset or 0) < 5000, "it was cleaned")
+        await until(lambda: not log.being_cleaned, "the cleaning has ended")
+        assert not cleaner.is_uncleanable(log)
+
+    def before_change() -> None:
+        if len(log.segments) == 2 and log.log_end_offset == 50:
+            append()
+
+    run(logs, act, workers=Interrupted(lambda: log.truncate_to(50, now_ms=NOW), before_change))
+    if log.log_end_offset == 50:
+        append()
+    again = LogManager([logs.log_dirs[0].path], COMPACT, clock=lambda: NOW)
+    again.load_all()
+    (log,) = again
+    assert [key for _, key, _ in records_of(log) if key and key.startswith(b"new")] == [b"new%d" % i for i in range(6)]
+    assert log.log_end_offset == 56
+    assert log.cleaned_offset is not None
+    assert log.cleaned_offset <= 56
+
+
+def test_a_log_whose_beginning_is_deleted_after_it_was_examined_is_cleaned_later(
+    logs: LogManager, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = fill(logs, "t", 5, COMPACT.with_changes(cleanup_policy=("compact", "delete"), retention_ms=-1))
+    log.cleaned_offset = 5000
+
+    def delete() -> None:
+        log.delete_records(100)
+        logs.apply_retention(log, NOW)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: log.log_start_offset == 100, "the beginning is deleted")
+        for index in range(100):
+            log.append_batch(keyed([(b"%d" % (index % 5), b"v")]), leader_epoch=0, now_ms=NOW)
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+        await until(lambda: cleaner.is_uncleanable(log) or log.cleaned_offset == 200, "it is clean or given up")
+        assert not cleaner.is_uncleanable(log)
+        assert len(records_of(log)) == 5
+
+    run(logs, act, workers=Interrupted(delete))
+    assert "failed" not in caplog.text

@@ -9,7 +9,7 @@ import pytest
 
 from broker.log.cleaner.clean import DedupeBufferTooSmallError
 from broker.log.cleaner.cleaner_config import CleanerConfig
-from broker.log.cleaner.job import facts_of, make_job
+from broker.log.cleaner.job import CleaningAbortedError, facts_of, make_job
 from broker.log.cleaner.selection import examine
 from kafkalog.protocol.errors import KafkaStorageError
 from kafkalog.records.cleaning import PLAIN
@@ -153,3 +153,19 @@ def test_a_job_is_aborted_by_what_changes_the_log(tmp_path: Path) -> None:
     stopped = True
     with pytest.raises(Exception, match="stops"):
         job.check()
+
+
+def test_a_job_never_has_the_active_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, COMPACT)
+    for index in range(40):
+        append(log, (b"%d" % index, b"v" * 50))
+    log.roll(NOW)
+    cleanable = examine(facts_of(log), NOW)
+    log.truncate_to(20, now_ms=NOW)
+    job = make_job(log, cleanable, NOW, lambda: False)
+    assert job.segments == log.segments[:-1] != []
+    assert job.ends == [segment.base_offset for segment in log.segments[1:]]
+    assert job.first_uncleanable_offset == log.active_segment.base_offset
+    log.truncate_to(0, now_ms=NOW)
+    with pytest.raises(CleaningAbortedError):
+        make_job(log, cleanable, NOW, lambda: False)
