@@ -6,7 +6,8 @@ obsolete are on the device, and the recovery point after them is written. So a p
 record of a key after the older ones were cleaned away.
 
 A log that cannot be cleaned (because of a damaged segment or a failing disk) is logged once and left alone until the
-next start; the others are cleaned. After a full disk the cleaning is tried again, because it may help.
+next start; the others are cleaned. When the disk is full, or descriptors or memory run out, the cleaning is tried
+again later.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningSt
 from broker.log.cleaner.selection import Cleanable, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
 from broker.log.files.file_ops import OS, FileOps
+from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
 from broker.log.retention.retention_turns import retain
@@ -37,7 +39,8 @@ logger = logging.getLogger(__name__)
 
 MAX_THREADS = 64
 MEGABYTE = 1 << 20
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, *OUT_OF_DESCRIPTORS})
+"""Errors of a lack that may pass: of room on the disk, of memory, or of descriptors."""
 _YIELD_EVERY = 64
 """The number of logs that are examined before other work gets its turn on the event loop."""
 
@@ -226,11 +229,11 @@ class LogCleaner:
         return [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
 
     def _examine(self, log: Log, now_ms: int) -> Cleanable | None:
-        """Examine a log, and correct a wrong `cleaned_offset`; give the log up if it cannot be examined."""
+        """Examine a log, and correct a wrong `cleaned_offset`; leave it alone if it cannot be examined."""
         try:
             cleanable = examine(facts_of(log), now_ms)
         except Exception as error:
-            self._give_up(log, error)
+            self._failed(log, error)
             return None
         if cleanable.checkpoint_is_wrong:
             log.cleaned_offset = cleanable.first_dirty_offset
@@ -261,15 +264,9 @@ class LogCleaner:
         except KafkaStorageError as error:
             logger.warning("Cleaning of %s-%d was aborted: %s", log.topic, log.partition, error)
             return False
-        except OSError as error:
-            if log.offline is None and error.errno in _FULL:
-                logger.error("Cannot clean %s now; retrying later: %s", log.dir, error)
-            elif log.offline is None:
-                self._give_up(log, error)
-            return False
         except Exception as error:
             if log.offline is None:
-                self._give_up(log, error)
+                self._failed(log, error)
             return False
         if log.truncations == job.truncations:
             log.cleaned_offset = end
@@ -318,7 +315,11 @@ class LogCleaner:
         job.check()
         return log.replace_segments(new, old, self._clock())
 
-    def _give_up(self, log: Log, error: Exception) -> None:
+    def _failed(self, log: Log, error: Exception) -> None:
+        """Report an error, and leave the log alone from now on, unless it is a lack that may pass."""
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
+            logger.error("Cannot clean %s now; retrying later: %s: %s", log.dir, type(error).__name__, error)
+            return
         self._uncleanable[log] = str(error)
         logger.error(
             "Cleaning of %s failed; it is not tried again before the next start: %s: %s",

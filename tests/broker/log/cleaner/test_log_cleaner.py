@@ -176,9 +176,13 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(logs: LogManager, caplog: py
     assert caplog.text.count("failed; it is not tried again") == 1
 
 
-def test_a_full_disk_is_tried_again(logs: LogManager, ops: FaultyOps, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_lack_that_may_pass_is_no_reason_to_give_up(
+    logs: LogManager, ops: FaultyOps, caplog: pytest.LogCaptureFixture, error: int
+) -> None:
     log = fill(logs, "t", 5)
     log.flush()
+    ops.error = error
     ops.fail["ftruncate"] = 1
 
     async def act(cleaner: LogCleaner) -> None:
@@ -188,6 +192,43 @@ def test_a_full_disk_is_tried_again(logs: LogManager, ops: FaultyOps, caplog: py
         await until(lambda: log.cleaned_offset == 100, "it is clean")
 
     run(logs, act)
+
+
+def test_a_log_is_cleaned_once_there_is_enough_memory(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
+    log = fill(logs, "t", 5)
+    config = CleanerConfig(backoff_ms=1, dedupe_buffer_size=1 << 20, io_buffer_size=1 << 60)
+
+    async def act(cleaner: LogCleaner) -> None:
+        nonlocal config
+        await until(lambda: "retrying later" in caplog.text or cleaner.is_uncleanable(log), "it fails")
+        assert not cleaner.is_uncleanable(log)
+        config = EAGER
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+
+    run(logs, act, lambda: config)
+
+
+def test_a_log_is_examined_again_after_a_lack_of_descriptors(
+    tmp_path: Path, logs: LogManager, ops: FaultyOps, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(logs, "t", 5)
+    assert logs.shutdown()
+    # The times of its segments are not known after a start, and have to be read.
+    config = COMPACT.with_changes(max_compaction_lag_ms=1000)
+    again = LogManager([tmp_path / "log"], config, clock=lambda: NOW, ops=ops)
+    again.load_all()
+    (log,) = again
+    log.high_watermark = log.log_end_offset
+    ops.error = errno.EMFILE
+    ops.fail["open"] = 1
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: "retrying later" in caplog.text or cleaner.is_uncleanable(log), "it fails")
+        assert not cleaner.is_uncleanable(log)
+        ops.heal()
+        await until(lambda: log.cleaned_offset == 100, "it is clean")
+
+    run(again, act)
 
 
 def test_a_topic_deleted_while_it_is_cleaned(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
