@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.log.cleaner.cleaner_config import CleanerConfig
+from broker.log.cleaner.dirty_times import read_times, unread
 from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats, facts_of, make_job
 from broker.log.cleaner.selection import Cleanable, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
@@ -219,7 +220,11 @@ class LogCleaner:
             looked_at += 1
             if looked_at % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
-            cleanable = self._examine(log, now_ms)
+            await self._read_times(log, now_ms)
+            if self._stopping.is_set():
+                return []
+            # It may have been deleted meanwhile.
+            cleanable = self._examine(log, now_ms) if self._may_be_cleaned(log) else None
             if cleanable is not None:
                 reset |= cleanable.checkpoint_is_wrong
                 found.append((log, cleanable))
@@ -227,6 +232,23 @@ class LogCleaner:
             await self._pool.run(self._logs.checkpoints.write_cleaned_offsets)
         # Some may be cleaned by another thread, or be deleted, meanwhile.
         return [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
+
+    async def _read_times(self, log: Log, now_ms: int) -> None:
+        """Let a worker read the times by which the log is examined, so that the loop does not wait for the disk."""
+        while not self._stopping.is_set() and self._may_be_cleaned(log):
+            wanted = unread(log, now_ms)
+            if wanted is None:
+                return
+            try:
+                found = await self._pool.run(read_times, wanted, self._ops)
+            except Exception:
+                # The examination meets the error again, and reports it.
+                return
+            for segment, largest, first in found:
+                segment.learn(largest, first)
+            if all(largest is None and first is None for _, largest, first in found):
+                # It is damaged; the examination reports it.
+                return
 
     def _examine(self, log: Log, now_ms: int) -> Cleanable | None:
         """Examine a log, and correct a wrong `cleaned_offset`; leave it alone if it cannot be examined."""

@@ -86,6 +86,11 @@ def first_dirty_offset(log: LogFacts) -> tuple[int, bool]:
     return known, False
 
 
+def first_dirty_segment(log: LogFacts) -> int:
+    """Return the index of the segment that holds the first dirty offset."""
+    return _floor([segment.base_offset for segment in log.segments], first_dirty_offset(log)[0])
+
+
 def examine(log: LogFacts, now_ms: int) -> Cleanable:
     """Return the part of the log that can be cleaned."""
     segments = log.segments

@@ -284,13 +284,15 @@ class Segment:
 
     def first_timestamp(self) -> int:
         """Return the largest timestamp of the first batch, or -1 when there is none."""
-        first = self._roll_timestamp
-        if first is None:
+        if self._roll_timestamp is None:
             file = self.file
-            first = self._roll_timestamp = next(
-                (h.max_timestamp for _, h in headers(file.fd, 0, self.size)), NO_TIMESTAMP
-            )
-        return first
+            self._roll_timestamp = next((h.max_timestamp for _, h in headers(file.fd, 0, self.size)), NO_TIMESTAMP)
+        return self._roll_timestamp
+
+    @property
+    def knows_first_timestamp(self) -> bool:
+        """True if `first_timestamp` reads nothing."""
+        return self._roll_timestamp is not None or self.size == 0
 
     def append(self, data: memoryview, base_offset: int, last_offset: int, max_timestamp: int) -> None:
         """Write one whole batch at the end and note it.
@@ -421,17 +423,17 @@ class Segment:
             self.max_timestamp, self.max_timestamp_offset = self.time_index.last()
         return self.max_timestamp
 
-    def learn(self, found: tuple[int, int] | None) -> None:
-        """Take over the largest timestamp and its offset, which a worker has read, unless they are known by now."""
-        if found is not None and self.max_timestamp == UNKNOWN_TIMESTAMP:
-            self.max_timestamp, self.max_timestamp_offset = found
+    def learn(self, largest: tuple[int, int] | None, first: int | None = None) -> None:
+        """Take over times that a worker has read, unless they are known: the largest and its offset, the first."""
+        if largest is not None and self.max_timestamp == UNKNOWN_TIMESTAMP:
+            self.max_timestamp, self.max_timestamp_offset = largest
+        if not self.knows_first_timestamp:
+            self._roll_timestamp = first
 
     def retention_timestamp(self) -> int:
         """Return the time that retention goes by, in ms: the largest timestamp, or else the file's last change."""
         timestamp = self.largest_timestamp()
-        if timestamp >= 0:
-            return timestamp
-        return os.stat(self.path(names.LOG)).st_mtime_ns // 1_000_000
+        return timestamp if timestamp >= 0 else os.stat(self.path(names.LOG)).st_mtime_ns // 1_000_000
 
     # -- cutting, syncing, closing ---------------------------------------------------------------------------
 

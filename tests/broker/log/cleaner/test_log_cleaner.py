@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,11 @@ COMPACT = LogConfig(cleanup_policy=("compact",), segment_bytes=2000, file_delete
 EAGER = CleanerConfig(backoff_ms=1, dedupe_buffer_size=1 << 20)
 
 
-def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT) -> Log:
+def fill(logs: LogManager, topic: str, keys: int, config: LogConfig = COMPACT, timestamp: int = NOW) -> Log:
     log = logs.create(topic, 0, config=config)
     for index in range(100):
-        log.append_batch(keyed([(b"%d" % (index % keys), b"v" * 50)]), leader_epoch=0, now_ms=NOW)
+        data = keyed([(b"%d" % (index % keys), b"v" * 50)], timestamp=timestamp)
+        log.append_batch(data, leader_epoch=0, now_ms=NOW)
     log.roll(NOW)
     log.high_watermark = log.log_end_offset
     return log
@@ -227,6 +229,46 @@ def test_a_log_is_examined_again_after_a_lack_of_descriptors(
         assert not cleaner.is_uncleanable(log)
         ops.heal()
         await until(lambda: log.cleaned_offset == 100, "it is clean")
+
+    run(again, act)
+
+
+class WatchedOps(FaultyOps):
+    """File operations that note the thread that opens each file."""
+
+    __slots__ = ("opened",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[tuple[str, threading.Thread]] = []
+
+    def open(self, path: str, flags: int, mode: int = 0o644) -> int:
+        self.opened.append((path, threading.current_thread()))
+        return super().open(path, flags, mode)
+
+
+def test_workers_read_the_times_of_segments(tmp_path: Path, logs: LogManager) -> None:
+    # Its records are neither too young nor too old, and it is never dirty enough.
+    config = COMPACT.with_changes(
+        min_compaction_lag_ms=1, max_compaction_lag_ms=10_000, min_cleanable_dirty_ratio=1.0, segment_bytes=200
+    )
+    log = fill(logs, "t", 5, config, timestamp=NOW - 5)
+    assert len(log.segments) == 101
+    assert logs.shutdown()
+    ops = WatchedOps()
+    again = LogManager([tmp_path / "log"], config, clock=lambda: NOW, ops=ops)
+    again.load_all()
+    (log,) = again
+    log.high_watermark = log.log_end_offset
+    ops.opened.clear()
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: cleaner.metrics.max_dirty_percent == 100, "it is examined")
+        assert all(segment.max_timestamp == NOW - 5 for segment in log.segments[:-1])
+        assert all(segment.indexes.time is None for segment in log.segments[:-1])
+        readers = {thread for path, thread in ops.opened if path.endswith(names.LOG)}
+        assert readers
+        assert threading.current_thread() not in readers
 
     run(again, act)
 
