@@ -57,21 +57,26 @@ class CleanerMetrics:
     dirtiest_ratio: float = 0.0
     last_run_ms: int = 0
 
+    def forget(self, thread: int) -> None:
+        """Let a thread that has ended count no more."""
+        self.last.pop(thread, None)
+        self.delays_ms.pop(thread, None)
+
     @property
     def max_buffer_utilization_percent(self) -> int:
         """The metric `kafka.log:type=LogCleaner,name=max-buffer-utilization-percent`."""
-        return int(100 * max((stats.buffer_utilization for stats in self.last.values()), default=0))
+        return int(100 * max((stats.buffer_utilization for stats in list(self.last.values())), default=0))
 
     @property
     def cleaner_recopy_percent(self) -> int:
         """The metric `kafka.log:type=LogCleaner,name=cleaner-recopy-percent`."""
-        read = sum(stats.bytes_read for stats in self.last.values())
-        return int(100 * sum(stats.bytes_written for stats in self.last.values()) / max(read, 1))
+        last = list(self.last.values())
+        return int(100 * sum(stats.bytes_written for stats in last) / max(sum(stats.bytes_read for stats in last), 1))
 
     @property
     def max_clean_time_secs(self) -> int:
         """The metric `kafka.log:type=LogCleaner,name=max-clean-time-secs`."""
-        return int(max((stats.seconds for stats in self.last.values()), default=0))
+        return int(max((stats.seconds for stats in list(self.last.values())), default=0))
 
     @property
     def max_compaction_delay_secs(self) -> int:
@@ -152,6 +157,7 @@ class LogCleaner:
                 if not await self._clean_filthiest(number):
                     await self._pause(self._config().backoff_ms)
             del self._threads[number]
+            self.metrics.forget(number)
         except Exception:
             # The entry stays, so that no other thread takes its place: as in Kafka, a dead thread shows in the metrics.
             self.metrics.dead_thread_count += 1

@@ -273,6 +273,27 @@ def test_workers_read_the_times_of_segments(tmp_path: Path, logs: LogManager) ->
     run(again, act)
 
 
+def test_a_thread_that_ended_does_not_count_in_metrics(logs: LogManager, ops: FaultyOps) -> None:
+    late = COMPACT.with_changes(max_compaction_lag_ms=1000)
+    some = [fill(logs, f"t{number}", 5, late, timestamp=NOW - 10_000) for number in range(3)]
+    for log in some:
+        log.flush()
+    # No cleaning succeeds, so each thread always finds a log that is late and that the other one does not clean.
+    ops.fail["ftruncate"] = 1
+    config = CleanerConfig(threads=2, backoff_ms=1, dedupe_buffer_size=4 << 20)
+
+    async def act(cleaner: LogCleaner) -> None:
+        nonlocal config
+        await until(lambda: cleaner.metrics.delays_ms.get(1) == 9000, "the second thread has found late logs")
+        config = EAGER
+        await until(lambda: 1 not in cleaner._threads, "it has ended")
+        ops.heal()
+        await until(lambda: all(log.cleaned_offset == 100 for log in some), "all are clean")
+        await until(lambda: cleaner.metrics.max_compaction_delay_secs == 0, "no log is late")
+
+    run(logs, act, lambda: config)
+
+
 def test_a_topic_deleted_while_it_is_cleaned(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
     log = fill(logs, "t", 100)
     slow = CleanerConfig(backoff_ms=1, io_max_bytes_per_second=1.0, io_buffer_size=8192, dedupe_buffer_size=1 << 20)
