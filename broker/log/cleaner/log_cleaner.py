@@ -115,7 +115,8 @@ class LogCleaner:
         self._ops = ops
         self._throttle = Throttle(config().io_max_bytes_per_second, logs.resources.seconds)
         self._stopping = asyncio.Event()
-        self._uncleanable: dict[Log, str] = {}
+        self._uncleanable: dict[Log, int] = {}
+        """Logs whose cleaning has failed, with the bytes that could be cleaned when they were examined last."""
         self._threads: dict[int, asyncio.Task[None]] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._pool = workers.pool(MAX_THREADS, "kafkalog-cleaner")
@@ -175,26 +176,22 @@ class LogCleaner:
 
     def uncleanable_bytes(self, directory: Path) -> int:
         """Return the metric `uncleanable-bytes` of Kafka's LogCleanerManager for a log directory; on any thread."""
-        now_ms = self._clock()
-        total = 0
-        for log in list(self._uncleanable):
-            if log.log_dir != directory or log.offline is not None or log.being_moved:
-                continue
-            try:
-                total += examine(facts_of(log), now_ms).cleanable_bytes
-            except Exception:
-                # A log that cannot be read cannot be cleaned, so all of it counts.
-                total += log.size
-        return total
+        # Only numbers are read: a segment's indexes belong to the event loop.
+        sizes = [(log, size) for log, size in list(self._uncleanable.items()) if self._is_in_service(log)]
+        return sum(size for log, size in sizes if log.log_dir == directory)
+
+    @staticmethod
+    def _is_in_service(log: Log) -> bool:
+        return log.offline is None and not log.being_moved
 
     def time_since_last_run_ms(self) -> int:
         """Return the metric `kafka.log:type=LogCleanerManager,name=time-since-last-run-ms`."""
         return self._clock() - self.metrics.last_run_ms
 
     def _may_be_cleaned(self, log: Log) -> bool:
-        busy = log.being_cleaned or log.being_moved
+        free = self._is_in_service(log) and not log.being_cleaned
         wanted = log.config.compact and not log.config.is_held
-        return wanted and log.offline is None and not busy and log not in self._uncleanable
+        return wanted and free and log not in self._uncleanable
 
     async def _grab(self, number: int) -> tuple[Log, Cleanable] | None:
         """Choose the log to clean next, and mark it as being cleaned.
@@ -203,6 +200,7 @@ class LogCleaner:
         """
         now_ms = self._clock()
         self.metrics.last_run_ms = now_ms
+        await self._examine_uncleanable(now_ms)
         found = await self._examine_all(now_ms)
         self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
         self.metrics.delays_ms[number] = max((cleanable.compaction_delay_ms for _, cleanable in found), default=0)
@@ -239,9 +237,23 @@ class LogCleaner:
         # Some may be cleaned by another thread, or be deleted, meanwhile.
         return [(log, cleanable) for log, cleanable in found if self._may_be_cleaned(log)]
 
+    async def _examine_uncleanable(self, now_ms: int) -> None:
+        """Look anew at how much of the logs whose cleaning has failed could be cleaned, for `uncleanable_bytes`."""
+        for log in list(self._uncleanable):
+            await self._read_times(log, now_ms)
+            if log in self._uncleanable and self._is_in_service(log) and not self._stopping.is_set():
+                self._uncleanable[log] = self._cleanable_bytes(log, now_ms)
+
+    def _cleanable_bytes(self, log: Log, now_ms: int) -> int:
+        try:
+            return examine(facts_of(log), now_ms).cleanable_bytes
+        except Exception:
+            # A log that cannot be read cannot be cleaned, so all of it counts.
+            return log.size
+
     async def _read_times(self, log: Log, now_ms: int) -> None:
         """Let a worker read the times by which the log is examined, so that the loop does not wait for the disk."""
-        while not self._stopping.is_set() and self._may_be_cleaned(log):
+        while not self._stopping.is_set() and self._is_in_service(log):
             wanted = unread(log, now_ms)
             if wanted is None:
                 return
@@ -348,7 +360,7 @@ class LogCleaner:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _PASSING):
             logger.error("Cannot clean %s now; retrying later: %s: %s", log.dir, type(error).__name__, error)
             return
-        self._uncleanable[log] = str(error)
+        self._uncleanable[log] = self._cleanable_bytes(log, self._clock())
         logger.error(
             "Cleaning of %s failed; it is not tried again before the next start: %s: %s",
             log.dir, type(error).__name__, error, exc_info=not isinstance(error, OSError),

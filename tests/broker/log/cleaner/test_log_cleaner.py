@@ -294,6 +294,49 @@ def test_a_thread_that_ended_does_not_count_in_metrics(logs: LogManager, ops: Fa
     run(logs, act, lambda: config)
 
 
+def test_a_scrape_reads_no_log(tmp_path: Path, logs: LogManager) -> None:
+    bad = fill(logs, "bad", 5)
+    with open(bad.segments[0].path(names.LOG), "r+b") as file:
+        file.seek(80)
+        file.write(b"\xff\xff")
+    assert logs.shutdown()
+    again = LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW)
+    again.load_all()
+    (log,) = again
+    log.high_watermark = log.log_end_offset
+    damaged = log.segments[-2]
+    Path(damaged.path(names.TIME_INDEX)).write_bytes(b"12345")
+    directory = again.log_dirs[0].path
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: cleaner.is_uncleanable(log), "it is given up")
+        # From now on the times of its segments matter.
+        log.config = COMPACT.with_changes(min_compaction_lag_ms=1)
+        scrape = asyncio.get_running_loop().run_in_executor(None, cleaner.uncleanable_bytes, directory)
+        assert await scrape == log.size
+        assert damaged.indexes.time is None
+
+    # No further round follows.
+    run(again, act, CleanerConfig(backoff_ms=1 << 30, dedupe_buffer_size=1 << 20))
+
+
+def test_the_bytes_that_cannot_be_cleaned_are_those_of_the_last_round(logs: LogManager) -> None:
+    log = fill(logs, "t", 5)
+    with open(log.segments[0].path(names.LOG), "r+b") as file:
+        file.seek(80)
+        file.write(b"\xff\xff")
+    directory = logs.log_dirs[0].path
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: cleaner.uncleanable_bytes(directory) == log.size, "it is given up")
+        log.append_batch(keyed([(b"1", b"v" * 500)]), leader_epoch=0, now_ms=NOW)
+        log.roll(NOW)
+        log.high_watermark = log.log_end_offset
+        await until(lambda: cleaner.uncleanable_bytes(directory) == log.size, "what was rolled since counts")
+
+    run(logs, act)
+
+
 def test_a_topic_deleted_while_it_is_cleaned(logs: LogManager, caplog: pytest.LogCaptureFixture) -> None:
     log = fill(logs, "t", 100)
     slow = CleanerConfig(backoff_ms=1, io_max_bytes_per_second=1.0, io_buffer_size=8192, dedupe_buffer_size=1 << 20)
