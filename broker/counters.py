@@ -47,20 +47,27 @@ class RequestCounter:
         api: name of the API as Kafka writes it.
         count: requests answered.
         seconds: the sum of the times from a request's arrival until its response is handed to the connection.
+        follower_count: those that followers sent.
+        follower_seconds: the sum of their times.
     """
 
-    __slots__ = ("api", "count", "seconds", "version")
+    __slots__ = ("api", "count", "follower_count", "follower_seconds", "seconds", "version")
 
     def __init__(self, api: str, version: int) -> None:
         self.api = api
         self.version = version
         self.count = 0
         self.seconds = 0.0
+        self.follower_count = 0
+        self.follower_seconds = 0.0
 
-    def answered(self, seconds: float) -> None:
+    def answered(self, seconds: float, *, is_from_follower: bool = False) -> None:
         """Count a request that was answered `seconds` after its arrival."""
         self.count += 1
         self.seconds += seconds
+        if is_from_follower:
+            self.follower_count += 1
+            self.follower_seconds += seconds
 
 
 class BrokerCounters:
@@ -70,12 +77,14 @@ class BrokerCounters:
         topics: the counters of topics with partitions on this broker.
         elsewhere: the counters of topics that are deleted or never existed; only part of the broker's totals.
         requests: the counters of every API and version that was requested so far.
+        replication_bytes_out: bytes of records sent to followers.
     """
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicCounters] = {}
         self.elsewhere = TopicCounters()
         self.requests: list[RequestCounter] = []
+        self.replication_bytes_out = 0
 
     def topic(self, name: str) -> TopicCounters:
         """Return the counters of a topic with partitions here; create them if needed."""

@@ -105,6 +105,7 @@ class Request:
     """One request under way. Exactly one of `reply`, `no_reply` and `drop` ends it.
 
     Attributes:
+        is_from_follower: whether it is the fetch of a follower.
         owns_records: whether the records were copied out of the connection's buffer.
         turn: the turns that its handler takes, if it takes any.
     """
@@ -119,6 +120,7 @@ class Request:
         "connection",
         "correlation_id",
         "is_answered",
+        "is_from_follower",
         "message",
         "nbytes",
         "owns_records",
@@ -151,6 +153,7 @@ class Request:
         self.message = message
         self.response_type: type[Response] = type(message).response_type
         self.is_answered = False
+        self.is_from_follower = False
         self.owns_records = False
         self.turn: Turn | None = None
 
@@ -210,12 +213,16 @@ class Request:
         """
         self._hold_back(response, wait_ms)
         chunks = self._encoded(response)
-        self._counter.answered(self.broker.runtime.seconds() - self._began)
+        self._count()
         self.is_answered = True
         if self._postponed is None:
             self.connection.reply(chunks)
         else:
             self._postponed.reply(chunks)
+
+    def _count(self) -> None:
+        seconds = self.broker.runtime.seconds() - self._began
+        self._counter.answered(seconds, is_from_follower=self.is_from_follower)
 
     def wait_for(self, operation: Cancellable) -> None:
         """Wait for `operation`, which is cancelled if the client leaves. The message is not kept, as in `postpone`."""
@@ -304,7 +311,7 @@ class Request:
             return chunks
 
         chunks = await self.broker.lanes.run(self.nbytes, encode)
-        self._counter.answered(self.broker.runtime.seconds() - self._began)
+        self._count()
         self.is_answered = True
         self.connection.reply(chunks)
 
@@ -312,7 +319,7 @@ class Request:
         """End a request that has no response (acks=0); its client is throttled for `wait_ms`."""
         if wait_ms > 0:
             self.connection.hold_back(wait_ms / 1000)
-        self._counter.answered(self.broker.runtime.seconds() - self._began)
+        self._count()
         self.is_answered = True
         self.connection.skip_reply()
 
@@ -321,7 +328,7 @@ class Request:
 
         Earlier requests get their responses first, unless this one's was postponed: it has its place among theirs.
         """
-        self._counter.answered(self.broker.runtime.seconds() - self._began)
+        self._count()
         if self._postponed is None:
             self.connection.end()
         else:

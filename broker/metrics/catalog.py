@@ -132,13 +132,19 @@ def _requests(sources: Sources) -> Rows:
 
 def _request_times(sources: Sources) -> Rows:
     times: dict[str, tuple[int, float]] = {}
+
+    def add(api: str, count: int, seconds: float) -> None:
+        before = times.get(api, (0, 0.0))
+        times[api] = before[0] + count, before[1] + seconds * 1000
+
     for counter in sources.counters.requests:
         if counter.count:
-            count, milliseconds = times.get(counter.api, (0, 0.0))
-            times[counter.api] = count + counter.count, milliseconds + counter.seconds * 1000
-    if "Fetch" in times:
-        # As in Kafka, whose dashboards tell consumers from followers; there are none of these.
-        times["FetchConsumer"] = times["Fetch"]
+            add(counter.api, counter.count, counter.seconds)
+            if counter.api == "Fetch":
+                # As in Kafka, whose dashboards tell consumers from followers.
+                count, seconds = counter.follower_count, counter.follower_seconds
+                add("FetchConsumer", counter.count - count, counter.seconds - seconds)
+                add("FetchFollower", count, seconds)
     for api, value in times.items():
         yield (api,), value
 
@@ -283,6 +289,9 @@ CATALOG = (
            "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec", _each_topic("bytes_in")),
     Metric("kafka_server_brokertopicmetrics_bytesout_total", _C, _T, "Bytes of records sent to consumers.",
            "kafka.server:type=BrokerTopicMetrics,name=BytesOutPerSec", _each_topic("bytes_out")),
+    Metric("kafka_server_brokertopicmetrics_replicationbytesout_total", _C, (), "Bytes of records sent to followers.",
+           "kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec",
+           _one(lambda sources: sources.counters.replication_bytes_out)),
     Metric("kafka_server_brokertopicmetrics_bytesrejected_total", _C, _T, "Bytes of records rejected for their size.",
            "kafka.server:type=BrokerTopicMetrics,name=BytesRejectedPerSec", _each_topic("bytes_rejected")),
     Metric("kafka_server_brokertopicmetrics_totalproducerequests_total", _C, _T,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable
 
 from broker.api.context import Request
 from broker.api.fetch.fetch_in_turns import fetch_in_turns
-from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse
+from broker.api.fetch.fetch_reading import READ_IN_STEPS, FetchReading, ResponseTopics, read_in, refuse, replica_of
 from broker.api.fetch.fetch_session import TOPIC_ID_VERSION, FetchPartitionState
 from broker.replica.purgatory import DelayedOperation
 from kafkalog.protocol.errors import ErrorCode
@@ -25,6 +25,7 @@ MANY_BYTES = 32 << 10
 def handle_fetch(request: Request) -> Awaitable[None] | None:
     message: FetchRequest = request.message
     broker = request.broker
+    request.is_from_follower = replica_of(request) >= 0
     if request.nbytes >= MANY_BYTES:
         return fetch_in_turns(request)
     names = broker.metadata.names_by_id() if request.version >= TOPIC_ID_VERSION else {}

@@ -88,7 +88,8 @@ def read_in(work: Iterable[Callable[[], None]]) -> None:
         step()
 
 
-def _replica_of(request: Request) -> int:
+def replica_of(request: Request) -> int:
+    """Return the id of the follower that fetches; a negative number for a consumer."""
     message: FetchRequest = request.message
     replica: int = message.replica_id if request.version < REPLICA_STATE_SINCE else message.replica_state.replica_id
     return replica
@@ -96,7 +97,7 @@ def _replica_of(request: Request) -> int:
 
 def refuse(request: Request, code: ErrorCode) -> None:
     """Answer a fetch whose session is not usable; a follower is not held back by quotas then, either."""
-    request.reply(FetchResponse(error_code=code), 0 if _replica_of(request) >= 0 else None)
+    request.reply(FetchResponse(error_code=code), 0 if request.is_from_follower else None)
 
 
 class FetchReading:
@@ -118,7 +119,7 @@ class FetchReading:
         message: FetchRequest = request.message
         self.request = request
         self.context = context
-        self._replica = _replica_of(request)
+        self._replica = replica_of(request)
         """The broker id of a follower; negative for a consumer."""
         self._is_from_follower = self._replica >= 0
         """Quotas of clients do not hold for followers, as in Kafka."""
@@ -383,9 +384,11 @@ class FetchReading:
                 if size:
                     served.append(partition_key(state, by_id))
             if size:
-                counters.known(state.name).bytes_out += size
                 if self._is_from_follower:
+                    counters.replication_bytes_out += size
                     self._count_throttled(state, size)
+                else:
+                    counters.known(state.name).bytes_out += size
             identity = state.topic_id if by_id else state.name
             topic = topics.get(identity)
             if topic is None:

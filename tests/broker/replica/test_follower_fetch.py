@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -290,3 +292,29 @@ def test_a_damaged_first_batch_is_an_error_of_its_partition(
         assert partition.log.log_end_offset == 1
 
     with_broker(tmp_path, work)
+
+
+def test_metrics_tell_followers_from_consumers(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        _, follower = await replicated(broker)
+        await produced(broker)
+        sent = len((await fetched(follower, request(0))).records)
+        # That makes the records visible.
+        await fetched(follower, request(1))
+        consumer = await broker.connect()
+        for _ in range(3):
+            assert len((await fetched(consumer, request(0, replica=-1))).records) == sent
+        assert broker.server.metrics is not None
+        url = f"http://127.0.0.1:{broker.server.metrics.port}/metrics"
+        answer = await asyncio.get_running_loop().run_in_executor(None, urlopen, url)
+        with answer:
+            lines = [line for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        found = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+        traffic, requests = "kafka_server_brokertopicmetrics_", "kafka_network_requestmetrics_totaltimems_count"
+        assert found[f'{traffic}bytesout_total{{topic="t"}}'] == 3 * sent
+        assert found[f"{traffic}bytesout_total"] == 3 * sent
+        assert found[f"{traffic}replicationbytesout_total"] == sent
+        counts = {"Fetch": 5, "FetchConsumer": 3, "FetchFollower": 2}
+        assert {api: found[f'{requests}{{request="{api}"}}'] for api in counts} == counts
+
+    with_broker(tmp_path, work, {"kafkalog.metrics.listener": "127.0.0.1:0"})
