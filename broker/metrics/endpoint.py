@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
@@ -41,7 +41,8 @@ class MetricsEndpoint:
 
     def __init__(self, address: str, sources: Sources) -> None:
         host, port = parse_address(address)
-        registry = CollectorRegistry()
+        # The registry asks each collector for its names, by which a scrape may choose: `/metrics?name[]=...`.
+        registry = CollectorRegistry(auto_describe=True)
         ProcessCollector(registry=registry)
         registry.register(BrokerCollector(sources))
         self._server: WSGIServer
@@ -69,17 +70,21 @@ class BrokerCollector(Collector):
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
-    def describe(self) -> Iterable[Family]:
-        """Return nothing, so that registration does not collect everything to learn the names."""
-        return ()
+    def describe(self) -> Iterator[Family]:
+        """Return families without samples, so that registration does not collect everything to learn the names."""
+        return map(_family, CATALOG)
 
     def collect(self) -> Iterator[Family]:
         """Yield families whose samples are made while they are rendered."""
         for metric in CATALOG:
-            name = metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name
-            family = Family(name, metric.doc, metric.kind.value)
+            family = _family(metric)
             family.samples = _Samples(metric, self._sources)  # type: ignore[assignment]
             yield family
+
+
+def _family(metric: Metric) -> Family:
+    name = metric.name.removesuffix("_total") if metric.kind is Kind.COUNTER else metric.name
+    return Family(name, metric.doc, metric.kind.value)
 
 
 class _Samples:

@@ -55,8 +55,8 @@ def url(broker: KafkalogBroker) -> str:
     return str(re.findall(r"metrics are served on (http\S+)", broker.logged())[-1])
 
 
-def scrape(broker: KafkalogBroker) -> Samples:
-    with urllib.request.urlopen(url(broker), timeout=30) as answer:
+def scrape(broker: KafkalogBroker, query: str = "") -> Samples:
+    with urllib.request.urlopen(f"{url(broker)}?{query}", timeout=30) as answer:
         text = answer.read().decode()
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -201,6 +201,18 @@ def test_what_clients_use_of_their_quotas(broker: KafkalogBroker, wire: socket.s
     now = scrape(broker)
     assert of(now, "kafka_server_produce_throttle_time_ms_count", **of_client) == 1
     assert of(now, "kafka_server_produce_throttle_time_ms_sum", **of_client) == waits_ms > 0
+
+
+def test_a_scrape_may_ask_for_some_metrics_only(broker: KafkalogBroker, wire: socket.socket) -> None:
+    create_topic(wire, "some", partitions=1)
+    wanted = {
+        "kafka_log_log_size",
+        "kafka_server_brokertopicmetrics_bytesin_total",
+        "kafka_log_logflushstats_logflushrateandtimems_count",
+        "process_open_fds",
+    }
+    found = scrape(broker, "&".join(f"name[]={name}" for name in (*wanted, "unknown")))
+    assert {name for name, _ in found} == wanted
 
 
 def test_open_metrics_for_scrapers_that_ask_for_it(broker: KafkalogBroker) -> None:
