@@ -79,6 +79,10 @@ class _Fetcher(threading.Thread):
         self._cluster = cluster
         self._stream = stream
         self._partitions = {each.tp: each for each in partitions}
+        self._first = partitions[0]
+        """The partition by which the stream knows this fetcher's errors."""
+        self._has_told = False
+        """True if the stream has an error of this fetcher."""
         self._due: dict[TopicPartition, int] = {}
         """The offsets after what was put into the stream."""
         self._is_failing = False
@@ -96,6 +100,7 @@ class _Fetcher(threading.Thread):
                     self._failed(error)
                     continue
                 self._is_failing = False
+                self._note_recovery(consumer)
                 for tp, each in self._partitions.items():
                     if (end := consumer.high_watermark(tp)) >= 0:
                         each.high_watermark = end
@@ -122,6 +127,12 @@ class _Fetcher(threading.Thread):
             self._due[tp] = each.consumed
             consumer.seek(tp, each.consumed)
 
+    def _note_recovery(self, consumer: SimpleConsumer) -> None:
+        """End the error that the stream has, if each partition was fetched again since."""
+        if self._has_told and not any(map(consumer.is_failing, self._partitions)):
+            self._stream.recovered(self._first)
+            self._has_told = False
+
     def _failed(self, error: Exception) -> None:
         """Pause after an error that may pass; tell the application of others."""
         if self.ended.is_set():
@@ -132,7 +143,8 @@ class _Fetcher(threading.Thread):
                 logger.warning("fetching %s: %s; trying again", ", ".join(map(str, self._partitions)), error)
             self._is_failing = True
         else:
-            self._stream.fail(next(iter(self._partitions.values())), error)
+            self._stream.fail(self._first, error)
+            self._has_told = True
         self.ended.wait(max(self._cluster.config.retry_backoff, 0.01))
 
 

@@ -99,7 +99,8 @@ class MessageStream:
         """The records that were taken, by topic."""
         self._bytes: Counter[str] = Counter()
         """The bytes of keys and values that were put, by topic."""
-        self._error: Exception | None = None
+        self._errors: dict[PartitionState, Exception] = {}
+        """The error of each fetcher that fails, by the partition that it named."""
         self._is_closed = False
 
     # For the application
@@ -163,11 +164,19 @@ class MessageStream:
             return True
 
     def fail(self, partition: PartitionState, error: Exception) -> None:
-        """Let the application get an error, after the records that wait, until the partition is given up."""
+        """Let the application get an error, after the records that wait.
+
+        It gets it until `recovered` is called, or the partition is given up.
+        """
         with self._changed:
             if not partition.is_revoked:
-                self._error = error
+                self._errors[partition] = error
                 self._changed.notify_all()
+
+    def recovered(self, partition: PartitionState) -> None:
+        """Forget the error that `fail` told of for the same partition."""
+        with self._changed:
+            self._errors.pop(partition, None)
 
     def revoke(self, partitions: Iterable[PartitionState]) -> None:
         """Give up all partitions of the stream: no record of theirs is returned after this.
@@ -178,7 +187,8 @@ class MessageStream:
             for each in partitions:
                 each.is_revoked = True
             self._chunks.clear()
-            self._current = self._error = None
+            self._errors.clear()
+            self._current = None
             self._changed.notify_all()
 
     def settle(self, partitions: Iterable[PartitionState]) -> None:
@@ -192,7 +202,8 @@ class MessageStream:
         with self._changed:
             self._is_closed = True
             self._chunks.clear()
-            self._current = self._error = None
+            self._errors.clear()
+            self._current = None
             self._changed.notify_all()
 
     # Inside
@@ -204,8 +215,8 @@ class MessageStream:
             holds = self._lease.holds(now)
             if holds and (found := self._next(limit)):
                 return found
-            if self._error is not None and holds:
-                raise self._error
+            if self._errors and holds:
+                raise next(iter(self._errors.values()))
             left = None if deadline is None else deadline - now
             if left is not None and left <= 0:
                 break

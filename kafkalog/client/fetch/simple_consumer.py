@@ -42,6 +42,7 @@ class _Partition:
     Attributes:
         reset: The timestamp whose offset is the position, where `offset` is None.
         after_batch: The offset after the batch that `records` come from.
+        is_failing: Whether the last fetch brought an error that is not retriable.
     """
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -53,6 +54,7 @@ class _Partition:
         self.batches: Iterator[tuple[list[ConsumerRecord], int]] = iter(())
         self.after_batch = -1
         self.buffered = False
+        self.is_failing = False
 
     def move(self, offset: int | None, reset: int | None = None) -> None:
         self.offset, self.reset = offset, reset
@@ -73,6 +75,7 @@ class _Partition:
                     batch = next(self.batches, None)
                 except Exception:
                     self.drop()
+                    self.is_failing = True
                     if taken:
                         # The records before the bad batch are good. The next fetch meets the error again.
                         return taken
@@ -152,6 +155,13 @@ class SimpleConsumer(Closing):
     def high_watermark(self, tp: TopicPartition) -> int:
         """Return the high watermark that the last fetch reported; -1 before the first fetch."""
         return self._assigned(tp).high_watermark
+
+    def is_failing(self, tp: TopicPartition) -> bool:
+        """Return whether the last fetch of the partition brought an error that is not retriable.
+
+        `poll` raises the error of one partition at a time, and goes on with all of them when it is called again.
+        """
+        return self._assigned(tp).is_failing
 
     # Records
 
@@ -348,6 +358,7 @@ class SimpleConsumer(Closing):
                 except OffsetOutOfRangeError:
                     reset = _RESET.get(self._config.auto_offset_reset)
                     if reset is None:
+                        partition.is_failing = True
                         raise
                     logger.warning(
                         "partition %s has no offset %d: going on with the %s",
@@ -358,8 +369,10 @@ class SimpleConsumer(Closing):
                     partition.move(None, reset)
                     continue
                 except Exception as error:
-                    failure = error if failure is None or not is_retriable(error) else failure
+                    partition.is_failing = not is_retriable(error)
+                    failure = error if failure is None or partition.is_failing else failure
                     continue
+                partition.is_failing = False
                 self._retry.reset()
                 partition.high_watermark = fetched.high_watermark
                 partition.batches = decode_records(fetched, tp, offset, self._config)

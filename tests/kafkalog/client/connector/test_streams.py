@@ -131,6 +131,19 @@ def test_an_error_comes_after_the_records_before_it() -> None:
     assert stream.poll(0.0, 1) == []
 
 
+def test_an_error_ends_with_its_own_cause_only() -> None:
+    stream, _ = make()
+    first, second = PartitionState(TP, 0), PartitionState(TopicPartition("words", 1), 0)
+    stream.fail(first, RecordsError("damaged"))
+    stream.fail(second, RecordsError("also damaged"))
+    stream.recovered(first)
+    with pytest.raises(RecordsError, match="also"):
+        next(stream)
+    stream.recovered(second)
+    with pytest.raises(ConsumerTimeoutError):
+        next(stream)
+
+
 def test_a_closed_stream_ends_the_loop_of_its_reader() -> None:
     stream, _ = make(None)
     found: list[ConsumerRecord] = []
