@@ -121,7 +121,7 @@ class ConsumerConnector(Closing):
         Raises:
             MessageStreamsExistError: The connector has streams already.
             ConsumerRebalanceFailedError: The first rebalance failed `rebalance.max.retries` times.
-            ZooKeeperError: ZooKeeper does not answer.
+            ZooKeeperError: ZooKeeper does not answer. The connector has no streams, and the call may be repeated.
         """
         subscription = Subscription.of_topics(topics)
         found = {
@@ -248,8 +248,7 @@ class ConsumerConnector(Closing):
         if self._member is not None:
             raise MessageStreamsExistError("a ConsumerConnector can create message streams at most once")
         config = self.config
-        self._streams, self._stream_of = streams, stream_of
-        self._member = member = Member(
+        member = Member(
             config.group_id,
             self.consumer_id,
             subscription,
@@ -261,7 +260,8 @@ class ConsumerConnector(Closing):
             session_timeout=lambda: self._lease.timeout,
             now_ms=lambda: int(time.time() * 1000),
         )
-        self._run(member.register())
+        self._run(member.join())
+        self._streams, self._stream_of, self._member = streams, stream_of, member
         try:
             self._run(member.rebalance())
         except Exception:

@@ -42,7 +42,7 @@ from kafkalog.client.zookeeper.steps import (
     ZooKeeperError,
     ensure,
 )
-from kafkalog.zookeeper.values import ANY_VERSION, Check, Create, Delete
+from kafkalog.zookeeper.values import ANY_VERSION, Check, Create, Delete, SetData
 
 logger = logging.getLogger(__name__)
 
@@ -163,12 +163,27 @@ class Member:
 
     # Steps
 
+    def join(self) -> Steps[None]:
+        """Register for the first time. If that fails, delete the node, if it exists all the same."""
+        try:
+            yield from self.register()
+        except ZooKeeperError:
+            # An answer may be lost. A node of another session is not this member's to delete.
+            try:
+                node = yield Read(self.path)
+                if node is not None and node.stat.owner == (yield CurrentSession()):
+                    yield Write([Delete(self.path)])
+            except ZooKeeperError as error:
+                logger.info("%s cannot be deleted now: %s", self.path, error)
+            raise
+
     def register(self) -> Steps[None]:
         """Create the member's node; wait for one of an earlier session to vanish."""
         yield from ensure(nodes.members(self.group))
         while True:
+            data = self.subscription.encode(self._now_ms())
             try:
-                yield Write([Create(self.path, self.subscription.encode(self._now_ms()), is_ephemeral=True)])
+                yield Write([Create(self.path, data, is_ephemeral=True)])
             except WriteError as error:
                 if not isinstance(error.reason, NodeExistsError):
                     raise
@@ -176,6 +191,8 @@ class Member:
                 return
             node = yield Read(self.path)
             if node is not None and node.stat.owner == (yield CurrentSession()):
+                # An earlier try has created it, perhaps for other topics.
+                yield Write([SetData(self.path, data)])
                 return
             logger.info("%s is still registered by an earlier session; waiting for its end", self.consumer)
             yield Pause(self._session_timeout())

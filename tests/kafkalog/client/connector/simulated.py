@@ -198,7 +198,7 @@ class SimulatedMember:
     async def _live(self) -> None:
         while True:
             try:
-                await self._carry_out(self.member.register())
+                await self._carry_out(self.member.join())
                 break
             except ClientError:
                 await asyncio.sleep(BACKOFF_S)

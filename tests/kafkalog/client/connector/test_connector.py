@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Set
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from kafkalog.client.connector import (
 )
 from kafkalog.client.connector.member import StopFetching
 from kafkalog.client.types import TopicPartition
-from kafkalog.client.zookeeper.steps import ConnectionLossError
+from kafkalog.client.zookeeper.steps import ConnectionLossError, ZooKeeperError
 from tests.kafkalog.client.connector.reading import Reading
 from tests.support.member import MemberCluster
 from tests.support.tcp_proxy import Proxy
@@ -421,6 +421,34 @@ def test_streams_are_made_once(over_zookeeper: MemberCluster, connect: Connect) 
         connector.create_message_streams_by_filter(Whitelist(topic))
     with pytest.raises(MessageStreamsExistError):
         Finishing(connector)
+
+
+def test_streams_can_be_made_after_a_registration_that_failed(
+    over_zookeeper: MemberCluster, connect: Connect, group: str
+) -> None:
+    topic = over_zookeeper.new_topic(1)
+    over_zookeeper.write(topic, 1, 0, 3)
+    host, _, port = over_zookeeper.zookeeper.partition(":")
+    proxy = Proxy((host, int(port)), seed=1)
+    connector = connect(zookeeper_connect=f"127.0.0.1:{proxy.port}", zookeeper_session_timeout_ms=2000)
+    proxy.shut = True
+    proxy.hang_up()
+    with pytest.raises(ZooKeeperError):
+        connector.create_message_streams({topic: 1})
+    proxy.shut = False
+    found: list[MessageStream] = []
+
+    def made() -> bool:
+        # kazoo may need some time to connect again.
+        with suppress(ZooKeeperError):
+            found.extend(connector.create_message_streams({topic: 1})[topic])
+        return bool(found)
+
+    wait_until(made, "the streams are made")
+    assert numbers(found[0], 3) == [0, 1, 2]
+    connector.shutdown()
+    assert not over_zookeeper.names(f"/consumers/{group}/ids")
+    proxy.close()
 
 
 def test_a_partition_that_stays_owned_fails_the_first_rebalance(

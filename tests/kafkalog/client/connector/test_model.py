@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.zookeeper import interface
-from broker.zookeeper.interface import Create, Operation, Result
+from broker.zookeeper.interface import Create, Delete, Operation, Result
 from kafkalog.client.connector.member import LoadOffsets
 from kafkalog.client.connector.offset_stores import write_offsets
 from kafkalog.client.connector.subscription import Subscription, ThreadId
@@ -202,7 +202,7 @@ def test_a_member_that_takes_its_session_for_expired_gives_up_what_others_get(is
         async def others(effect: Any) -> Any:
             return {} if isinstance(effect, LoadOffsets) else None
 
-        await perform_all(first.session, first.member.register())
+        await perform_all(first.session, first.member.join())
         await perform_all(first.session, first.member.rebalance(), others)
         assert len(world.owners()) == 2
         if is_deleted:
@@ -258,6 +258,36 @@ def test_claims_of_an_expired_session_are_not_made_in_the_next_one(monkeypatch: 
         with pytest.raises(SessionExpiredError):
             await perform_all(session, member.member.rebalance(), others)
         assert not world.owners()
+
+    simulate(work)
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["is deleted", "cannot be deleted either"])
+def test_a_registration_whose_answer_is_lost_is_taken_back(monkeypatch: pytest.MonkeyPatch, is_deleted: bool) -> None:
+    async def work(world: World) -> None:
+        await world.make_topic("words", 1)
+        first = SimulatedMember(world, "a", words(), "range")
+        multi = first.session.multi
+
+        async def unheard(operations: Sequence[Operation]) -> list[Result]:
+            if isinstance(operations[0], Delete) and not is_deleted:
+                raise interface.ConnectionLossError
+            found = await multi(operations)
+            if isinstance(operations[0], Create) and operations[0].is_ephemeral:
+                raise interface.ConnectionLossError
+            return found
+
+        monkeypatch.setattr(first.session, "multi", unheard)
+        with pytest.raises(ConnectionLossError):
+            await perform_all(first.session, first.member.join())
+        path = first.member.path
+        assert world.ensemble.exists(path) != is_deleted
+        monkeypatch.setattr(first.session, "multi", multi)
+        # The next try may be with other topics.
+        other = Subscription.of_topics({"numbers": 2})
+        second = SimulatedMember(world, "a", other, "range")
+        await perform_all(first.session, second.member.join())
+        assert Subscription.decode(path, world.ensemble.read(path).data) == other
 
     simulate(work)
 
