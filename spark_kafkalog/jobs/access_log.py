@@ -34,6 +34,9 @@ REQUEST = r"^([A-Za-z-]++) ([^ ]++)(?: (HTTP/[0-9.]++))?+(?![\s\S])"
 TIME = "dd/MMM/yyyy:HH:mm:ss Z"
 """Pattern of `LINE`'s time, in Spark's datetime syntax."""
 
+_YEAR = r"^[^/]*+/[^/]*+/[0-9]{4}:"
+"""The beginning of a time whose year has four digits. Spark parses years that no timestamp can hold, and raises."""
+
 NO_VALUE = "the record has no value"
 NO_LINE = "not a line of the common or combined log format"
 NO_TIME = "the time is not day/month/year:hour:minute:second zone"
@@ -59,7 +62,7 @@ def parsed(value: Column) -> Column:
 
     groups = _groups(value.cast("string"), LINE, 9)
     request = _groups(groups[4], REQUEST, 3)
-    time = F.try_to_timestamp(groups[3], F.lit(TIME))
+    time = F.try_to_timestamp(F.when(F.regexp_like(groups[3], F.lit(_YEAR)), groups[3]), F.lit(TIME))
     reason = (
         F.when(value.isNull(), NO_VALUE)
         .when(groups.isNull(), NO_LINE)
