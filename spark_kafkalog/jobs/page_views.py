@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 NAME = "page_views"
 AHEAD = "the time is more than an hour after the record's own"
-REASONS = (*access_log.REASONS, AHEAD)
+FUTURE = "the time is more than an hour in the future"
+REASONS = (*access_log.REASONS, AHEAD, FUTURE)
 WINDOWS = "windows"
 
 EXAMPLES = f"""\
@@ -77,9 +78,13 @@ def with_requests(records: DataFrame) -> DataFrame:
     """Return the source's records with the columns `request` (`access_log.parsed`) and `reason`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    request = F.col("request")
-    # Otherwise a single line from the far future would move the watermark there, and all others would be late.
-    ahead = F.when(request["time"] > F.col("timestamp") + F.expr("INTERVAL 1 HOUR"), AHEAD)
+    request, made, now = F.col("request"), F.col("timestamp"), F.current_timestamp()
+    # Otherwise a single line from the far future would move the watermark there, and all others would be late. The
+    # record's time may come from the same clock as the line's, so the time of the micro-batch limits it. Spark keeps
+    # that in the offset log: a repeated micro-batch decides the same. No time is added to the record's own if it is
+    # later, because the sum could overflow.
+    is_ahead = request["time"] > F.least(made, now) + F.expr("INTERVAL 1 HOUR")
+    ahead = F.when(is_ahead, F.when(made > now, FUTURE).otherwise(AHEAD))
     return records.withColumn("request", access_log.parsed(F.col("value"))).withColumn(
         "reason", F.coalesce(request["reason"], ahead)
     )
