@@ -36,6 +36,8 @@ AHEAD = "the time is more than an hour after the record's own"
 FUTURE = "the time is more than an hour in the future"
 REASONS = (*access_log.REASONS, AHEAD, FUTURE)
 WINDOWS = "windows"
+LARGEST_SIZE = 10**12
+"""The largest size of a response that is added up. Millions of them in an hour do not overflow a bigint."""
 
 EXAMPLES = f"""\
 examples:
@@ -96,10 +98,11 @@ def page_views(records: DataFrame, watermark: str, methods: Sequence[str]) -> Da
 
     requests = with_requests(records).where("reason IS NULL").select("request.*").where(F.col("method").isin(*methods))
     hour = F.window("time", "1 hour")
+    size = F.when(F.col("bytes") <= LARGEST_SIZE, F.col("bytes"))
     return (
         requests.withWatermark("time", watermark)
         .groupBy(hour.alias("hour"), "path", access_log.status_class(F.col("status")).alias("status_class"))
-        .agg(F.count(F.lit(1)).alias("views"), F.coalesce(F.sum("bytes"), F.lit(0)).cast("bigint").alias("bytes"))
+        .agg(F.count(F.lit(1)).alias("views"), F.coalesce(F.sum(size), F.lit(0)).cast("bigint").alias("bytes"))
         .select(F.col("hour.start").alias("hour"), "path", "status_class", "views", "bytes")
         .observe("rows", F.count(F.lit(1)).alias(WINDOWS))
     )

@@ -1,4 +1,4 @@
-"""Test what the job `page_views` counts and sets aside: times of wrong clocks."""
+"""Test what the job `page_views` counts and sets aside: times of wrong clocks, and sizes that are too large."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def test_a_line_from_the_future_is_set_aside_whatever_its_record_says(spark: Spa
     ]
     found = page_views.with_requests(records(spark, [case[:2] for case in cases])).orderBy("n").select("reason")
     assert [row.reason for row in found.collect()] == [case[2] for case in cases]
+
+
+def test_sizes_that_are_too_large_are_not_added_up(spark: SparkSession) -> None:
+    sent = datetime(2015, 5, 17, 10, tzinfo=UTC)
+    sizes = [LARGEST, LARGEST, 10, page_views.LARGEST_SIZE]
+    micros = int(sent.timestamp()) * 1_000_000
+    frame = records(spark, [(line(sent, size), micros) for size in sizes])
+    (row,) = page_views.page_views(frame, "1 hour", ["GET"]).collect()
+    assert (row.views, row.bytes) == (len(sizes), 10 + page_views.LARGEST_SIZE)
 
 
 def test_a_repeated_micro_batch_has_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
