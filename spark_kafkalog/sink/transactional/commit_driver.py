@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from kafkalog.client.cluster import Cluster
@@ -20,12 +20,14 @@ from spark_kafkalog.sink.transactional.errors import (
     TakenOverError,
 )
 from spark_kafkalog.sink.transactional.ledger import Ledger, ledger_topic
-from spark_kafkalog.sink.transactional.ledger_record import Record, State
+from spark_kafkalog.sink.transactional.ledger_record import Record, State, TaskTransaction
 from spark_kafkalog.sink.transactional.transaction_ends import abort_all, commit_all, open_transactions
 from spark_kafkalog.sink.transactional.transaction_options import OnceOptions
 
 SAFE_SHARE = 0.9
 """A batch that took more than this share of `transaction.timeout.ms` is refused: commits could come too late."""
+LEAST_SHARE = 0.5
+"""The share of a short `transaction.timeout.ms` that a batch may take, even if less than `max.block.ms` is left."""
 logger = logging.getLogger(__name__)
 
 
@@ -40,6 +42,12 @@ class Driver:
         self._options = options
         self._prefix = options.prefix
         self._now = now
+
+    @property
+    def allowed(self) -> float:
+        """Seconds that a batch may take. After them, time is left in which commits may wait for coordinators."""
+        whole = self._options.transaction_timeout
+        return max(min(whole * SAFE_SHARE, whole - self._options.max_block), whole * LEAST_SHARE)
 
     def claim(self) -> Claim:
         """Claim the next micro-batch: finish what was decided before, and abort transactions that were left open."""
@@ -72,18 +80,21 @@ class Driver:
             deadline = self._deadline()
             ledger = self._ledger(cluster, deadline)
             record = ledger.open()
+            left: Sequence[TaskTransaction] = ()
             if not self._is_decided_by(record, wrote.claim.number):
                 if batch is not None and record.query == wrote.query and record.batch >= batch:
+                    if record.batch == batch and record.state is State.DECIDED:
+                        # The driver that decided has died since. Spark takes the batch for done now.
+                        self._finish(cluster, ledger, record, deadline)
                     abort_all(cluster, wrote.transactions, deadline)
                     if record.batch > batch:
                         raise OldCheckpointError(self._prefix, batch, record.batch)
-                    if record.state is State.DECIDED:
-                        # The driver that decided has died since. Spark takes the batch for done now.
-                        self._finish(cluster, ledger, record, deadline)
                     return False
-                record = self._decide(cluster, ledger, record, wrote, batch, deadline)
+                record, left = self._decide(cluster, ledger, record, wrote, batch, deadline)
             if record.state is State.DECIDED:
                 self._finish(cluster, ledger, record, deadline)
+            # After the commits, which must not wait for coordinators of these.
+            abort_all(cluster, left, deadline)
         faults.point("after-done")
         return True
 
@@ -115,22 +126,24 @@ class Driver:
         wrote: BatchWrote,
         batch: int | None,
         deadline: float,
-    ) -> Record:
+    ) -> tuple[Record, list[TaskTransaction]]:
+        """Decide the claim; return the new record, and the open transactions of attempts that failed or lost.
+
+        No other claim was made since these were listed, and an id that a later claim uses again has another epoch.
+        """
         if record.claim != wrote.claim.number or record.state is not State.CLAIMED:
             abort_all(cluster, wrote.transactions, deadline)
             raise TakenOverError(self._prefix)
-        took, allowed = self._now() - wrote.claim.made_at, self._options.transaction_timeout
-        if took > allowed * SAFE_SHARE:
-            raise LateBatchError(took, allowed)
+        took = self._now() - wrote.claim.made_at
+        if took > self.allowed:
+            raise LateBatchError(took, self.allowed, self._options.transaction_timeout)
         faults.point("before-decision")
         left = set(open_transactions(cluster, self._prefix, deadline)).difference(wrote.transactions)
         query = None if batch is None else wrote.query
         decided = record.decided(wrote.transactions, query, batch)
         ledger.write(decided)
         faults.point("after-decision")
-        # These are of attempts that failed or were not chosen. No other claim was made since they were listed.
-        abort_all(cluster, sorted(left), deadline)
-        return decided
+        return decided, sorted(left)
 
     def _finish(self, cluster: Cluster, ledger: Ledger, record: Record, deadline: float) -> None:
         self._commit(cluster, record, deadline, ledger)

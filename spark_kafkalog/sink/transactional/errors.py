@@ -37,11 +37,12 @@ class OldCheckpointError(OnceError):
 class LateBatchError(OnceError):
     """A micro-batch took so long that its transactions may time out during the commit; nothing is committed."""
 
-    def __init__(self, seconds: float, timeout_s: float) -> None:
+    def __init__(self, seconds: float, allowed_s: float, timeout_s: float) -> None:
         super().__init__(
             f"the micro-batch took {seconds:.0f} s, too long to be committed safely within "
-            f"kafka.transaction.timeout.ms ({timeout_s * 1000:.0f}); nothing of it is committed. Make batches smaller "
-            "(maxOffsetsPerTrigger), or raise that option and the brokers' transaction.max.timeout.ms"
+            f"kafka.transaction.timeout.ms ({timeout_s * 1000:.0f}), which allows {allowed_s:.0f} s; nothing of it is "
+            "committed. Make batches smaller (maxOffsetsPerTrigger), or raise that option and the brokers' "
+            "transaction.max.timeout.ms"
         )
 
 

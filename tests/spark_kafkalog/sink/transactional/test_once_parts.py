@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog.client.cluster import Cluster
 from spark_kafkalog.sink.sink_options import OptionsError, SinkOptions
+from spark_kafkalog.sink.transactional.commit_driver import Driver
 from spark_kafkalog.sink.transactional.errors import LedgerError
 from spark_kafkalog.sink.transactional.ledger_record import (
     PIECE_CHARACTERS,
@@ -166,3 +167,14 @@ def test_options_that_cannot_be(given: dict[str, str], message: str) -> None:
 def test_looking_for_open_transactions_ends_at_the_deadline() -> None:
     with silent_broker() as config, Cluster(config) as cluster:
         assert open_transactions(cluster, "prefix", time.monotonic() + 0.5) == []
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "max_block_ms", "allowed"),
+    [(900_000, 60_000, 810), (900_000, 300_000, 600), (300_000, 60_000, 240), (60_000, 60_000, 30)],
+)
+def test_time_is_left_for_commits(timeout_ms: int, max_block_ms: int, allowed: float) -> None:
+    given = {"kafka.transaction.timeout.ms": f"{timeout_ms}", "kafka.max.block.ms": f"{max_block_ms}"}
+    once = SinkOptions.parse({**SERVERS, "kafka.transactional.id": PREFIX, **given}).once
+    assert once is not None
+    assert Driver(once).allowed == allowed

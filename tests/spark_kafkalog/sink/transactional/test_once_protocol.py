@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.transactions.requests import TransactionRequests
 from spark_kafkalog import faults
@@ -29,7 +30,8 @@ from spark_kafkalog.sink.transactional.errors import (
     TakenOverError,
     UnknownMicroBatchError,
 )
-from spark_kafkalog.sink.transactional.ledger_record import encode
+from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction, encode
+from spark_kafkalog.sink.transactional.transaction_ends import open_transactions
 from tests.spark_kafkalog.sink.support import DEADLINE_S, batch_of
 from tests.spark_kafkalog.sink.transactional.committed import (
     VALUES,
@@ -169,6 +171,27 @@ def test_of_two_attempts_one_is_committed(sink: Sink, other_process: Callable[[]
     assert sink.sent() == [b"a", b"a"]
 
 
+def test_commits_do_not_wait_for_aborts(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, other_process: Callable[[], None]
+) -> None:
+    """A coordinator of another attempt that is away must not use up the time of the commits."""
+    batch = sink.batch(0)
+    chosen = batch.task([b"a"])
+    other_process()
+    speculative = batch.task([b"a"])
+    found: list[TaskTransaction] = []
+
+    def point(reached: str) -> None:
+        if reached == "after-commits":
+            with Cluster(ClientConfig.from_dict({"bootstrap.servers": batch.bootstrap})) as cluster:
+                found.extend(open_transactions(cluster, sink.prefix, time.monotonic() + DEADLINE_S))
+
+    monkeypatch.setattr(faults, "point", point)
+    batch.commit(chosen)
+    assert found == [speculative.transaction]
+    assert sink.seen() == [b"a"]
+
+
 def test_a_driver_that_was_replaced_decides_nothing(sink: Sink, other_process: Callable[[], None]) -> None:
     old = sink.batch(0)
     tasks = [old.task([b"old"])]
@@ -232,6 +255,7 @@ def test_an_old_checkpoint_is_refused(sink: Sink) -> None:
 def test_a_batch_that_took_too_long_is_not_decided(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     # Half a second. The coordinator must not end the transaction meanwhile.
     monkeypatch.setattr(commit_driver, "SAFE_SHARE", 0.025)
+    monkeypatch.setattr(commit_driver, "LEAST_SHARE", 0.025)
     options: dict[str, Any] = {"kafka.transaction.timeout.ms": 20_000}
     batch = sink.batch(0, **options)
     task = batch.task([b"a"])
