@@ -12,8 +12,8 @@ from spark_kafkalog.sink.transactional.ledger_record import TaskTransaction
 class Claim:
     """The right to write for one micro-batch.
 
-    `made_at` is the driver's time (`time.time`). `query` and `batch` name the micro-batch that was decided
-    last; tasks of that micro-batch write nothing.
+    `made_at` is a time of the driver's machine (`commit_driver.since_boot`), which has one clock for all its processes.
+    `query` and `batch` name the micro-batch that was decided last; tasks of that micro-batch write nothing.
     """
 
     number: int

@@ -28,7 +28,14 @@ SAFE_SHARE = 0.9
 """A batch that took more than this share of `transaction.timeout.ms` is refused: commits could come too late."""
 LEAST_SHARE = 0.5
 """The share of a short `transaction.timeout.ms` that a batch may take, even if less than `max.block.ms` is left."""
+_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""A clock of all processes of a machine that nobody sets. If possible, one that goes on while the machine sleeps."""
 logger = logging.getLogger(__name__)
+
+
+def since_boot() -> float:
+    """Return seconds by a clock that all processes of this machine share, and that nobody can set."""
+    return time.clock_gettime(_CLOCK)
 
 
 class Driver:
@@ -38,10 +45,16 @@ class Driver:
     of the client.
     """
 
-    def __init__(self, options: OnceOptions, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        options: OnceOptions,
+        now: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = since_boot,
+    ) -> None:
         self._options = options
         self._prefix = options.prefix
         self._now = now
+        self._elapsed = elapsed
 
     @property
     def allowed(self) -> float:
@@ -61,13 +74,13 @@ class Driver:
                 logger.warning("batch %d was decided and not finished: finishing it", record.batch)
                 self._commit(cluster, record, deadline, ledger)
             left = open_transactions(cluster, self._prefix, deadline)
-            now = self._now()
-            claimed = record.claimed(int(now * 1000))
+            made_at = self._elapsed()
+            claimed = record.claimed(int(self._now() * 1000))
             ledger.write(claimed)
             # None of them can be decided any more, and no task of the new claim has begun.
             abort_all(cluster, left, deadline)
         faults.point("after-claim")
-        return Claim(claimed.claim, now, claimed.query, claimed.batch)
+        return Claim(claimed.claim, made_at, claimed.query, claimed.batch)
 
     def commit(self, wrote: BatchWrote, batch: int | None) -> bool:
         """Decide and commit what tasks wrote; return False if the micro-batch had been decided before.
@@ -134,7 +147,7 @@ class Driver:
         if record.claim != wrote.claim.number or record.state is not State.CLAIMED:
             abort_all(cluster, wrote.transactions, deadline)
             raise TakenOverError(self._prefix)
-        took = self._now() - wrote.claim.made_at
+        took = self._elapsed() - wrote.claim.made_at
         if took > self.allowed:
             raise LateBatchError(took, self.allowed, self._options.transaction_timeout)
         faults.point("before-decision")

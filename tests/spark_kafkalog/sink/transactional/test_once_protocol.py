@@ -21,7 +21,9 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from spark_kafkalog import faults
 from spark_kafkalog.sink.batch_writer import KafkalogWriter
 from spark_kafkalog.sink.message import TaskWrote
+from spark_kafkalog.sink.sink_options import SinkOptions
 from spark_kafkalog.sink.transactional import commit_driver, ledger, transactional_ids
+from spark_kafkalog.sink.transactional.claim import BatchWrote
 from spark_kafkalog.sink.transactional.errors import (
     LateBatchError,
     LedgerError,
@@ -267,6 +269,19 @@ def test_a_batch_that_took_too_long_is_not_decided(sink: Sink, monkeypatch: pyte
     again = sink.batch(0)
     again.commit(again.task([b"b"]))
     assert sink.seen() == [b"b"]
+
+
+@pytest.mark.parametrize(("step_s", "took_s", "late"), [(-3600, 850, True), (3600, 1, False)])
+def test_a_clock_that_is_set_does_not_change_how_long_a_batch_took(
+    topics: Topics, sink: Sink, step_s: float, took_s: float, late: bool
+) -> None:
+    given = {"kafka.bootstrap.servers": topics.bootstrap, "kafka.transactional.id": sink.prefix}
+    once = SinkOptions.parse(given).once
+    assert once is not None
+    claim = commit_driver.Driver(once, now=lambda: 1_700_000_000.0, elapsed=lambda: 100.0).claim()
+    later = commit_driver.Driver(once, now=lambda: 1_700_000_000.0 + step_s, elapsed=lambda: 100.0 + took_s)
+    with pytest.raises(LateBatchError) if late else nullcontext():
+        later.commit(BatchWrote(claim, "query", []), 0)
 
 
 def test_transactions_that_timed_out_after_the_decision_are_told(
