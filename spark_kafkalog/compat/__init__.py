@@ -16,6 +16,7 @@ versions that were not tested (`versions`), but for `micro_batch`, which checks 
 - `jvm`          the driver's JVM and programs on executors, for a command
 - `jvm_errors`   the JVM's stack trace of an error
 - `file_sink`    traces of earlier queries in a directory of Spark's file sink
+- `hadoop_files`  small files at paths that Spark can write to
 - `precompiled`  byte code in PySpark's archives, added by a command
 - `avro`         fastavro's readers
 """

@@ -1,17 +1,17 @@
 """Traces of a query in directories: the log of Spark's file sink, and a checkpoint's offset log.
 
-Python has no interface to Hadoop's file systems, so `has_written` and `has_begun` go through py4j to the JVM
-(`SparkContext._jvm` and `_jsc`). Without py4j, as in Spark Connect, the answer is unknown. The sink's log is in a
-format of Spark's own. With a PySpark that was not tested nothing of this is used, and every answer is unknown.
+The names in both are numbers of micro-batches, which is Spark's own format, and so is the sink's log. With a PySpark
+that was not tested nothing of this is used, and every answer is unknown.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
+from spark_kafkalog.compat import hadoop_files
 from spark_kafkalog.compat.versions import is_tested
 
 if TYPE_CHECKING:
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 _SINK_LOG = "_spark_metadata"
 """The directory where the file sink stores the numbers of the micro-batches that it has written."""
 _OFFSETS = "offsets"
+_COMPACT = ".compact"
 
 
-def has_written(spark: SparkSession, directory: str) -> bool | None:
-    """Return whether a query's file sink has written a directory; None if unknown."""
-    return _exists(spark, f"{directory}/{_SINK_LOG}")
+def last_written(spark: SparkSession, directory: str) -> int | None:
+    """Return the last micro-batch that a query's file sink has written; -1 if there is none, None if unknown."""
+    return _last(spark, f"{directory}/{_SINK_LOG}")
 
 
-def has_begun(spark: SparkSession, checkpoint: str) -> bool | None:
-    """Return whether a query has begun with a checkpoint; None if unknown."""
-    return _exists(spark, f"{checkpoint}/{_OFFSETS}")
+def last_planned(spark: SparkSession, checkpoint: str) -> int | None:
+    """Return the last micro-batch that was planned with a checkpoint; -1 if there is none, None if unknown."""
+    return _last(spark, f"{checkpoint}/{_OFFSETS}")
 
 
 def written_files(directory: Path) -> list[Path] | None:
@@ -51,15 +52,9 @@ def written_files(directory: Path) -> list[Path] | None:
     return [Path(name) for name in names]
 
 
-def _exists(spark: SparkSession, path: str) -> bool | None:
-    if not is_tested():
+def _last(spark: SparkSession, directory: str) -> int | None:
+    found = hadoop_files.names(spark, directory)
+    if found is None:
         return None
-    try:
-        context: Any = spark.sparkContext
-        jvm, java_context = context._jvm, context._jsc
-    except (AttributeError, NotImplementedError):
-        return None
-    if jvm is None or java_context is None:
-        return None
-    found = jvm.org.apache.hadoop.fs.Path(path)
-    return bool(found.getFileSystem(java_context.hadoopConfiguration()).exists(found))
+    numbers = [name.removesuffix(_COMPACT) for name in found]
+    return max((int(each) for each in numbers if each.isascii() and each.isdigit()), default=-1)

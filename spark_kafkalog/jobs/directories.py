@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from typing import TYPE_CHECKING
 
-from spark_kafkalog.compat import file_sink
+from spark_kafkalog.compat import file_sink, hadoop_files
 from spark_kafkalog.compat.versions import is_tested
 from spark_kafkalog.jobs.arguments import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ID = "kafkalog-id"
+"""A file in a query's checkpoint with a random text."""
+_ID_BESIDE = "_kafkalog_checkpoint"
+"""A file with the same text in the directory that the query writes. Readers of Parquet leave out such a name."""
 logger = logging.getLogger(__name__)
 
 
 def check_written(spark: SparkSession, option: str, directory: str, checkpoint: str) -> None:
-    """Refuse a directory that a query with another checkpoint has written.
+    """Refuse a directory that a query with another checkpoint has written, or with a later state of this one.
 
-    The file sink skips a micro-batch whose number it has written before. A new checkpoint counts from 0 again, so its
-    first rows would be missing without any error.
+    The file sink skips a micro-batch whose number it has written before. A new checkpoint counts from 0 again, and one
+    from a backup from where it was, so rows would be missing without any error. A checkpoint whose number is higher is
+    told by its id: it has one in a file of its own, and the directory that it belongs to has the same.
 
     Raises:
         UsageError: Another checkpoint belongs to `directory`.
@@ -27,11 +33,26 @@ def check_written(spark: SparkSession, option: str, directory: str, checkpoint: 
     if not is_tested():
         logger.warning(
             "It is not checked whether %s %s was written with another checkpoint, because this was not tested with the "
-            "installed version of PySpark. If it was, Spark leaves out the first rows", option, directory,
+            "installed version of PySpark. If it was, Spark leaves out rows", option, directory,
         )  # fmt: skip
         return
-    if file_sink.has_written(spark, directory) and file_sink.has_begun(spark, checkpoint) is False:
+    written, planned = file_sink.last_written(spark, directory), file_sink.last_planned(spark, checkpoint)
+    if written is None or planned is None:
+        return
+    own, others = f"{checkpoint}/{_ID}", f"{directory}/{_ID_BESIDE}"
+    mine, theirs = hadoop_files.read_text(spark, own), hadoop_files.read_text(spark, others)
+    if written >= 0 and (planned < 0 or (theirs is not None and theirs != mine)):
         raise UsageError(
-            f"{option} {directory} was written with another checkpoint: Spark would leave out the first rows. Take "
-            "that checkpoint, or another directory"
+            f"{option} {directory} was written with another checkpoint: Spark would leave out rows. Take that "
+            "checkpoint, or another directory"
         )
+    if written > planned:
+        raise UsageError(
+            f"{option} {directory} has micro-batches up to {written}, but the checkpoint only up to {planned}: it is "
+            "another one, or an older copy, and Spark would leave out rows. Take another directory"
+        )
+    if mine is None:
+        mine = secrets.token_hex(8)
+        hadoop_files.write_text(spark, own, mine)
+    if theirs != mine:
+        hadoop_files.write_text(spark, others, mine)

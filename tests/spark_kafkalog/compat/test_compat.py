@@ -28,6 +28,7 @@ from spark_kafkalog.compat import (
     avro,
     file_sink,
     forks,
+    hadoop_files,
     jvm,
     jvm_errors,
     micro_batch,
@@ -243,6 +244,21 @@ def test_errors_keep_the_stack_trace_of_the_jvm(spark: SparkSession) -> None:
     assert "\tat org.apache.spark" in jvm_errors.jvm_stack_trace(raised.value)
 
 
+def test_small_files_where_spark_writes(spark: SparkSession, tmp_path: Path) -> None:
+    path = (tmp_path / "new" / "file").as_uri()
+    assert hadoop_files.read_text(spark, path) is None
+    for text in ("first é", "second"):
+        assert hadoop_files.write_text(spark, path, text)
+        assert hadoop_files.read_text(spark, path) == text
+    assert "file" in (hadoop_files.names(spark, (tmp_path / "new").as_uri()) or [])
+    assert hadoop_files.names(spark, (tmp_path / "none").as_uri()) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pyspark, "__version__", "4.3.99")
+        assert hadoop_files.read_text(spark, path) is None
+        assert not hadoop_files.write_text(spark, path, "third")
+    assert hadoop_files.read_text(spark, path) == "second"
+
+
 def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Path) -> None:
     """The local properties of tasks, the words of a query's status, and the directories of the file sink."""
 
@@ -252,7 +268,7 @@ def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Pat
     rows = tmp_path / "rows"
     spark.sql(NUMBERS).write.parquet(str(rows))
     out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
-    assert file_sink.has_written(spark, out) is False
+    assert file_sink.last_written(spark, out) == file_sink.last_planned(spark, checkpoint) == -1
     frame = spark.readStream.schema("id LONG, value LONG").parquet(str(rows))
     noted = udf(note, "query STRING, batch LONG", useArrow=False)("id").alias("noted")
     writer = frame.select(noted).select("noted.*").writeStream.format("parquet")
@@ -264,13 +280,11 @@ def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Pat
     files = file_sink.written_files(Path(out))
     assert files is not None
     assert set(files) == set(Path(out).glob("*.parquet"))
-    assert file_sink.has_written(spark, out) is True
-    assert file_sink.has_begun(spark, checkpoint) is True
-    assert file_sink.has_begun(spark, str(tmp_path / "other")) is False
+    assert file_sink.last_written(spark, out) == file_sink.last_planned(spark, checkpoint) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pyspark, "__version__", "4.3.99")
-        assert file_sink.has_written(spark, out) is None
-        assert file_sink.has_begun(spark, checkpoint) is None
+        assert file_sink.last_written(spark, out) is None
+        assert file_sink.last_planned(spark, checkpoint) is None
     assert micro_batch.query_id() is None
     assert micro_batch.batch_id() is None
 

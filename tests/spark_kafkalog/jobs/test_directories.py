@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,19 +12,56 @@ from pyspark.sql import SparkSession
 from spark_kafkalog.jobs.arguments import UsageError
 from spark_kafkalog.jobs.directories import check_written
 
+pytestmark = pytest.mark.spark
+Write = Callable[[Path, Path], None]
 
-def test_a_directory_belongs_to_its_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    source, out, checkpoint = tmp_path / "in", tmp_path / "out", tmp_path / "checkpoint"
-    spark.range(3).write.json(str(source))
 
-    def write(to: Path) -> None:
-        check_written(spark, "--output", str(out), str(to))
+@pytest.fixture
+def write(spark: SparkSession, tmp_path: Path) -> Write:
+    """Return a function that adds a row to the input, and has a query write it to a directory with a checkpoint."""
+    source = tmp_path / "in"
+
+    def run(out: Path, checkpoint: Path) -> None:
+        check_written(spark, "--output", str(out), str(checkpoint))
+        spark.range(1).write.mode("append").json(str(source))
         rows = spark.readStream.schema("id BIGINT").json(str(source))
-        query = rows.writeStream.format("parquet").option("path", str(out)).option("checkpointLocation", str(to))
-        query.trigger(availableNow=True).start().awaitTermination()
+        query = rows.writeStream.format("parquet").option("path", str(out))
+        query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
-    write(checkpoint)
-    write(checkpoint)
-    assert spark.read.parquet(str(out)).count() == 3
+    return run
+
+
+def test_a_directory_belongs_to_its_checkpoint(spark: SparkSession, write: Write, tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    write(out, checkpoint)
+    write(out, checkpoint)
+    assert spark.read.parquet(str(out)).count() == 2
     with pytest.raises(UsageError, match=r"--output .* was written with another checkpoint"):
-        write(tmp_path / "new")
+        write(out, tmp_path / "new")
+
+
+def test_checkpoints_are_not_swapped(write: Write, tmp_path: Path) -> None:
+    """Not even with one that has planned as many micro-batches as the directory has."""
+    for name in ("one", "two"):
+        write(tmp_path / name, tmp_path / f"checkpoint-{name}")
+    with pytest.raises(UsageError, match=r"--output .* was written with another checkpoint"):
+        write(tmp_path / "one", tmp_path / "checkpoint-two")
+
+
+def test_a_checkpoint_from_a_backup_is_refused(write: Write, tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    write(out, checkpoint)
+    shutil.copytree(checkpoint, tmp_path / "backup")
+    write(out, checkpoint)
+    with pytest.raises(UsageError, match=r"has micro-batches up to 1, but the checkpoint only up to 0"):
+        write(out, tmp_path / "backup")
+
+
+def test_directories_of_jobs_without_ids_go_on(spark: SparkSession, write: Write, tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    write(out, checkpoint)
+    (out / "_kafkalog_checkpoint").unlink()
+    (checkpoint / "kafkalog-id").unlink()
+    write(out, checkpoint)
+    write(out, checkpoint)
+    assert spark.read.parquet(str(out)).count() == 3
