@@ -11,4 +11,5 @@
 - `lookup`       a small table to enrich records from
 - `page_views`   hourly page views of access logs
 - `rejected`     records that cannot be parsed
+- `start`        the start of a job, the same for its queries
 """

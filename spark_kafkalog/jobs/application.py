@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.signalled import SignalledEvent
 from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
@@ -52,7 +53,7 @@ def run(name: str, job: Callable[[], None]) -> int:
     except Exception as error:
         from pyspark.errors import PySparkException
 
-        if not isinstance(error, PySparkException | OSError):
+        if not isinstance(error, PySparkException | OSError | KafkaError | ClientError):
             raise
         return _complain(name, cause(str(error), jvm_stack_trace(error)), FAILED)
     return OK

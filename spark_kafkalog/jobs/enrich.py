@@ -24,6 +24,7 @@ from spark_kafkalog.jobs.arguments import (
     topics,
     trigger,
 )
+from spark_kafkalog.jobs.start import same_for_all
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -191,12 +192,13 @@ def job(arguments: argparse.Namespace) -> None:
     """Run both queries until they end; print the figures."""
     plan = check(arguments)
     spark = application.session(NAME, arguments.master)
-    aside = rejected.checkpoint(NAME, arguments)
+    own, aside = f"{arguments.checkpoint}/{NAME}", rejected.checkpoint(NAME, arguments)
     rejected.check(spark, arguments, aside)
+    source = same_for_all(spark, plan.source, rejected.start_note(NAME, arguments), (own, aside))
     table = lookup.read(spark, arguments.lookup, plan.lookup_format, arguments.lookup_key)
 
     def records() -> DataFrame:
-        return spark.readStream.format("kafkalog").options(**plan.source).load()
+        return spark.readStream.format("kafkalog").options(**source).load()
 
     reasons = REASONS[arguments.format]
     others = rejected.observed(with_reason(records(), arguments), reasons)
@@ -206,7 +208,7 @@ def job(arguments: argparse.Namespace) -> None:
             enriched(records(), table, arguments, plan.key)
             .writeStream.format("kafkalog")
             .options(**plan.sink)
-            .option("checkpointLocation", f"{arguments.checkpoint}/{NAME}")
+            .option("checkpointLocation", own)
             .queryName(NAME)
             .trigger(**plan.trigger),
             rejected.writer(others, arguments)

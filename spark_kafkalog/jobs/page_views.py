@@ -27,6 +27,7 @@ from spark_kafkalog.jobs.arguments import (
     trigger,
 )
 from spark_kafkalog.jobs.directories import check_written
+from spark_kafkalog.jobs.start import same_for_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,6 +139,7 @@ def job(arguments: argparse.Namespace) -> None:
     own, aside = f"{arguments.checkpoint}/{NAME}", rejected.checkpoint(NAME, arguments)
     check_written(spark, "--output", arguments.output, own)
     rejected.check(spark, arguments, aside)
+    source = same_for_all(spark, source, rejected.start_note(NAME, arguments), (own, aside))
     views = page_views(_records(spark, source), watermark, methods)
     others = rejected.observed(with_requests(_records(spark, source)), REASONS)
     figures = application.Figures()

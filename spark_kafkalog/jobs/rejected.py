@@ -35,6 +35,11 @@ def checkpoint(name: str, arguments: argparse.Namespace) -> str:
     return f"{arguments.checkpoint}/{name}-rejected"
 
 
+def start_note(name: str, arguments: argparse.Namespace) -> str:
+    """Return the file of the job `name` with the offsets at which its queries begin."""
+    return f"{arguments.checkpoint}/{name}-starting-offsets.json"
+
+
 def check(spark: SparkSession, arguments: argparse.Namespace, checkpoint: str) -> None:
     """Check that `--rejected` does not name a directory that belongs to another checkpoint.
 

@@ -1,0 +1,65 @@
+"""The start of a job, at the same offsets for all of its queries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from kafkalog.client.types import TopicPartition
+from spark_kafkalog import offsets
+from spark_kafkalog.compat import file_sink, hadoop_files
+from spark_kafkalog.driver.discovery import Discovery
+from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit
+from spark_kafkalog.options.source_options import SourceOptions
+from spark_kafkalog.plan.start_and_end import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def same_for_all(
+    spark: SparkSession, source: Mapping[str, str], note: str, checkpoints: Sequence[str]
+) -> dict[str, str]:
+    """Return the source's options with offsets in place of `latest`, for all queries of a job.
+
+    Otherwise each query would begin at the ends that it finds, and a record that comes in between would be read by one
+    of them only. The offsets are stored in the file `note`, for a query that has not begun when the job is started
+    again. If all have begun, the options have no effect any more.
+
+    Raises:
+        OptionsError: An option is wrong.
+        KafkaError, ClientError: Brokers do not say the offsets.
+    """
+    options = SourceOptions.parse(source)
+    start = options.stream_start()
+    planned = [file_sink.last_planned(spark, each) for each in checkpoints]
+    begun = [each for each in planned if each is not None and each >= 0]
+    if not _moves(start) or len(begun) == len(planned):
+        return dict(source)
+    with closing(Discovery(options)) as discovery:
+        partitions, _ = discovery.assigned()
+        stored = hadoop_files.read_text(spark, note) if begun else None
+        if stored is None:
+            found = resolve(start, partitions, discovery.lookup, starting=True)
+        else:
+            found = with_later_partitions(offsets.from_json(json.loads(stored)), partitions)
+    text = json.dumps(offsets.to_json(found))
+    if stored is None:
+        hadoop_files.write_text(spark, note, text)
+    return {**source, "startingOffsets": text}
+
+
+def with_later_partitions(
+    stored: Mapping[TopicPartition, int], partitions: frozenset[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the stored start for these partitions; one that was added since begins with its first record."""
+    return {tp: stored.get(tp, EARLIEST) for tp in partitions}
+
+
+def _moves(start: Limit) -> bool:
+    """Return whether a start means other offsets as soon as records are written."""
+    if isinstance(start, AtOffsets):
+        return LATEST in start.offsets.values()
+    return start == AtEnd(LATEST)
