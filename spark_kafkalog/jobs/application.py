@@ -101,16 +101,17 @@ class Figures:
 
     def __init__(self) -> None:
         self.sums: Counter[str] = Counter()
-        self._seen: set[tuple[str, int]] = set()
+        self._last: dict[str, int] = {}
+        """The last micro-batch that was added, by the run of a query."""
 
     def take(self, query: StreamingQuery) -> None:
         """Add the query's reports since the last call; it keeps its last 100 reports."""
         for progress in query.recentProgress:
             observed = progress["observedMetrics"]
-            batch = str(query.runId), int(progress["batchId"])
+            run, batch = str(query.runId), int(progress["batchId"])
             # A trigger that found nothing reports the number of the next batch, and no metrics.
-            if observed and batch not in self._seen:
-                self._seen.add(batch)
+            if observed and batch > self._last.get(run, -1):
+                self._last[run] = batch
                 self.add(observed, progress["stateOperators"])
 
     def add(self, observed: Mapping[str, Any], state: Sequence[Mapping[str, Any]]) -> None:

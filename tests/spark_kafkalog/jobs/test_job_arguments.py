@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import signal
 import subprocess
@@ -173,6 +174,21 @@ def test_figures_count_each_batch_once() -> None:
     query.recentProgress += [progress(1, lines=7)]
     figures.take(query)  # type: ignore[arg-type]
     assert dict(figures.sums) == {"lines": 12, application.LATE: 4}
+
+
+def test_figures_keep_nothing_for_each_batch() -> None:
+    class Query:
+        runId = "q"  # noqa: N815
+        recentProgress: list[dict[str, object]] = []  # noqa: N815, RUF012
+
+    figures, query = application.Figures(), Query()
+    sizes = []
+    for batch in range(1000):
+        query.recentProgress = [{"batchId": batch, "observedMetrics": {"m": {"lines": 1}}, "stateOperators": []}]
+        figures.take(query)  # type: ignore[arg-type]
+        sizes.append(len(pickle.dumps(figures)))
+    assert figures.sums["lines"] == 1000
+    assert sizes[-1] - sizes[0] < 100
 
 
 def test_signals_ask_to_stop_and_handlers_come_back() -> None:
