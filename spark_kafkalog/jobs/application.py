@@ -155,6 +155,10 @@ def run_queries(writers: Sequence[DataStreamWriter], figures: Figures) -> None:
                     if query.awaitTermination(_POLL_SECONDS):
                         running.remove(query)
                     figures.take(query)
+            for query in running:
+                if not query.isActive:
+                    # It has ended since it was last asked. If it has failed, this raises its error.
+                    query.awaitTermination()
         finally:
             for query in running:
                 query.stop()

@@ -75,6 +75,27 @@ def test_the_others_end_with_a_query_that_fails(
     assert not spark.streams.active
 
 
+def test_a_query_that_fails_just_before_a_signal_has_failed(
+    spark: SparkSession, reads: Reads, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.create("failing")
+    topics.produce(topic, [b"no number"])
+    bad = writer(reads, topic, tmp_path, "bad", failing="raise_error('it is none')")
+    good = writer(reads, topic, tmp_path, "good")
+
+    class AfterTheOther:
+        """Starts the good query when the other has failed and a signal has come."""
+
+        def start(self) -> Any:
+            wait_until(lambda: not spark.streams.active, "the other has failed")
+            os.kill(os.getpid(), signal.SIGTERM)
+            return good.start()
+
+    with pytest.raises(StreamingQueryException, match="it is none"):
+        application.run_queries([bad, AfterTheOther()], application.Figures())  # type: ignore[list-item]
+    assert not spark.streams.active
+
+
 def test_one_that_does_not_start_stops_the_ones_before(
     spark: SparkSession, reads: Reads, topics: Topics, tmp_path: Path
 ) -> None:
