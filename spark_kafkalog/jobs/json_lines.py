@@ -26,19 +26,24 @@ _END = "2f0f6dc4-end-of-the-record-b7a1c1f0"
 
 
 def reason(value: Column, *members: str) -> Column:
-    """Return why a record's value (binary) is no JSON object to which `members` can be added; null if it is one."""
+    """Return why a record's value (binary) is no JSON object to which `members` can be added; null if it is one.
+
+    Spark's parser takes no object with a name twice, or with half of a surrogate pair as an escape.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     text = value.cast("string")
     # Spark's parsers stop at the end of the first value and ignore what follows. Within an array that text is parsed
     # too.
     parsed = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
+    # The parser would put other characters in place of bytes that are no text.
+    is_text = F.is_valid_utf8(text)
     alone = F.try_variant_get(parsed, "$[1]", "string") == _END
     is_object = F.startswith(F.schema_of_variant(F.try_variant_get(parsed, "$[0]", "variant")), F.lit("OBJECT"))
     has = F.arrays_overlap(F.json_object_keys(text), F.array(*(F.lit(name) for name in members)))
     return (
         F.when(value.isNull(), NO_VALUE)
-        .when(F.contains(text, F.lit(_END)) | ~F.coalesce(alone & is_object, F.lit(False)), NO_OBJECT)
+        .when(F.contains(text, F.lit(_END)) | ~F.coalesce(is_text & alone & is_object, F.lit(False)), NO_OBJECT)
         .when(F.coalesce(has, F.lit(False)), HAS_MEMBER)
     )
 

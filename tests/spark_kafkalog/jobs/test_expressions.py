@@ -159,6 +159,7 @@ def test_json_objects_are_told_and_added_to_as_python_does(spark: SparkSession) 
 
 def test_json_reasons_and_members(spark: SparkSession) -> None:
     texts = [None, b'{"lookup":null}', b'{"a":{"lookup":1},"b":[{"c":404}]}', b"\xff"]
+    texts += [b'{"a":"caf\xe9"}', b'{"lookup":1,"lookup":2}', b'{"a":"\\ud800"}']
     frame = spark.createDataFrame(list(enumerate(texts)), "n INT, value BINARY").orderBy("n")
     value = F.col("value")
     rows = frame.select(json_lines.reason(value, "lookup", "source"), json_lines.member(value, "$.b[0].c")).collect()
@@ -166,7 +167,7 @@ def test_json_reasons_and_members(spark: SparkSession) -> None:
         (json_lines.NO_VALUE, None),
         (json_lines.HAS_MEMBER, None),
         (None, "404"),
-        (json_lines.NO_OBJECT, None),
+        *[(json_lines.NO_OBJECT, None)] * 4,
     ]
 
 
