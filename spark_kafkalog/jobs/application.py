@@ -16,7 +16,7 @@ from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.signalled import SignalledEvent
 from spark_kafkalog.compat.jvm_errors import jvm_stack_trace
 from spark_kafkalog.compat.queries import is_initializing
-from spark_kafkalog.jobs.arguments import UsageError
+from spark_kafkalog.jobs.arguments import PRODUCER_PROPERTY, UsageError
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.redaction import hide_secrets
 
@@ -34,6 +34,9 @@ _POLL_SECONDS = 1
 _STARTING_POLL_SECONDS = 0.05
 _PYTHON_ERROR = re.compile(r"^(?:[\w.]+\.)?(?!UnboundLocalError)\w*(?:Error|Exception): (.+)$", re.MULTILINE)
 """An error line in a traceback, except the UnboundLocalError that PySpark's clean-up of a failed source adds."""
+
+_LIMIT = "kafka.max.request.size"
+"""An option of the sink that its errors name; a job sets it by another one."""
 
 _JVM_CAUSE = re.compile(r"^Caused by: (.+?)\s*$", re.MULTILINE)
 """A cause in a stack trace; the last one is the root cause."""
@@ -55,7 +58,8 @@ def run(name: str, job: Callable[[], None]) -> int:
 
         if not isinstance(error, PySparkException | OSError | KafkaError | ClientError):
             raise
-        return _complain(name, cause(str(error), jvm_stack_trace(error)), FAILED)
+        told = cause(str(error), jvm_stack_trace(error))
+        return _complain(name, told.replace(_LIMIT, f"{PRODUCER_PROPERTY} {_LIMIT.removeprefix('kafka.')}"), FAILED)
     return OK
 
 

@@ -10,6 +10,7 @@ from spark_kafkalog.load.arguments import UsageError as UsageError
 from spark_kafkalog.load.arguments import client_properties
 
 AVAILABLE_NOW = "available-now"
+PRODUCER_PROPERTY = "--producer-property"
 EXIT_CODES = "exit codes: 0 done or stopped, 1 failed, 2 wrong usage"
 
 _INTERVAL = re.compile(r"[0-9]+ *(milliseconds?|seconds?|minutes?|hours?|days?|ms|s|m|h)", re.ASCII)
@@ -64,7 +65,7 @@ def add_streaming(parser: argparse.ArgumentParser) -> None:
         help=f"{AVAILABLE_NOW} (default): read what is there and end; or an interval such as '1 minute': run on",
     )
     group.add_argument(
-        "--producer-property",
+        PRODUCER_PROPERTY,
         action="append",
         default=[],
         metavar="KEY=VALUE",
@@ -105,7 +106,7 @@ def sink_options(arguments: argparse.Namespace, topic: str) -> dict[str, str]:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             # The word may be a password.
-            raise UsageError("--producer-property: expected KEY=VALUE")
+            raise UsageError(f"{PRODUCER_PROPERTY}: expected KEY=VALUE")
         properties[key.strip()] = value.strip()
     properties["bootstrap.servers"] = arguments.bootstrap_server
     return {"topic": topic} | {f"kafka.{key}": value for key, value in properties.items()}

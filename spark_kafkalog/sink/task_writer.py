@@ -86,7 +86,8 @@ class _Task:
         largest, limit = int(sizes.max()), self._config.max_request_size
         if largest > limit:
             raise MessageTooLargeError(
-                f"a row's record of up to {largest} bytes is larger than kafka.max.request.size ({limit})"
+                f"a row's record of up to {largest} bytes is larger than kafka.max.request.size ({limit}): raise "
+                "that, and max.message.bytes of the topic"
             )
         for group in self._partitioner.groups(chunk, sizes):
             for data in chunk.encode(group.rows, self._config):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ from pyspark.errors.exceptions.base import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_kafkalog.jobs import application
+from spark_kafkalog.jobs import application, enrich
 from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.jobs.submitting import committed
 from tests.spark_kafkalog.topics import Topics, numbers
@@ -94,6 +95,23 @@ def test_a_query_that_fails_just_before_a_signal_has_failed(
     with pytest.raises(StreamingQueryException, match="it is none"):
         application.run_queries([bad, AfterTheOther()], application.Figures())  # type: ignore[list-item]
     assert not spark.streams.active
+
+
+def test_a_record_that_is_too_large_is_told_with_the_option_of_the_job(
+    spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    room = {"max.message.bytes": "3000000"}
+    topic, to = topics.create("large", config=room), topics.create("enriched", config=room)
+    topics.produce(topic, [b'{"a":"' + b"x" * (1 << 20) + b'"}'], config={"message.max.bytes": 3_000_000})
+    table = tmp_path / "table.csv"
+    table.write_text("key,value\n1,2\n")
+    words = ["--bootstrap-server", topics.bootstrap, "--topic", topic, "--to", to, "--format", "json", "--on", "$.b"]
+    words += ["--lookup", str(table), "--rejected", str(tmp_path / "rejected"), "--json"]
+    words += ["--checkpoint", str(tmp_path / "checkpoint")]
+    assert enrich.main(words) == application.FAILED
+    assert "larger than --producer-property max.request.size (1048576): raise that" in capsys.readouterr().err
+    assert enrich.main([*words, "--producer-property", "max.request.size=2000000"]) == application.OK
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["written"] == 1
 
 
 def test_one_that_does_not_start_stops_the_ones_before(
