@@ -43,7 +43,12 @@ from kafkalog.client.retry import Retry
 from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.client.security.tls import TlsContexts
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import LeaderNotAvailableError, NotControllerError, UnknownTopicOrPartitionError
+from kafkalog.protocol.errors import (
+    KafkaError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    UnknownTopicOrPartitionError,
+)
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kafkalog.protocol.schema import Request
 
@@ -210,10 +215,7 @@ class Cluster(Closing):
         return retry.run(lambda: self._topic_now(name, retry.deadline))
 
     def _topic_now(self, name: str, deadline: float, once: bool = False) -> TopicMetadata:
-        found = self.metadata([name], deadline=deadline, once=once).topics[name]
-        if found.error_code:
-            raise about(found.error_code, f"topic {name}")
-        return found
+        return _existing(self.metadata([name], deadline=deadline, once=once).topics[name])
 
     def leader(self, tp: TopicPartition, *, deadline: float | None = None) -> Leader:
         """Find the leader of a partition; wait for one while there is none.
@@ -233,6 +235,23 @@ class Cluster(Closing):
         """
         deadline = self.retry(deadline).deadline
         return self._leader(tp, self._topic_now(tp.topic, deadline, once=True))
+
+    def leaders_now(
+        self, partitions: Collection[TopicPartition], deadline: float | None = None
+    ) -> dict[TopicPartition, Leader | Exception]:
+        """Find the leader of each partition, or why there is none, as `leader_now` does. Ask once for all topics."""
+        found: dict[TopicPartition, Leader | Exception] = {}
+        deadline = self.retry(deadline).deadline
+        try:
+            topics = self.metadata({tp.topic for tp in partitions}, deadline=deadline, once=True).topics
+        except Exception as error:
+            return dict.fromkeys(partitions, error)
+        for tp in partitions:
+            try:
+                found[tp] = self._leader(tp, _existing(topics[tp.topic]))
+            except KafkaError as error:
+                found[tp] = error
+        return found
 
     def known_leader(self, tp: TopicPartition) -> Leader | None:
         """Find the leader in memory, however old that is; None where metadata must be fetched first."""
@@ -448,6 +467,17 @@ class Cluster(Closing):
                 raise
             slot.connection = connection
         return connection
+
+
+def _existing(topic: TopicMetadata) -> TopicMetadata:
+    """Return a topic that exists.
+
+    Raises:
+        KafkaError: The topic's metadata reports it.
+    """
+    if topic.error_code:
+        raise about(topic.error_code, f"topic {topic.name}")
+    return topic
 
 
 def _left(deadline: float, address: str) -> float:

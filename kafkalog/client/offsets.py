@@ -67,18 +67,14 @@ def ask_leaders(
     """
     answers: Answers = {}
     by_leader: dict[int, dict[str, list[ListOffsetsPartition]]] = defaultdict(lambda: defaultdict(list))
-    try:
-        cluster.metadata({tp.topic for tp in timestamps}, deadline=deadline, once=True)
-    except Exception as error:
-        return dict.fromkeys(timestamps, error)
-    for tp, timestamp in timestamps.items():
-        try:
-            leader = cluster.leader_now(tp, deadline)
-        except Exception as error:
-            answers[tp] = error
+    for tp, leader in cluster.leaders_now(timestamps.keys(), deadline).items():
+        if isinstance(leader, Exception):
+            answers[tp] = leader
             continue
         by_leader[leader.broker.node_id][tp.topic].append(
-            ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=leader.epoch, timestamp=timestamp)
+            ListOffsetsPartition(
+                partition_index=tp.partition, current_leader_epoch=leader.epoch, timestamp=timestamps[tp]
+            )
         )
     for node_id, topics in by_leader.items():
         asked = [TopicPartition(name, each.partition_index) for name, parts in topics.items() for each in parts]

@@ -175,7 +175,13 @@ class TopicAdmin:
                 else:
                     failures[tp] = answer
             if again is not None:
-                retry.after(again)
+                try:
+                    retry.after(again)
+                except Exception:
+                    if not failures:
+                        raise
+                    # The time is over for the rest, but why this one cannot be done is known.
+                    break
                 self._cluster.forget({tp.topic for tp in left})
         for tp in before:
             if tp in failures:
@@ -232,13 +238,12 @@ class TopicAdmin:
         """Ask each leader once; return the new first offset or the error of each partition."""
         answers: dict[TopicPartition, int | Exception] = {}
         by_leader: dict[int, dict[str, list[DeleteRecordsPartition]]] = defaultdict(lambda: defaultdict(list))
-        for tp, offset in left.items():
-            try:
-                leader = self._cluster.leader_now(tp, retry.deadline).broker.node_id
-            except Exception as error:
-                answers[tp] = error
+        for tp, leader in self._cluster.leaders_now(left.keys(), retry.deadline).items():
+            if isinstance(leader, Exception):
+                answers[tp] = leader
                 continue
-            by_leader[leader][tp.topic].append(DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
+            wanted = DeleteRecordsPartition(partition_index=tp.partition, offset=left[tp])
+            by_leader[leader.broker.node_id][tp.topic].append(wanted)
         for node_id, topics in by_leader.items():
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=name, partitions=parts) for name, parts in topics.items()],

@@ -211,3 +211,26 @@ def test_records_of_the_others_are_deleted(site: Site, admin: Admin, code: Error
         admin.delete_records({FIRST: 5, SECOND: 5})
     assert site.second.seen[DeleteRecordsRequest] == 1
     assert admin.delete_records({SECOND: 5}) == {SECOND: 5}
+
+
+def test_metadata_is_asked_for_once_for_all_partitions(site: Site, admin: Admin) -> None:
+    before = site.first.seen[MetadataRequest]
+    with pytest.raises(UnknownTopicOrPartitionError, match="topic gone"):
+        admin.delete_records({TopicPartition("gone", index): 5 for index in range(50)})
+    # A few times, because the topic may be new.
+    assert site.first.seen[MetadataRequest] - before < 10
+
+
+def test_a_final_error_is_not_hidden_by_another_partitions_time_out(site: Site) -> None:
+    def delete(request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+        (wanted,) = request.topics
+        final = wanted.name == SECOND.topic
+        code = ErrorCode.OFFSET_OUT_OF_RANGE if final else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        result = DeleteRecordsPartitionResult(partition_index=0, low_watermark=-1, error_code=code)
+        return DeleteRecordsResponse(topics=[DeleteRecordsTopicResult(name=wanted.name, partitions=[result])])
+
+    for broker in (site.first, site.second):
+        broker.handlers[DeleteRecordsRequest] = delete
+    config = {"bootstrap.servers": site.first.address, "retry.backoff.ms": "10", "default.api.timeout.ms": "300"}
+    with Admin({**config, "request.timeout.ms": "300"}) as admin, pytest.raises(OffsetOutOfRangeError, match="b-0"):
+        admin.delete_records({FIRST: 5, SECOND: 5})
