@@ -81,13 +81,15 @@ def with_requests(records: DataFrame) -> DataFrame:
     """Return the source's records with the columns `request` (`access_log.parsed`) and `reason`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    request, made, now = F.col("request"), F.col("timestamp"), F.current_timestamp()
+    request, now = F.col("request"), F.current_timestamp()
+    # Records of Kafka before 0.10 have no time. `least` and comparisons skip it then.
+    made = F.when(F.col("timestampType") != -1, F.col("timestamp"))
     # Otherwise a single line from the far future would move the watermark there, and all others would be late. The
     # record's time may come from the same clock as the line's, so the time of the micro-batch limits it. Spark keeps
     # that in the offset log: a repeated micro-batch decides the same. No time is added to the record's own if it is
     # later, because the sum could overflow.
     is_ahead = request["time"] > F.least(made, now) + F.expr("INTERVAL 1 HOUR")
-    ahead = F.when(is_ahead, F.when(made > now, FUTURE).otherwise(AHEAD))
+    ahead = F.when(is_ahead, F.when(made <= now, AHEAD).otherwise(FUTURE))
     return records.withColumn("request", access_log.parsed(F.col("value"))).withColumn(
         "reason", F.coalesce(request["reason"], ahead)
     )

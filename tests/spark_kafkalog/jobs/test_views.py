@@ -23,18 +23,22 @@ def line(time: datetime, size: int = 10) -> bytes:
     return made.replace(b" 200 10 ", b" 200 %d " % size)
 
 
-def records(spark: SparkSession, rows: list[tuple[bytes, int]]) -> DataFrame:
-    """Return records with these values, and timestamps in microseconds."""
+def records(spark: SparkSession, rows: list[tuple[bytes, int | None]]) -> DataFrame:
+    """Return records with these values, and timestamps in microseconds; None for a record without one."""
     frame = spark.createDataFrame([(*row, n) for n, row in enumerate(rows)], "value BINARY, made BIGINT, n INT")
-    return frame.withColumn("timestamp", F.timestamp_micros("made"))
+    # As the source returns them: a record of Kafka before 0.10 has the time -1 ms.
+    made = F.timestamp_micros(F.coalesce("made", F.lit(-1000)))
+    return frame.withColumns({"timestamp": made, "timestampType": F.when(F.col("made").isNull(), -1).otherwise(0)})
 
 
 def test_a_line_from_the_future_is_set_aside_whatever_its_record_says(spark: SparkSession) -> None:
     now = datetime.now(UTC)
     micros = int(now.timestamp()) * 1_000_000
     hour, year = timedelta(hours=1), timedelta(days=366)
-    cases = [
+    cases: list[tuple[bytes, int | None, str | None]] = [
         (line(now), micros, None),
+        (line(now), None, None),
+        (line(now + year), None, page_views.FUTURE),
         (line(now - 50 * year), micros, None),
         (line(now + 2 * hour), micros, page_views.AHEAD),
         (line(now), micros - 7_200_000_000, page_views.AHEAD),
