@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.load.layout import published
-from spark_kafkalog.load.layout.file_names import SIGN, FileName, file_name, is_hidden, load_name, parse_file_name
+from spark_kafkalog.load.layout.file_names import (
+    LONGEST_TOPIC,
+    SIGN,
+    FileName,
+    file_name,
+    is_hidden,
+    load_name,
+    parse_file_name,
+)
 
 
 class CompactionError(RuntimeError):
@@ -138,6 +146,6 @@ def _data_files(files: Files, topic_path: str, number: int) -> Iterator[tuple[st
                     raise CompactionError(
                         f"{root}/{date.name}/{hour.name}: {error}; no load has put it there. Move it away"
                     ) from None
-                if is_hidden(file.name) and named.topic != topic:
+                if is_hidden(file.name) and named.topic != topic[:LONGEST_TOPIC]:
                     continue
                 yield f"{date.name}/{hour.name}", number, file.name, file.size

@@ -12,7 +12,8 @@ with `_`. A file's name has the range of its offsets: its first one, and the one
 hold all of them, because it has the records of one hour only, and timestamps may be out of order.
 
 Spark, Hive and pyarrow skip files whose names begin with `_` or `.`, and so may the names of topics. Files of such
-topics have a `+` before their names. Earlier versions left it out.
+topics have a `+` before their names. Earlier versions left it out. Of a long name of a topic, files have the beginning
+only, because a file's name can have 255 bytes at most, with what is added while files are exchanged.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ LAST_HOUR = 70_389_527
 """The last hour of the year 9999, beyond which neither Python nor SQL has dates."""
 
 _LOAD = re.compile(r"load=(\d{10,})")
+LONGEST_TOPIC = 160
+"""The most characters of a topic's name in the names of its files."""
 _SHOWN = "+"
 """Begins the names of files that would be hidden without it."""
 _FILE = re.compile(r"\+?(?P<topic>[a-zA-Z0-9._-]{1,249})\+(?P<partition>\d+)\+(?P<start>\d{20})\+(?P<end>\d{20})\.\w+")
@@ -44,6 +47,7 @@ class FileName(NamedTuple):
     """The parts of a data file's name: offsets [start, end) of a partition, not all of which need be in the file."""
 
     topic: str
+    """The first LONGEST_TOPIC characters of the topic's name."""
     partition: int
     start: int
     end: int
@@ -86,7 +90,7 @@ def is_hidden(name: str) -> bool:
 def file_name(topic: str, partition: int, start: int, end: int, suffix: str) -> str:
     """Return a data file's name; `suffix` has no dot."""
     shown = _SHOWN if is_hidden(topic) else ""
-    return f"{shown}{topic}+{partition}+{start:020}+{end:020}.{suffix}"
+    return f"{shown}{topic[:LONGEST_TOPIC]}+{partition}+{start:020}+{end:020}.{suffix}"
 
 
 def parse_file_name(name: str) -> FileName:

@@ -15,7 +15,7 @@ from spark_kafkalog.fs.interface import Files
 from spark_kafkalog.fs.opening import open_files
 from spark_kafkalog.load import job
 from spark_kafkalog.load.layout import published
-from spark_kafkalog.load.layout.file_names import load_name, parse_file_name
+from spark_kafkalog.load.layout.file_names import LONGEST_TOPIC, load_name, parse_file_name
 from spark_kafkalog.load.layout.offsets_document import Offsets
 from spark_kafkalog.load.load_options import LoadOptions
 from spark_kafkalog.load.runner import ThreadRunner
@@ -107,7 +107,7 @@ def check_files(files: Files, load_path: str, document: Offsets) -> None:
         assert offsets == sorted(set(offsets))
         assert (len(offsets), offsets[0], offsets[-1]) == (file.rows, file.first_offset, file.last_offset)
         named = parse_file_name(file.path.rpartition("/")[2])
-        assert named == (document.topic, file.partition, offsets[0], offsets[-1] + 1)
+        assert named == (document.topic[:LONGEST_TOPIC], file.partition, offsets[0], offsets[-1] + 1)
         part = document.partitions[file.partition]
         assert part.start <= offsets[0]
         assert offsets[-1] < part.end

@@ -1,4 +1,4 @@
-"""Test that readers see the rows of topics whose names begin with `_` or `.`; they skip files with such names."""
+"""Test that readers see the rows of topics with any name: they skip files whose names begin with `_` or `.`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from tests.spark_kafkalog.load.loading import Loading, data_files, expected
 from tests.spark_kafkalog.topics import Sent, numbers
 
 FIRST = ["_", ".", "__"]
+LONG = "long-"
 
 
 def fill(loading: Loading, first: str) -> tuple[str, list[Sent]]:
-    """Load two files of one topic whose name begins so."""
+    """Load two files of one topic whose name begins so; a name that begins with LONG has Kafka's largest length."""
     topic = first + loading.topics.name("hidden")
+    if first == LONG:
+        topic = topic.ljust(249, "x")
     loading.topics.create_named(topic)
     sent = []
     for load in range(2):
@@ -37,7 +40,7 @@ def counts(path: str) -> set[int]:
     return {dataset.to_table(columns=["offset"]).num_rows, pq.read_table(path).num_rows, len(rows.fetchall())}
 
 
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("first", [*FIRST, LONG])
 def test_no_row_is_hidden(local_loading: Loading, first: str) -> None:
     topic, sent = fill(local_loading, first)
     path = local_loading.path(topic)
