@@ -94,6 +94,8 @@ class LogTruncation:
                     await self._truncate_to(each, each.offset, done=True, why=why)
                     await self.end_turn()
             if asking:
+                # The leader may take long to answer.
+                await self.lower_recovery_points()
                 await self._ask_for_epochs(asking, version.request_version(ApiKey.OFFSET_FOR_LEADER_EPOCH))
         finally:
             await self.lower_recovery_points()
@@ -179,12 +181,19 @@ class LogTruncation:
             self._delay(following, following.trouble)
 
     async def _truncate_to(self, following: Following, offset: int, *, done: bool, why: str) -> None:
-        """Truncate a log. A worker reads what is long to read before, and the role may change meanwhile."""
+        """Truncate a log. A worker reads what is long to read before, and any role may change meanwhile.
+
+        The recovery points are written before the worker begins: logs that are truncated already may have another
+        leader before it has ended.
+        """
         log, now_ms, workers = following.partition.log, self._replicas.runtime.now_ms, self._replicas.runtime.workers
         try:
             with self._holding():
                 planned = log.plan_truncation(offset, now_ms=now_ms())
             if planned is not None and not planned.is_quick:
+                await self.lower_recovery_points()
+                if not self._is_followed(following):
+                    return
                 try:
                     await workers.run(planned.read)
                 except OSError:

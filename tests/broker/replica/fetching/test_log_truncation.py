@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,13 @@ from broker.config.protocol_version import ProtocolVersion
 from broker.log import truncation_plan
 from broker.log.truncation_plan import TruncationPlan
 from broker.net.links.link import Link
+from broker.net.links.link_errors import LinkError
 from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching import truncation
 from broker.replica.fetching.following import Following
 from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.partition import Partition
+from kafkalog.protocol.messages.fetch import EpochEndOffset
 from kafkalog.storage.checkpoints import parse_offsets
 from tests.broker.replica.in_process import InProcess, with_broker
 from tests.support.wire import batch
@@ -24,10 +27,10 @@ from tests.support.wire import batch
 LEADER = 9
 
 
-async def followed(broker: InProcess, name: str) -> Following:
-    """Make a partition whose three records are on the disk, and whose leader has one of them."""
+async def followed(broker: InProcess, name: str, batches: int = 3) -> Following:
+    """Make a partition whose records are on the disk, and whose leader has one of them."""
     partition = await broker.create_topic(name)
-    for _ in range(3):
+    for _ in range(batches):
         partition.log.append_batch(memoryview(batch([b"x"])), leader_epoch=0, now_ms=0)
     partition.log.flush()
     broker.assign(partition, leader=LEADER, leader_epoch=1, replicas=(0, LEADER), isr=(0, LEADER))
@@ -39,12 +42,12 @@ def recovery_points(directory: Path) -> dict[str, int]:
     return {topic: offset for (topic, _), offset in rows.items()}
 
 
-def truncation_of(broker: InProcess) -> LogTruncation:
+def truncation_of(broker: InProcess, link: Link | None = None, version: str = "0.10.2") -> LogTruncation:
     return LogTruncation(
         LEADER,
-        Link.__new__(Link),
+        link or Link.__new__(Link),
         broker.server.replicas,
-        lambda: ProtocolVersion.parse("0.10.2"),
+        lambda: ProtocolVersion.parse(version),
         lambda each: each.is_current,
         lambda each: None,
         lambda each, why: pytest.fail(why),
@@ -112,18 +115,22 @@ def test_others_are_served_although_nothing_is_removed(tmp_path: Path, monkeypat
 class Reading:
     """The reading of a worker for a truncation, which a test holds up."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, quick_bytes: int = -1) -> None:
         self._go_on = threading.Event()
         self.threads: list[threading.Thread] = []
         usual = TruncationPlan.read
 
         def read(plan: TruncationPlan) -> None:
             self.threads.append(threading.current_thread())
-            assert self._go_on.wait(60)
+            assert threading.current_thread() is threading.main_thread() or self._go_on.wait(60)
             usual(plan)
 
-        patch.setattr(truncation_plan, "QUICK_BYTES", -1)
+        patch.setattr(truncation_plan, "QUICK_BYTES", quick_bytes)
         patch.setattr(TruncationPlan, "read", read)
+
+    @property
+    def is_held(self) -> bool:
+        return any(thread is not threading.main_thread() for thread in self.threads)
 
     def go_on(self) -> None:
         self._go_on.set()
@@ -193,5 +200,57 @@ def test_what_a_worker_read_of_a_log_that_has_changed_is_not_used(
         await task
         assert (log.log_start_offset, log.log_end_offset) == (1, 2)
         assert threading.main_thread() in reading.threads
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("way", ["truncate", "diverge"])
+def test_a_log_is_safe_before_a_worker_reads_for_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The reading may take seconds, and records may be appended to the first log meanwhile."""
+    monkeypatch.setattr(truncation, "TURN_S", float("inf"))
+    reading = Reading(monkeypatch, quick_bytes=500)
+
+    async def work(broker: InProcess) -> None:
+        short, long = await followed(broker, "a"), await followed(broker, "b", batches=30)
+        long.offset = 20
+        broker.server.logs.checkpoints.write_recovery_points()
+        assert recovery_points(tmp_path) == {"a": 3, "b": 30}
+        tested = truncation_of(broker)
+
+        async def diverge() -> None:
+            for each in (short, long):
+                await tested.diverge(each, EpochEndOffset(epoch=0, end_offset=each.offset))
+                await tested.end_turn()
+            await tested.lower_recovery_points()
+
+        task = asyncio.create_task(tested.truncate([short, long]) if way == "truncate" else diverge())
+        await broker.until(lambda: reading.is_held, "the worker reads")
+        assert (short.partition.log.log_end_offset, long.partition.log.log_end_offset) == (1, 30)
+        assert recovery_points(tmp_path) == {"a": 1, "b": 30}
+        reading.go_on()
+        await task
+        assert recovery_points(tmp_path) == {"a": 1, "b": 20}
+
+    with_broker(tmp_path, work)
+
+
+def test_a_log_is_safe_before_the_leader_is_asked_about_others(tmp_path: Path) -> None:
+    """Some logs have no leader epochs; the leader may take long to answer for those that have."""
+    seen: list[dict[str, int]] = []
+
+    class LostLink(Link):
+        async def request(self, *_args: Any, **_settings: Any) -> Any:
+            seen.append(recovery_points(tmp_path))
+            raise LinkError("the leader is gone")
+
+    async def work(broker: InProcess) -> None:
+        without, other = await followed(broker, "a"), await followed(broker, "b")
+        without.partition.log.epochs.clear()
+        broker.server.logs.checkpoints.write_recovery_points()
+        with pytest.raises(LinkError):
+            await truncation_of(broker, LostLink.__new__(LostLink), "3.9").truncate([other, without])
+        assert seen == [{"a": 1, "b": 3}]
 
     with_broker(tmp_path, work)
