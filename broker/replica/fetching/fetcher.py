@@ -138,12 +138,15 @@ class Fetcher:
         self._changed.set()
 
     def remove(self, key: PartitionKey) -> None:
-        """Fetch a partition no more."""
+        """Fetch a partition no more. Its log may have been truncated, and this broker may lead it from now on."""
         self._following.pop(key, None)
         self._touched[key] = None
+        self._truncation.lower_at_once()
 
     async def close(self) -> None:
         """End the work and the connection."""
+        # The partitions may be fetched over another connection soon, and the end of the task would not wait for this.
+        self._truncation.lower_at_once()
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

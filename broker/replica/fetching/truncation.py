@@ -111,7 +111,8 @@ class LogTruncation:
     async def end_turn(self, *, at_once: bool = False) -> None:
         """Let other work run if truncations have held the loop for `TURN_S`. Any partition may have changed then.
 
-        The recovery points are written first of all: a truncated log may have another leader before this task goes on.
+        The recovery points are written first of all. If a truncated log has another leader before that, they are
+        written at that moment; see `lower_at_once`.
 
         Args:
             at_once: other work has to run in any case.
@@ -134,6 +135,15 @@ class LogTruncation:
         await self._replicas.runtime.workers.run(self._replicas.logs.checkpoints.lower_recovery_points)
         # Only now: if this task is cancelled before, the work may never begin, and another call has to do it.
         self._has_removed = False
+
+    def lower_at_once(self) -> None:
+        """Write the recovery points if a log has become shorter, on the event loop, as no worker may be free.
+
+        Call it before others may append to a log that was followed here.
+        """
+        if self._has_removed:
+            self._replicas.logs.checkpoints.lower_recovery_points()
+            self._has_removed = False
 
     async def reset(self, following: Following) -> None:
         """Find where to go on when the leader does not have the offset that was asked for.

@@ -16,6 +16,7 @@ from broker.net.links.link import Link
 from broker.net.links.link_errors import LinkError
 from broker.replica.divergence import UNDEFINED
 from broker.replica.fetching import truncation
+from broker.replica.fetching.fetcher import Fetcher, FetchSettings
 from broker.replica.fetching.following import Following
 from broker.replica.fetching.truncation import LogTruncation
 from broker.replica.partition import Partition
@@ -252,5 +253,46 @@ def test_a_log_is_safe_before_the_leader_is_asked_about_others(tmp_path: Path) -
         with pytest.raises(LinkError):
             await truncation_of(broker, LostLink.__new__(LostLink), "3.9").truncate([other, without])
         assert seen == [{"a": 1, "b": 3}]
+
+    with_broker(tmp_path, work)
+
+
+class SilentLeader(Link):
+    """A connection to a leader that answers nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def request(self, *_args: Any, **_settings: Any) -> Any:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("end", ["the partition is followed no more", "the connection is closed"])
+def test_a_log_is_safe_before_it_has_another_role_although_no_worker_is_free(tmp_path: Path, end: str) -> None:
+    settings = FetchSettings(ProtocolVersion.parse("0.10.2"), 500, 1, 10 << 20, 1 << 20, backoff=0.01)
+    is_free = threading.Event()
+
+    async def work(broker: InProcess) -> None:
+        each = await followed(broker, "a")
+        broker.server.logs.checkpoints.write_recovery_points()
+        workers = broker.server.runtime.workers
+        busy = [workers.run(is_free.wait, 60) for _ in range(8)]
+        fetcher = Fetcher(LEADER, SilentLeader(), broker.server.replicas, lambda: settings, lambda: 1)
+        try:
+            fetcher.add(each)
+            await broker.until(lambda: each.partition.log.log_end_offset == 1, "the log is truncated")
+            assert recovery_points(tmp_path) == {"a": 3}
+            if end == "the connection is closed":
+                await fetcher.close()
+            else:
+                fetcher.remove(each.partition.key)
+            assert recovery_points(tmp_path) == {"a": 1}
+        finally:
+            is_free.set()
+            await asyncio.gather(*busy)
+            await fetcher.close()
 
     with_broker(tmp_path, work)
