@@ -10,7 +10,7 @@ the log still holds `retention.bytes`. `kafkalog.log.retention.policy.class` nam
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple, Protocol
 
 from broker.log.log_config import LogConfig
@@ -146,9 +146,14 @@ class Unread(NamedTuple):
 
 
 def unread(
-    segments: Sequence[Segment], config: LogConfig, now_ms: int, policy: RetentionPolicy, most: int
-) -> Unread | None:
-    """Return the segments to read before `deletable` is called, at most `most`; None if it needs to read none."""
+    segments: Sequence[Segment], config: LogConfig, now_ms: int, policy: RetentionPolicy, most: int,
+    unreadable: Container[Segment] = (),
+) -> Unread | None:  # fmt: skip
+    """Return the segments to read before `deletable` is called, at most `most`; None if it needs to read none.
+
+    Args:
+        unreadable: segments that were read in vain; they are left out.
+    """
     if not config.delete:
         return None
     until: int | None = None
@@ -159,7 +164,8 @@ def unread(
     found: list[Segment] = []
     for segment in segments:
         if segment.max_timestamp == UNKNOWN_TIMESTAMP:
-            found.append(segment)
+            if segment not in unreadable:
+                found.append(segment)
         elif until is not None and segment.max_timestamp >= until:
             break
         if len(found) == most:

@@ -10,7 +10,7 @@ from broker.log.log import Log
 from broker.log.log_manager import LogManager
 from broker.log.read.cold_reads import read_largest_timestamp
 from broker.log.retention.retention_policy import Unread, unread
-from broker.log.segment.segment import Segment
+from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
 from broker.system.workers import Workers
 
 LOGS_AT_ONCE = 64
@@ -31,19 +31,22 @@ async def retain(logs: LogManager, workers: Workers, now_ms: int, chosen: Iterab
 
 
 async def _read_timestamps(logs: LogManager, workers: Workers, now_ms: int, group: list[Log]) -> None:
-    """Have workers read what retention of these logs will ask for. The logs may change meanwhile."""
+    """Have workers read what retention of these logs will ask for. The logs may change meanwhile.
+
+    A damaged segment is read once. Its log will report it.
+    """
+    unreadable: set[Segment] = set()
     while True:
         policy, usable = logs.retention_policy, [log for log in group if _is_usable(logs, log)]
-        looked = [unread(log.segments, log.config, now_ms, policy, READ_AT_ONCE) for log in usable]
+        looked = [unread(log.segments, log.config, now_ms, policy, READ_AT_ONCE, unreadable) for log in usable]
         wanted = [found for found in looked if found is not None]
         if not wanted:
             return
         read = await workers.run(_read, wanted)
         for segment, largest in read:
             segment.learn(largest)
-        if not any(largest for _, largest in read):
-            # They are damaged, and their logs will report it.
-            return
+            if segment.max_timestamp == UNKNOWN_TIMESTAMP:
+                unreadable.add(segment)
 
 
 def _read(wanted: list[Unread]) -> list[tuple[Segment, tuple[int, int] | None]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from broker.log.log_manager import LogManager
 from broker.log.read.cold_reads import read_largest_timestamp
 from broker.log.retention import retention_turns
 from broker.log.retention.retention_policy import SegmentFacts
-from broker.log.segment.segment import UNKNOWN_TIMESTAMP
+from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
 from broker.system.workers import ThreadWorkers
 from kafkalog.storage import names
 from tests.broker.log.support import NOW, batch, open_log
@@ -119,3 +120,39 @@ def test_a_segment_whose_log_is_damaged_too_ends_the_reading(
     retain(manager)
     assert log.log_start_offset == 0
     assert "none of its segments is deleted" in caplog.text
+
+
+def test_a_segment_that_cannot_be_read_is_read_once_in_a_check(
+    tmp_path: Path, managers: list[LogManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other segments take several rounds to read."""
+    read: Counter[int] = Counter()
+
+    def counted(segment: Segment) -> tuple[int, int] | None:
+        read[segment.base_offset] += 1
+        return read_largest_timestamp(segment)
+
+    monkeypatch.setattr(retention_turns, "read_largest_timestamp", counted)
+    write(tmp_path)
+    # Nothing may be deleted, so the event loop asks for no time, and the segment stays unknown.
+    manager, log = load(tmp_path, managers, high_watermark=0)
+    damaged = log.segments[1]
+    Path(damaged.path(names.TIME_INDEX)).unlink()
+    Path(damaged.path(names.LOG)).write_bytes(b"\xff" * damaged.size)
+    retain(manager)
+    assert damaged.max_timestamp == UNKNOWN_TIMESTAMP
+    assert read == Counter(range(OLD + 1))
+    # The next check tries again.
+    retain(manager)
+    assert read == Counter([*range(OLD + 1), damaged.base_offset])
+
+
+def test_the_event_loop_builds_the_index_of_a_damaged_segment_once(tmp_path: Path, managers: list[LogManager]) -> None:
+    write(tmp_path)
+    manager, log = load(tmp_path, managers)
+    first = log.segments[0]
+    Path(first.path(names.TIME_INDEX)).unlink()
+    Path(first.path(names.LOG)).write_bytes(b"\xff" * first.size)
+    for _ in range(3):
+        retain(manager)
+    assert first.indexes.builds == 1
