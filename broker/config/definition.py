@@ -47,11 +47,18 @@ class Update(Enum):
 
 _SPACE = "".join(map(chr, range(0x21)))
 """The characters that Java's `String.trim` removes."""
-_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+_ITEM_SPACE = " \t\n\v\f\r"
+"""The spaces around the items of a list that do not count."""
+LONGEST_VALUE = 1 << 20
+"""The longest value in characters. A node in ZooKeeper holds no more, unless it is configured to."""
+LONGEST_NUMBER = 1000
+"""The longest text of a number in characters. Java has no such limit, but no number needs so many."""
+_SHOWN = 100
+"""The characters of a value that a message shows."""
 _INTEGER = re.compile(r"[+-]?\d+")
 _LAST_UNIT = "\uffff"
 """The last character that is one UTF-16 unit: `Integer.parseInt` takes no other digits."""
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
 _HEXADECIMAL = re.compile(r"[+-]?0[xX]([\da-fA-F]+\.?|[\da-fA-F]*\.[\da-fA-F]+)[pP][+-]?\d+[fFdD]?", re.ASCII)
 _WORDS = {sign + word: float(sign + word) for sign in ("", "+", "-") for word in ("NaN", "Infinity")}
 _INTEGER_RANGES = {
@@ -92,6 +99,11 @@ class ConfigKey:
         Raises:
             ConfigError: the text is not of the key's type, or the validator refuses the value.
         """
+        if len(text) > LONGEST_VALUE:
+            raise ConfigError(
+                f"Invalid value {shown(text)} for configuration {self.name}: Value must have at most {LONGEST_VALUE} "
+                "characters"
+            )
         value = _parse(self.name, self.type, text.strip(_SPACE))
         if self.skips_empty:
             value = tuple(filter(None, value))
@@ -119,38 +131,45 @@ def _parse(name: str, kind: Type, text: str) -> Value:
         lowered = text.lower()
         if lowered not in ("true", "false"):
             raise ConfigError(
-                f"Invalid value {text} for configuration {name}: Expected value to be either true or false"
+                f"Invalid value {shown(text)} for configuration {name}: Expected value to be either true or false"
             )
         return lowered == "true"
     if kind in _INTEGER_RANGES:
         number = _integer(text)
         low, high = _INTEGER_RANGES[kind]
         if number is None or not low <= number <= high:
-            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}")
+            raise _no_number(name, kind, text)
         return number
     if kind is Type.DOUBLE:
         value = _double(text)
         if value is None:
-            raise ConfigError(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE")
+            raise _no_number(name, kind, text)
         return value
     if kind is Type.LIST:
-        return tuple(_COMMA.split(text)) if text else ()
+        return tuple(item.strip(_ITEM_SPACE) for item in text.split(",")) if text else ()
     return text
+
+
+def shown(text: str) -> str:
+    """Return what a message shows of a value: its beginning if it is long."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+def _no_number(name: str, kind: Type, text: str) -> ConfigError:
+    return ConfigError(f"Invalid value {shown(text)} for configuration {name}: Not a number of type {kind.name}")
 
 
 def _integer(text: str) -> int | None:
     """Return what Java's `Integer.parseInt` makes of a text, without its range; None if it refuses it."""
-    if _INTEGER.fullmatch(text) is None or max(text) > _LAST_UNIT:
+    if len(text) > LONGEST_NUMBER or _INTEGER.fullmatch(text) is None or max(text) > _LAST_UNIT:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        # Python reads no more than some thousand digits.
-        return None
+    return int(text)
 
 
 def _double(text: str) -> float | None:
     """Return what Java's `Double.parseDouble` makes of a text, or None if it refuses it."""
+    if len(text) > LONGEST_NUMBER:
+        return None
     if text in _WORDS:
         return _WORDS[text]
     if _DECIMAL.fullmatch(text) is not None:
@@ -207,7 +226,7 @@ def one_of(*allowed: str) -> Validator:
     def check(name: str, value: Value) -> None:
         if value is not None and value not in allowed:
             raise ConfigError(
-                f"Invalid value {value} for configuration {name}: String must be one of: {', '.join(allowed)}"
+                f"Invalid value {shown(value)} for configuration {name}: String must be one of: {', '.join(allowed)}"
             )
 
     return check
@@ -220,7 +239,7 @@ def list_of(*allowed: str, empty: bool = False) -> Validator:
         for item in value or ():
             if item not in allowed:
                 raise ConfigError(
-                    f"Invalid value {item} for configuration {name}: String must be one of: {', '.join(allowed)}"
+                    f"Invalid value {shown(item)} for configuration {name}: String must be one of: {', '.join(allowed)}"
                 )
         if not value and not empty:
             raise ConfigError(f"Invalid value for configuration {name}: List must not be empty")

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from broker.config.definition import ConfigError
+from broker.config.definition import ConfigError, shown
 
 SUPPORTED_PROTOCOLS = ("PLAINTEXT",)
 KNOWN_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
-_LISTENER = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>-?[0-9]+)")
+_LISTENER = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)://(?:\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>-?[0-9]{1,9})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,11 @@ def parse_listeners(key: str, text: tuple[str, ...], protocol_map: dict[str, str
     for entry in text:
         match = _LISTENER.fullmatch(entry)
         if match is None:
-            raise ConfigError(f"Invalid value {entry} for configuration {key}: expected NAME://host:port")
+            raise ConfigError(f"Invalid value {shown(entry)} for configuration {key}: expected NAME://host:port")
         name = match["name"].upper()
         port = int(match["port"])
         if not 0 <= port <= 65535:
-            raise ConfigError(f"Invalid value {entry} for configuration {key}: port must be between 0 and 65535")
+            raise ConfigError(f"Invalid value {shown(entry)} for configuration {key}: port must be between 0 and 65535")
         endpoints.append(Endpoint(name, match["six"] or match["host"] or "", port, _protocol(name, protocol_map)))
     names = [endpoint.name for endpoint in endpoints]
     if len(set(names)) != len(names):
@@ -72,8 +74,8 @@ def parse_protocol_map(entries: tuple[str, ...]) -> dict[str, str]:
         name, colon, protocol = entry.partition(":")
         if not colon or protocol.strip().upper() not in KNOWN_PROTOCOLS:
             raise ConfigError(
-                f"Invalid value {entry} for configuration listener.security.protocol.map: expected NAME:PROTOCOL "
-                f"with a protocol of {', '.join(KNOWN_PROTOCOLS)}"
+                f"Invalid value {shown(entry)} for configuration listener.security.protocol.map: expected "
+                f"NAME:PROTOCOL with a protocol of {', '.join(KNOWN_PROTOCOLS)}"
             )
         result[name.strip().upper()] = protocol.strip().upper()
     return result

@@ -6,7 +6,7 @@ versions only the part that names a release counts (`0.10.2.1` is `0.10.2`).
 
 from __future__ import annotations
 
-from broker.config.definition import ConfigError, Value
+from broker.config.definition import ConfigError, Value, shown
 
 _STEPS = {
     "0.8.0": 0, "0.8.1": 0, "0.8.2": 0, "0.9.0": 0, "0.10.0": 2, "0.10.1": 3, "0.10.2": 1, "0.11.0": 3, "1.0": 1,
@@ -39,7 +39,7 @@ def magic_of(version: str) -> int:
     parts = version.split(".")
     magic = _MAGICS.get(".".join(parts[: 3 if version.startswith("0.") else 2]))
     if magic is None:
-        raise ValueError(f"Version `{version}` is not a valid version")
+        raise ValueError(f"Version `{shown(version)}` is not a valid version")
     return magic
 
 
@@ -48,4 +48,4 @@ def is_version(name: str, value: Value) -> None:
     try:
         magic_of(value)
     except ValueError as error:
-        raise ConfigError(f"Invalid value {value} for configuration {name}: {error}") from None
+        raise ConfigError(f"Invalid value {shown(value)} for configuration {name}: {error}") from None

@@ -12,7 +12,7 @@ import re
 from enum import IntEnum
 from typing import NamedTuple, Self
 
-from broker.config.definition import ConfigError, Value
+from broker.config.definition import ConfigError, Value, shown
 from broker.config.message_format import magic_of
 from kafkalog.protocol.api_keys import ApiKey
 
@@ -129,4 +129,4 @@ def is_protocol_version(name: str, value: Value) -> None:
     try:
         ProtocolVersion.parse(value)
     except ValueError as error:
-        raise ConfigError(f"Invalid value {value} for configuration {name}: {error}") from None
+        raise ConfigError(f"Invalid value {shown(value)} for configuration {name}: {error}") from None

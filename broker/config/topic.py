@@ -19,6 +19,7 @@ from broker.config.definition import (
     between_or,
     list_of,
     one_of,
+    shown,
 )
 from broker.config.message_format import is_version, magic_of
 from broker.log.log_config import LogConfig
@@ -49,7 +50,7 @@ def _no_remote_storage(name: str, value: Value) -> None:
 def _throttled_replicas(name: str, value: Value) -> None:
     if "".join(value) != "*" and not all(_REPLICA.fullmatch(replica) for replica in value):
         raise ConfigError(
-            f"Invalid value {','.join(value)} for configuration {name}: {name} must be the literal '*' or a list of "
+            f"Invalid value {shown(','.join(value))} for configuration {name}: {name} must be the literal '*' or a list of "
             "replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
         )
 

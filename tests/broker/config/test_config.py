@@ -58,6 +58,7 @@ def test_a_bad_value_names_its_key(key: str, value: str) -> None:
         ("log.cleaner.io.max.bytes.per.second", "Infinity", float("inf")),
         ("log.cleaner.io.max.bytes.per.second", "1e999", float("inf")),
         ("log.cleanup.policy", "compact \t,delete", ("compact", "delete")),
+        ("log.cleanup.policy", "\x00compact\v\f,\r\ndelete ", ("compact", "delete")),
         ("log.cleanup.policy", " ", ()),
         ("log.dirs", "/a,,/b,", ("/a", "/b")),
     ],
@@ -92,6 +93,38 @@ def test_values_are_read_as_by_java(key: str, text: str, value: object) -> None:
 def test_values_that_java_cannot_read_are_refused(key: str, text: str) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         SERVER_CONFIG[key].parse(text)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("log.cleaner.min.cleanable.ratio", "1" * 1_000_000 + "x"),
+        ("log.cleaner.min.cleanable.ratio", "0." + "0" * 1000),
+        ("log.cleaner.io.max.bytes.per.second", "0x" + "1" * 1_000_000),
+        ("log.segment.bytes", "1" * 1_000_000),
+        ("log.segment.bytes", "0" * 1000 + "50"),
+        ("log.cleanup.policy", "delete" + " " * 500_000 + "x"),
+        ("log.cleanup.policy", "x" * 500_000),
+        ("log.cleanup.policy", "," * (2 << 20)),
+        ("broker.rack", "x" * (2 << 20)),
+        ("log.message.format.version", "2.8" + "9" * 500_000),
+        ("inter.broker.protocol.version", "2.8." + "9" * 5000),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_long_values_are_refused_at_once_in_few_words(key: str, text: str) -> None:
+    """A pattern that tries all parts of a text would take hours, and the event loop would wait."""
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")) as refused:
+        SERVER_CONFIG[key].parse(text)
+    assert len(str(refused.value)) < 500
+
+
+def test_long_lists_are_read() -> None:
+    replicas = [f"{number}:1" for number in range(100_000)]
+    for text in (",".join(replicas), " , ".join(replicas[:50_000]) + " ," * 100):
+        found = TOPIC_CONFIG["leader.replication.throttled.replicas"].parse(text)
+        assert list(found) == replicas[: len(found)]
+        assert len(found) >= 50_000
 
 
 def test_numbers_without_an_end_are_written_as_by_java() -> None:
@@ -170,6 +203,7 @@ def test_listeners() -> None:
     [
         ("localhost:9092", "NAME://host:port"),
         ("PLAINTEXT://localhost:99999", "port"),
+        ("PLAINTEXT://localhost:" + "1" * 5000, "NAME://host:port"),
         ("PLAINTEXT://:1,PLAINTEXT://:2", "different name"),
         ("INSIDE://:9092", "listener.security.protocol.map"),
         ("SSL://:9093", "TLS proxy"),
