@@ -21,7 +21,7 @@ from broker.assembly import assemble
 from broker.config.definition import ConfigError
 from broker.config.listeners import Endpoint
 from broker.config.server import BrokerConfig
-from broker.config.stored_topic import StoredTopicConfig, read_topic_config
+from broker.config.stored_topic import read_topic_config
 from broker.controller.configs import effective_config
 from broker.log.cleaner.log_cleaner import LogCleaner
 from broker.log.directories.log_dir import LogDirUnusableError
@@ -135,10 +135,10 @@ class Server:
 
     async def _open(self, loop: asyncio.AbstractEventLoop) -> None:
         config, mode = self.config, self.mode
-        state, effective, stored = await self._load_logs()
+        state, effective = await self._load_logs()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
-        for topic, config_of_topic in stored.items():
-            self.replicas.config_faults.tell(topic, config_of_topic)
+        for topic in {log.topic for log in self.logs}:
+            self.replicas.config_faults.read(topic, mode.topic_config(topic))
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
         self.replicas.is_elsewhere = cache.has
@@ -183,11 +183,8 @@ class Server:
         self._serve_metrics()
         self.acceptor.start()
 
-    async def _load_logs(self) -> tuple[ClusterState, BrokerConfig, dict[str, StoredTopicConfig]]:
-        """Load the logs; return what is known of the cluster then, and the configurations of broker and topics in it.
-
-        The topics are those whose logs are here.
-        """
+    async def _load_logs(self) -> tuple[ClusterState, BrokerConfig]:
+        """Load the logs; return what is known of the cluster then, and the broker's configuration in it."""
         state = await self.mode.open()
         self.broker_id, self.store = self.mode.broker_id, self.mode.store
         before = effective_config(self.config, state, self.broker_id)
@@ -200,12 +197,14 @@ class Server:
         # Loading may take minutes. Nobody was told of what has changed meanwhile.
         effective = effective_config(self.config, state, self.broker_id)
         self.logs.default_config = effective.log_config({})
-        stored = {name: read_topic_config(self.mode.topic_config(name)) for name in {log.topic for log in self.logs}}
-        configs = {name: effective.stored_log_config(each) for name, each in stored.items()}
+        configs = {
+            name: effective.stored_log_config(read_topic_config(self.mode.topic_config(name)))
+            for name in {log.topic for log in self.logs}
+        }
         for log in self.logs:
             if log.config != configs[log.topic]:
                 log.config = configs[log.topic]
-        return state, effective, stored
+        return state, effective
 
     @property
     def registration(self) -> BrokerRegistration:

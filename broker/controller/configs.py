@@ -150,7 +150,7 @@ class ConfigController:
             text = key.format(value)
             if key.name in topic.config:
                 # A value that cannot be read is shown, so that it can be found and corrected.
-                is_read = key.name in overrides.values
+                is_read = key.name not in overrides.faults
                 text = key.format(overrides.values[key.name]) if is_read else topic.config[key.name]
                 layers.insert(0, (key.name, text, Source.TOPIC))
             shown = tuple(layer for layer in layers if not _unset(layer))

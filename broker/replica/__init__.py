@@ -12,6 +12,6 @@
 - `resting`          partitions that fetch sessions leave out, because nothing has changed
 - `isolation`        how far a fetch may read
 - `nearby`           which replica a consumer should read from
-- `config_faults`    what of topics' stored configurations is not in force, in the broker's log
+- `config_faults`    topics' stored configurations as far as they can be read; the rest is in the broker's log
 - `throttles`        how fast replicas may be moved, by the throttles of topics and brokers
 """

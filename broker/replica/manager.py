@@ -75,7 +75,7 @@ class ReplicaManager:
         resting: the partitions that fetch sessions leave out because nothing has changed.
         leader_quota, follower_quota: the quotas that all throttled replicas share.
         flushes: the flushes of partitions' logs whose records wait to be acknowledged.
-        config_faults: what of the stored configurations of topics is not in force.
+        config_faults: the stored configurations of topics, as far as they can be read.
         moves: the moves of logs between the log directories.
         conversions: the workers that convert records to another message format, which takes long.
     """
@@ -277,11 +277,10 @@ class ReplicaManager:
     def topic_config(self, overrides: Mapping[str, str], topic: str | None = None) -> TopicConfig:
         """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults.
 
-        Overrides that cannot be read are not in force. They are told in the broker's log if the topic's name is given.
+        Overrides that cannot be read are not in force. If the topic's name is given, they are told in the broker's
+        log, and what was read last stays in force.
         """
-        stored = read_topic_config(overrides)
-        if topic is not None:
-            self.config_faults.tell(topic, stored)
+        stored = read_topic_config(overrides) if topic is None else self.config_faults.read(topic, overrides)
         effective = self.config.topic_values(stored.values)
         throttled = Throttled.on(
             self.broker_id,

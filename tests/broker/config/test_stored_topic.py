@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.config.server import BrokerConfig
-from broker.config.stored_topic import REMOVAL_KEYS, UNREADABLE, read_topic_config
+from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, REMOVAL_KEYS, UNREADABLE, read_topic_config
 from broker.config.topic import TOPIC_CONFIG
 
 
@@ -35,3 +35,24 @@ def test_nothing_is_removed_where_it_is_not_known_what(name: str) -> None:
 
 def test_nothing_is_removed_where_nothing_can_be_read() -> None:
     assert read_topic_config({UNREADABLE: "it is not JSON"}).is_held
+
+
+def test_what_cannot_be_read_any_more_leaves_the_last_value_in_force() -> None:
+    last = read_topic_config({"min.insync.replicas": "2", "segment.bytes": "99", "cleanup.policy": "compact"})
+    faulty = {"min.insync.replicas": "2 ,", "cleanup.policy": "compact,", "max.message.bytes": "x", "retention.ms": "7"}
+    stored = read_topic_config(faulty, last)
+    assert stored.values == {"min.insync.replicas": 2, "cleanup.policy": ("compact",), "retention.ms": 7}
+    assert stored.is_held
+    assert read_topic_config(faulty, stored).values == stored.values, "as often as it is read"
+    damaged = read_topic_config({UNREADABLE: "it is not JSON"}, last)
+    assert damaged.values == last.values
+    assert damaged.is_held
+    assert read_topic_config({}, damaged).values == {}
+
+
+@pytest.mark.parametrize("texts", [{MIN_INSYNC: "2 ,"}, {UNREADABLE: "it is not JSON"}])
+def test_all_replicas_have_to_be_in_sync_while_their_number_is_not_known(texts: dict[str, str]) -> None:
+    stored = read_topic_config(texts)
+    assert stored.values == {MIN_INSYNC: ALL_REPLICAS}
+    assert read_topic_config(texts, stored).values == {MIN_INSYNC: ALL_REPLICAS}
+    assert read_topic_config({MIN_INSYNC: "2"}, stored).values == {MIN_INSYNC: 2}

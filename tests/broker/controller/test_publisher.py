@@ -144,6 +144,29 @@ def test_a_topics_configuration_is_in_force_as_far_as_it_is_understood(
         run(tmp_path, work)
 
 
+def test_what_of_a_topic_cannot_be_read_any_more_stays_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t")
+        config = {"min.insync.replicas": "2", "cleanup.policy": "compact", "max.message.bytes": "777"}
+        await two.foreign(SetConfig(TOPIC, "t", config))
+        faulty = {"min.insync.replicas": "2 ,", "cleanup.policy": "compact,", "max.message.bytes": "x"}
+        await two.foreign(SetConfig(TOPIC, "t", faulty))
+        partition = two.broker.replicas.require("t", 0)
+        for _ in range(2):
+            assert (partition.min_insync, partition.log.config.compact) == (2, True)
+            assert partition.log.config.max_message_bytes == 777
+            await two.foreign(SetConfig(BROKER, "", {"message.max.bytes": "9"}))
+        assert "what was read last is in force: min.insync.replicas=2" in caplog.text
+        described = {each.key.name: each.value for each in two.broker.configs.describe_topic("t")}
+        assert described["min.insync.replicas"] == "2 ,", "it is shown as it has to be corrected"
+        await two.foreign(SetConfig(TOPIC, "t", {}))
+        assert (partition.min_insync, partition.log.config.max_message_bytes) == (1, 9)
+
+    run(tmp_path, work)
+
+
 def test_nothing_is_removed_of_a_topic_while_its_retention_is_not_understood(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,7 +61,7 @@ class Two:
         for name in names:
             topic = TopicState(name, uuid.uuid5(uuid.NAMESPACE_DNS, name), (ONE,))
             await self.ours.commit(lambda state, topic=topic: [CreateTopic(topic)])  # type: ignore[misc]
-            manager.host_partition(name, 0, topic.topic_id, ONE, manager.topic_config({}), is_new=True)
+            manager.host_partition(name, 0, topic.topic_id, ONE, manager.topic_config({}, name), is_new=True)
 
     async def foreign(self, *operations: Operation) -> None:
         """The other broker commits, and this broker sees it."""

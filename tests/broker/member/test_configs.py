@@ -116,6 +116,26 @@ def test_a_topic_with_what_is_not_understood_does_not_have_the_defaults(
     with_cluster(tmp_path, work)
 
 
+def test_acks_of_all_need_all_replicas_after_a_start_with_a_number_that_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"min.insync.replicas": "2"})
+        await alter(cluster, "topics", "t", {"min.insync.replicas": "2 ,"})
+        await cluster.until(lambda: "2 ," in str(store_of(cluster, 1).topic_config("t")), "the notice is read")
+        leader = cluster.partition(1, "t")
+        assert leader.min_insync == leader.effective_min_insync == 2
+        await cluster.hosts[2].stop()
+        caplog.clear()
+        await cluster.hosts[2].start()
+        await cluster.tell_roles(("t", 0), to=[2])
+        await cluster.tell_metadata(("t", 0))
+        assert cluster.partition(2, "t").effective_min_insync == 2
+        assert "needs all replicas in the ISR" in caplog.text
+
+    with_cluster(tmp_path, work)
+
+
 def test_a_damaged_node_of_a_topic_is_set_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def work(cluster: Cluster) -> None:
         await cluster.create("t", (1, 2), {"cleanup.policy": "compact"})
