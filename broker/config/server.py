@@ -332,13 +332,20 @@ class BrokerConfig:
             enabled=self["log.cleaner.enable"],
         )
 
-    def log_config(self, overrides: Mapping[str, Value], *, is_held: bool = False) -> LogConfig:
+    def log_config(
+        self, overrides: Mapping[str, Value], *, is_held: bool = False, is_policy_known: bool = True
+    ) -> LogConfig:
         """Return the log's settings for a topic with `overrides`."""
         if self.unread:
             defaults = [TOPIC_CONFIG[key].synonyms for key in REMOVAL_KEYS if key not in overrides]
             is_held = is_held or not self.unread.isdisjoint(name for names in defaults for name in names)
-        return log_config(self.topic_values(overrides), self["producer.id.expiration.ms"], is_held=is_held)
+        return log_config(
+            self.topic_values(overrides),
+            self["producer.id.expiration.ms"],
+            is_held=is_held,
+            is_policy_known=is_policy_known,
+        )
 
     def stored_log_config(self, stored: StoredTopicConfig) -> LogConfig:
         """Return the log's settings for a topic with `stored` overrides."""
-        return self.log_config(stored.values, is_held=stored.is_held)
+        return self.log_config(stored.values, is_held=stored.is_held, is_policy_known=stored.is_policy_known)

@@ -246,7 +246,13 @@ def parse_topic_config(texts: Mapping[str, str | None]) -> dict[str, Value]:
     return values
 
 
-def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int, *, is_held: bool = False) -> LogConfig:
+def log_config(
+    values: Mapping[str, Value],
+    producer_id_expiration_ms: int,
+    *,
+    is_held: bool = False,
+    is_policy_known: bool = True,
+) -> LogConfig:
     """Make the log's settings from a topic's effective `values`, which have every key of TOPIC_CONFIG."""
     before, after = values["message.timestamp.before.max.ms"], values["message.timestamp.after.max.ms"]
     difference = values["message.timestamp.difference.max.ms"]
@@ -278,6 +284,7 @@ def log_config(values: Mapping[str, Value], producer_id_expiration_ms: int, *, i
         delete_retention_ms=values["delete.retention.ms"],
         mirror_source=values["kafkalog.mirror.source"],
         is_held=is_held,
+        is_policy_known=is_policy_known,
     )
 
 

@@ -54,12 +54,16 @@ class LogConfig:
     """The alias of the cluster that the topic mirrors with its offsets (`kafkalog.mirror.source`); empty for none."""
     is_held: bool = False
     """True if neither retention nor compaction removes anything, because the stored configuration cannot be read."""
+    is_policy_known: bool = True
+    """False if `cleanup_policy` is only a default, because the stored one cannot be read."""
 
     # Computed once, because each append reads them.
     compact: bool = field(init=False, repr=False, compare=False)
     """True if the log is compacted (`cleanup.policy` contains `compact`)."""
     delete: bool = field(init=False, repr=False, compare=False)
     """True if retention deletes old segments (`cleanup.policy` contains `delete`)."""
+    requires_keys: bool = field(init=False, repr=False, compare=False)
+    """True if clients' records need a key: compaction removes those without, now or once the policy can be read."""
     max_segment_ms: int = field(init=False, repr=False, compare=False)
     """Age at which a new segment is begun.
 
@@ -70,6 +74,7 @@ class LogConfig:
         compact = "compact" in self.cleanup_policy
         object.__setattr__(self, "compact", compact)
         object.__setattr__(self, "delete", "delete" in self.cleanup_policy)
+        object.__setattr__(self, "requires_keys", compact or not self.is_policy_known)
         longest = min(self.segment_ms, self.max_compaction_lag_ms) if compact else self.segment_ms
         object.__setattr__(self, "max_segment_ms", longest)
 

@@ -85,5 +85,7 @@ def _consequences(name: str, stored: StoredTopicConfig) -> Iterator[str]:
         yield "Until then the broker's default is in force"
     if is_strict:
         yield "min.insync.replicas is not known: until then a produce with acks=all needs all replicas in the ISR"
+    if not stored.is_policy_known and (is_whole or name == "cleanup.policy"):
+        yield "cleanup.policy is not known: until then records of clients need a key, as compaction requires it"
     if stored.is_held:
         yield "Until then no records of the topic are removed, by retention or by compaction"

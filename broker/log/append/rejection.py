@@ -53,7 +53,7 @@ class RecordRules:
         """Return the rules of a topic with `config` at the time `now_ms`."""
         by_producer = config.message_timestamp_type != LOG_APPEND_TIME
         return cls(
-            config.compact and from_client,
+            config.requires_keys and from_client,
             now_ms - config.message_timestamp_before_max_ms if by_producer else None,
             now_ms + config.message_timestamp_after_max_ms if by_producer else None,
             label,

@@ -104,7 +104,10 @@ def prepare(
         )
     try:
         header, earliest, latest = check_batch(
-            records, require_keys=config.compact and from_client, max_decompressed=most, allow_control=not from_client
+            records,
+            require_keys=config.requires_keys and from_client,
+            max_decompressed=most,
+            allow_control=not from_client,
         )
     except records_errors.MissingKeyError:
         raise _without_keys(records, RecordRules.of(config, now_ms, label, from_client=from_client)) from None

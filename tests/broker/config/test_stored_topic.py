@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from broker.config.server import BrokerConfig
-from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, REMOVAL_KEYS, UNREADABLE, read_topic_config
+from broker.config.stored_topic import (
+    ALL_REPLICAS,
+    MIN_INSYNC,
+    REMOVAL_KEYS,
+    UNREADABLE,
+    StoredTopicConfig,
+    read_topic_config,
+)
 from broker.config.topic import TOPIC_CONFIG
 
 
@@ -56,3 +63,16 @@ def test_all_replicas_have_to_be_in_sync_while_their_number_is_not_known(texts: 
     assert stored.values == {MIN_INSYNC: ALL_REPLICAS}
     assert read_topic_config(texts, stored).values == {MIN_INSYNC: ALL_REPLICAS}
     assert read_topic_config({MIN_INSYNC: "2"}, stored).values == {MIN_INSYNC: 2}
+
+
+@pytest.mark.parametrize("texts", [{"cleanup.policy": "compact,"}, {UNREADABLE: "it is not JSON"}])
+def test_records_need_keys_while_it_is_not_known_whether_they_are_compacted(texts: dict[str, str]) -> None:
+    def needs_keys(last: StoredTopicConfig | None) -> bool:
+        return BrokerConfig().stored_log_config(read_topic_config(texts, last)).requires_keys
+
+    assert needs_keys(None)
+    assert needs_keys(read_topic_config(texts))
+    assert needs_keys(read_topic_config({"cleanup.policy": "compact"}))
+    assert not needs_keys(read_topic_config({"cleanup.policy": "delete"})), "that stays in force"
+    assert not needs_keys(read_topic_config({})), "the default stays in force"
+    assert not BrokerConfig().stored_log_config(read_topic_config({"retention.ms": "never"})).requires_keys

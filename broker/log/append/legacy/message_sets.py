@@ -184,7 +184,7 @@ def _upgraded_wrapper(records: memoryview, config: LogConfig, now_ms: int, origi
     if len(messages) >= upgrade.COMPILED_FROM:
         upgrade.load_in_background()
     section = upgrade.upgraded_section(header, messages, max_size=DEFAULT_MAX_SIZE)
-    if section is None or (section.null_keys and config.compact and origin is Origin.CLIENT):
+    if section is None or (section.null_keys and config.requires_keys and origin is Origin.CLIENT):
         return None
     if config.message_timestamp_type != LOG_APPEND_TIME and section.earliest != NO_TIMESTAMP:
         early = now_ms - section.earliest > config.message_timestamp_before_max_ms

@@ -252,6 +252,12 @@ REFUSED: dict[str, tuple[memoryview, LogConfig, type[errors.KafkaError]]] = {
         sent([b"a" * 100] * 2, 0), config(0, segment_bytes=200), errors.RecordListTooLargeError,
     ),
     "no key": (sent([b"a"], 1, key=None), config(1, cleanup_policy=("compact",)), errors.InvalidRecordError),
+    "no key, and the policy is not known": (
+        sent([b"a"], 1, key=None), config(1, is_policy_known=False), errors.InvalidRecordError,
+    ),
+    "no key, for v2, and the policy is not known": (
+        sent([b"a"], 1, key=None), config(2, is_policy_known=False), errors.InvalidRecordError,
+    ),
     "no key, for v2": (sent([b"a"], 1, key=None), config(2, cleanup_policy=("compact",)), errors.InvalidRecordError),
     "too old": (
         sent([b"a"], 1), config(1, message_timestamp_before_max_ms=10), errors.InvalidTimestampError,

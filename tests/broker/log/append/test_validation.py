@@ -53,6 +53,7 @@ REFUSED = {
     "too large": (batch(1, size=100), LogConfig(max_message_bytes=120), errors.MessageTooLargeError),
     "no room in a segment": (batch(1, size=100), LogConfig(segment_bytes=120), errors.RecordListTooLargeError),
     "no key": (batch(2), LogConfig(cleanup_policy=("compact",)), errors.InvalidRecordError),
+    "no key, and the policy is not known": (batch(2), LogConfig(is_policy_known=False), errors.InvalidRecordError),
     "control": (marker(1), PLAIN, errors.InvalidRecordError),
     "no sequence": (batch(1, producer_id=3, producer_epoch=0), PLAIN, errors.InvalidRecordError),
     "no transaction": (
