@@ -30,7 +30,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
-from broker.config.stored_topic import REMOVAL_KEYS, StoredTopicConfig
+from broker.config.stored_topic import StoredTopicConfig, removal_keys
 from broker.config.topic import (
     COMPRESSION_TYPES,
     GZIP_LEVEL,
@@ -336,11 +336,13 @@ class BrokerConfig:
         self, overrides: Mapping[str, Value], *, is_held: bool = False, is_policy_known: bool = True
     ) -> LogConfig:
         """Return the log's settings for a topic with `overrides`."""
+        values = self.topic_values(overrides)
         if self.unread:
-            defaults = [TOPIC_CONFIG[key].synonyms for key in REMOVAL_KEYS if key not in overrides]
+            keys = removal_keys(values["cleanup.policy"])
+            defaults = [TOPIC_CONFIG[key].synonyms for key in keys if key not in overrides]
             is_held = is_held or not self.unread.isdisjoint(name for names in defaults for name in names)
         return log_config(
-            self.topic_values(overrides),
+            values,
             self["producer.id.expiration.ms"],
             is_held=is_held,
             is_policy_known=is_policy_known,

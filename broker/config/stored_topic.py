@@ -9,7 +9,7 @@ removed from a topic if the key says what is to be removed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from broker.config.definition import ConfigError, Value
@@ -17,9 +17,12 @@ from broker.config.topic import MAX_INT, TOPIC_CONFIG
 
 UNREADABLE = "kafkalog.unreadable"
 """The only name in the configuration of a topic whose node in ZooKeeper cannot be read; its value says why."""
-REMOVAL_KEYS = frozenset(
-    {"cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms", "min.compaction.lag.ms"}
-)
+REMOVAL_KEYS_OF = {
+    "delete": ("retention.ms", "retention.bytes"),
+    "compact": ("delete.retention.ms", "min.compaction.lag.ms"),
+}
+"""The keys that say which records are removed under each `cleanup.policy`."""
+REMOVAL_KEYS = frozenset({"cleanup.policy", *REMOVAL_KEYS_OF["delete"], *REMOVAL_KEYS_OF["compact"]})
 """The keys that say which records are removed. The default of one of them may remove what its value would keep."""
 MIN_INSYNC = "min.insync.replicas"
 ALL_REPLICAS = MAX_INT
@@ -44,6 +47,11 @@ class StoredTopicConfig(NamedTuple):
     def is_held(self) -> bool:
         """True if nothing may be removed from the topic, because it is not known what is to be removed."""
         return not self.faults.keys().isdisjoint({*REMOVAL_KEYS, UNREADABLE})
+
+
+def removal_keys(policy: Iterable[str]) -> tuple[str, ...]:
+    """Return the keys that say which records are removed from a topic with that `cleanup.policy`."""
+    return ("cleanup.policy", *(key for each in policy for key in REMOVAL_KEYS_OF[each]))
 
 
 def read_topic_config(texts: Mapping[str, str], last: StoredTopicConfig | None = None) -> StoredTopicConfig:

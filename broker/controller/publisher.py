@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from broker.config.server import BrokerConfig, dynamic_fault, is_static
+from broker.config.stored_topic import REMOVAL_KEYS_OF
+from broker.config.topic import TOPIC_CONFIG
 from broker.controller.configs import ALL_BROKERS
 from broker.controller.quotas import QuotaController
 from broker.metadata.cache import MetadataCache
@@ -50,8 +52,8 @@ class ConfigPublisher:
         self._due: dict[str, None] = {}
         """The topics whose configurations are not in force yet, in order."""
         self._look_ups: set[asyncio.Task[None]] = set()
-        self._told: set[tuple[str, str, str]] = set()
-        """The dynamic values that were told not to be in force: broker, name and value."""
+        self._told: set[tuple[str, str, str, str]] = set()
+        """The dynamic values that were told not to be in force: broker, name, value, and what follows from it."""
 
     def publish(self, state: ClusterState, operations: Sequence[Operation]) -> None:
         """Put what `operations` changed in force: a listener of a metadata store."""
@@ -74,29 +76,32 @@ class ConfigPublisher:
         """Log which dynamic values of this broker and of all brokers are not in force: each once, until it changes."""
         told = self._told
         self._told = set()
+        unread = self._effective(state).unread
         for broker in (ALL_BROKERS, str(self._replicas.broker_id)):
             for name, text in state.broker_config.get(broker, {}).items():
                 fault = dynamic_fault(name, text)
                 if fault is None:
                     continue
-                self._told.add((broker, name, text))
-                if (broker, name, text) not in told:
+                then = _consequence(name) if name in unread else ""
+                self._told.add((broker, name, text, then))
+                if (broker, name, text, then) not in told:
                     level = logging.WARNING if is_static(name) else logging.ERROR
-                    self._tell_fault(broker, name, fault, level)
+                    self._tell_fault(broker, name, fault, level, then)
 
-    def _tell_fault(self, broker: str, name: str, fault: str, level: int) -> None:
+    def _tell_fault(self, broker: str, name: str, fault: str, level: int, then: str) -> None:
         whose = f"broker {broker}" if broker else "all brokers"
         where = f" (/config/brokers/{broker or '<default>'} in ZooKeeper)" if self._replicas.config.is_member else ""
         entity = f"--entity-name {broker}" if broker else "--entity-default"
         logger.log(
             level,
             "The dynamic configuration %s of %s%s is not in force: %s. Correct or delete it with kafka-configs --alter "
-            "--entity-type brokers %s",
+            "--entity-type brokers %s%s",
             name,
             whose,
             where,
             fault,
             entity,
+            then,
         )
 
     async def settled(self) -> None:
@@ -136,3 +141,13 @@ class ConfigPublisher:
                 logger.exception("the configuration of topic %s could not be put in force", name)
         if self._due:
             self._loop.call_soon(self._take_turn)
+
+
+def _consequence(name: str) -> str:
+    """Say what a broker key that cannot be read keeps from being removed."""
+    for policy, keys in {"": ("cleanup.policy",), **REMOVAL_KEYS_OF}.items():
+        for key in keys:
+            if name in TOPIC_CONFIG[key].synonyms:
+                which = f"whose cleanup.policy has {policy} and that do not set {key}" if policy else f"without {key}"
+                return f". Until then no records are removed, by retention or by compaction, of topics {which}"
+    return ""

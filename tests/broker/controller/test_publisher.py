@@ -102,14 +102,40 @@ def test_what_of_a_brokers_configuration_is_not_understood_is_ignored(
         run(tmp_path, work)
 
 
-def test_topics_that_depend_on_what_of_a_broker_is_not_understood_keep_their_records(tmp_path: Path) -> None:
+def test_topics_that_depend_on_what_of_a_broker_is_not_understood_keep_their_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work(two: Two) -> None:
-        await two.host("t", "own")
+        await two.host("t", "own", "compacted", "both")
         await two.foreign(SetConfig(TOPIC, "own", {"retention.ms": "7"}))
+        await two.foreign(SetConfig(TOPIC, "compacted", {"cleanup.policy": "compact"}))
+        await two.foreign(SetConfig(TOPIC, "both", {"cleanup.policy": "compact,delete"}))
+
+        def held() -> set[str]:
+            return {name for name in ("t", "own", "compacted", "both") if two.log(name).config.is_held}
+
         await two.foreign(SetConfig(BROKER, "", {"log.retention.ms": "never"}))
-        assert (two.log("t").config.is_held, two.log("own").config.is_held) == (True, False)
+        assert held() == {"t", "both"}
+        assert (
+            "no records are removed, by retention or by compaction, of topics whose cleanup.policy has delete and that "
+            "do not set retention.ms"
+        ) in caplog.text
         await two.foreign(SetConfig(BROKER, "0", {"log.retention.ms": "9"}))
-        assert (two.log("t").config.is_held, two.log("t").config.retention_ms) == (False, 9)
+        assert held() == set()
+        assert two.log("t").config.retention_ms == 9
+        caplog.clear()
+        await two.foreign(SetConfig(BROKER, "", {"log.retention.ms": "often", "log.flush.interval.ms": "x"}))
+        assert held() == set()
+        assert "often" in caplog.text
+        assert "no records are removed" not in caplog.text, "this broker has a value of its own"
+        await two.foreign(SetConfig(BROKER, "0", {}))
+        assert held() == {"t", "both"}
+        assert "no records are removed" in caplog.text, "not any more"
+        await two.foreign(SetConfig(BROKER, "", {"log.cleaner.min.compaction.lag.ms": "x"}))
+        assert held() == {"compacted", "both"}
+        await two.foreign(SetConfig(BROKER, "", {"log.cleanup.policy": "x"}))
+        assert held() == {"t", "own"}
+        assert "of topics without cleanup.policy" in caplog.text
 
     run(tmp_path, work)
 
