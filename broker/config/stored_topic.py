@@ -27,8 +27,10 @@ REMOVAL_KEYS = frozenset({"cleanup.policy", *REMOVAL_KEYS_OF["delete"], *REMOVAL
 MIN_INSYNC = "min.insync.replicas"
 ALL_REPLICAS = MAX_INT
 """The `min.insync.replicas` of a topic whose value has never been read. No partition has more replicas than that."""
-REPAIR_KEYS = ("cleanup.policy", "retention.ms")
-"""The keys that have to be set to replace a configuration that cannot be read."""
+REPAIR = "cleanup.policy; {}".format(
+    "; ".join(f"for the policy {policy} also {' and '.join(keys)}" for policy, keys in REMOVAL_KEYS_OF.items())
+)
+"""The keys that have to be set to replace a configuration that cannot be read, for messages."""
 
 
 class StoredTopicConfig(NamedTuple):

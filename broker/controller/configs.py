@@ -15,7 +15,7 @@ from functools import partial
 from broker.config.definition import ConfigError, ConfigKey, Type, Update, Value
 from broker.config.group import GROUP_CONFIG, parse_group_config
 from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_static
-from broker.config.stored_topic import REPAIR_KEYS, UNREADABLE, read_topic_config
+from broker.config.stored_topic import REPAIR, UNREADABLE, read_topic_config, removal_keys
 from broker.config.topic import TOPIC_CONFIG, parse_topic_config
 from broker.controller.alterations import Alteration, Op, altered, check_alterations
 from broker.metadata.cache import MetadataCache
@@ -364,16 +364,18 @@ def _check_repair(topic: str, present: Mapping[str, str], config: dict[str, str]
     """Check what replaces a configuration that cannot be read, and take the mark of it out.
 
     Raises:
-        InvalidConfigError: the keys whose defaults would remove records are missing.
+        InvalidConfigError: keys whose defaults may remove records are missing.
+        ConfigError: `cleanup.policy` cannot have that value.
     """
     if UNREADABLE not in present:
         return
     config.pop(UNREADABLE, None)
-    missing = [key for key in REPAIR_KEYS if key not in config]
+    policy = TOPIC_CONFIG["cleanup.policy"].parse(config.get("cleanup.policy", ""))
+    missing = [key for key in removal_keys(policy) if key not in config]
     if missing:
         raise InvalidConfigError(
             f"The present configuration of topic {topic} cannot be read: {present[UNREADABLE]}. Set it anew, and name "
-            f"{' and '.join(missing)}, too: records that the defaults do not keep would be removed"
+            f"{REPAIR}. Missing: {', '.join(missing)}. Their defaults may remove records"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from broker.config.stored_topic import (
     ALL_REPLICAS,
     MIN_INSYNC,
-    REPAIR_KEYS,
+    REPAIR,
     UNREADABLE,
     StoredTopicConfig,
     read_topic_config,
@@ -56,7 +56,7 @@ def _log(topic: str, name: str, fault: str, stored: StoredTopicConfig) -> None:
             topic,
             fault,
             topic,
-            " and ".join(REPAIR_KEYS),
+            REPAIR,
             then,
         )
         return

@@ -148,17 +148,26 @@ def test_a_damaged_node_of_a_topic_is_set_anew(tmp_path: Path, caplog: pytest.Lo
         assert "no records of the topic are removed" in caplog.text
         configs_of = cluster.hosts[1].server.broker.configs
 
-        async def alter(**values: str) -> Exception | None:
+        async def set_anew(**values: str) -> Exception | None:
             changes = [Alteration(name.replace("_", "."), Op.SET, value) for name, value in values.items()]
             change = configs_of.alteration(ResourceKind.TOPIC, "t", changes)
             return (await configs_of.alter([change], validate_only=False))[0]
 
-        refused = await alter(max_message_bytes="777")
-        assert "cleanup.policy and retention.ms" in str(refused)
-        assert await alter(cleanup_policy="compact", retention_ms="-1") is None
+        for values, missing in (
+            ({"max_message_bytes": "777"}, "cleanup.policy"),
+            ({"cleanup_policy": "delete"}, "retention.ms, retention.bytes"),
+            ({"cleanup_policy": "delete", "retention_ms": "-1"}, "retention.bytes"),
+            ({"cleanup_policy": "compact", "retention_ms": "-1"}, "delete.retention.ms, min.compaction.lag.ms"),
+            ({"cleanup_policy": "compact,delete", "retention_ms": "-1", "delete_retention_ms": "9"},
+             "min.compaction.lag.ms, retention.bytes"),
+        ):  # fmt: skip
+            refused = str(await set_anew(**values))
+            assert all(key in refused.partition("Missing: ")[2] for key in missing.split(", ")), refused
+        assert "String must be one of" in str(await set_anew(cleanup_policy="x"))
+        assert await set_anew(cleanup_policy="compact", delete_retention_ms="9", min_compaction_lag_ms="8") is None
         assert (log.config.cleanup_policy, log.config.is_held) == (("compact",), False)
         assert cluster.ensemble.read(paths.config("topics", "t")).data == configs.encode(
-            {"cleanup.policy": "compact", "retention.ms": "-1"}
+            {"cleanup.policy": "compact", "delete.retention.ms": "9", "min.compaction.lag.ms": "8"}
         )
 
     with_cluster(tmp_path, work)
