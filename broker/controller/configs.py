@@ -31,6 +31,7 @@ from kafkalog.protocol.errors import (
 )
 
 ALL_BROKERS = ""
+_UNREADABLE = ConfigKey(UNREADABLE, Type.STRING, None, "Why the topic's configuration cannot be read.")
 CHANGES_A_TURN = 100
 """The number of changes that are checked before other requests get their turn."""
 ATTEMPTS = 5
@@ -131,7 +132,9 @@ class ConfigController:
     # -- describing
 
     def describe_topic(self, name: str) -> list[Described]:
-        """Describe every key of a topic.
+        """Describe every key of a topic; if its configuration cannot be read, only that, as the entry UNREADABLE.
+
+        It is no error, because kafka-configs describes a topic before it alters it.
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
@@ -140,6 +143,10 @@ class ConfigController:
         topic = state.topics.get(name)
         if topic is None:
             raise UnknownTopicOrPartitionError
+        if UNREADABLE in topic.config:
+            # The defaults would pass for the topic's own values.
+            why = f"{topic.config[UNREADABLE]}. Set it anew, and name {REPAIR}"
+            return [Described(_UNREADABLE, why, Source.TOPIC, False, ((UNREADABLE, why, Source.TOPIC),))]
         overrides = read_topic_config(topic.config)
         config = self.effective(state)
         result = []

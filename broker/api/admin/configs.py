@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from broker.api.context import Request
 from broker.api.errors import Answering
+from broker.config.stored_topic import UNREADABLE
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import Described, ResourceChange, ResourceKind
 from broker.controller.loggers import LoggerController
@@ -61,7 +62,8 @@ async def handle_describe_configs(request: Request) -> None:
         result = DescribeConfigsResult(error_message=None, resource_type=kind, resource_name=name)
         with Answering(result):
             configs = {config.name: config for config in _describe(request, kind, name)}
-            if keys is None:
+            # Whoever asks for some keys has to know, too, that none of them can be read.
+            if keys is None or UNREADABLE in configs:
                 result.configs = list(configs.values())
             else:
                 result.configs = [configs[key] async for key in request.each(keys) if key in configs]

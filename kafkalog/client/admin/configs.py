@@ -21,6 +21,10 @@ from kafkalog.protocol.messages.incremental_alter_configs import IncrementalAlte
 logger = logging.getLogger(__name__)
 
 
+UNREADABLE = "kafkalog.unreadable"
+"""The only configuration of a topic that the brokers of kafkalog cannot read; its value says why."""
+
+
 class ResourceType(IntEnum):
     """The kind of thing that a configuration belongs to."""
 

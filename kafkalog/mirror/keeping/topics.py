@@ -19,7 +19,7 @@ from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.topics.follower import MIRROR_SOURCE
+from kafkalog.mirror.topics.follower import MIRROR_SOURCE, check_readable
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS, ApiVersionsRequest
 
@@ -32,7 +32,7 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> t
 
     Raises:
         KeepingError: The topic in the target has other records.
-        KafkaError, ClientError: The target cannot be asked.
+        KafkaError, ClientError: The target cannot be asked, or the configuration of a topic there cannot be read.
     """
     remote = {topic: settings.naming.remote(topic) for topic in topics}
     node_id = _node_that_takes_offsets(target.cluster)
@@ -43,6 +43,7 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> t
     found: dict[str, bool] = {}
     taken: list[str] = []
     for topic, name in remote.items():
+        check_readable(configs[ConfigResource.topic(name)])
         entry = configs[ConfigResource.topic(name)].get(MIRROR_SOURCE)
         found[topic] = entry is not None
         if entry is not None and entry.value != settings.source:

@@ -12,7 +12,14 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.configs import ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigSource
+from kafkalog.client.admin.configs import (
+    UNREADABLE,
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+)
 from kafkalog.client.admin.topics import NewTopic
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.mirror.settings import MirrorSettings
@@ -36,8 +43,23 @@ _OFTEN_WRITTEN = {**COMPACTED, "segment.bytes": str(16 << 20), "delete.retention
 compacted, and transaction markers stay for `delete.retention.ms`."""
 
 
+def check_readable(entries: Mapping[str, ConfigEntry]) -> None:
+    """Check that a topic's configuration can be read.
+
+    Raises:
+        InvalidConfigError: it cannot. It is not known then what is set in the topic.
+    """
+    if UNREADABLE in entries:
+        raise InvalidConfigError(entries[UNREADABLE].value)
+
+
 def set_in_topic(entries: Mapping[str, ConfigEntry], wanted: NameFilter) -> dict[str, str]:
-    """Select the configurations that are set for a topic and that a mirror copies."""
+    """Select the configurations that are set for a topic and that a mirror copies.
+
+    Raises:
+        InvalidConfigError: the topic's configuration cannot be read.
+    """
+    check_readable(entries)
     return {
         name: entry.value
         for name, entry in entries.items()
@@ -53,7 +75,11 @@ def _may_copy(entry: ConfigEntry) -> bool:
 def config_changes(
     source: Mapping[str, ConfigEntry], target: Mapping[str, ConfigEntry], wanted: NameFilter
 ) -> list[ConfigChange]:
-    """Return what must change in the target: set what is set in the source, delete what is not set there any more."""
+    """Return what must change in the target: set what is set in the source, delete what is not set there any more.
+
+    Raises:
+        InvalidConfigError: the configuration of one of the topics cannot be read.
+    """
     ours, theirs = set_in_topic(source, wanted), set_in_topic(target, wanted)
     changes = [ConfigChange(name, value) for name, value in ours.items() if theirs.get(name) != value]
     gone = [name for name in theirs if name not in ours and name in source]
@@ -115,7 +141,7 @@ class TopicFollower:
         """Create the target's topics for these of the source, or add the partitions that they lack.
 
         Raises:
-            KafkaError: The target refuses it.
+            KafkaError: The target refuses it, or the configuration of a topic of the source cannot be read.
         """
         described = {name: topic for name, topic in self._describe(self._source, topics).items() if topic.partitions}
         remote = {name: self._naming.remote(name) for name in described}

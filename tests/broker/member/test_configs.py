@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from broker.api.admin.configs import handle_describe_configs
+from broker.config.stored_topic import UNREADABLE
 from broker.controller.alterations import Alteration, Op
-from broker.controller.configs import ResourceKind
+from broker.controller.configs import ResourceKind, Source
 from broker.member.control.update import DELETED
 from broker.metadata.model import ClusterState
 from broker.metadata.tree.store import ZooKeeperStore
 from broker.metadata.znodes import configs, paths
 from broker.modes.cluster import ClusterMode
+from kafkalog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.broker.member.simulated import TOPIC_ID, Cluster, with_cluster
+from tests.support.in_process.asking import Client, request_of
 
 HOUR_MS, MONTH_MS = 3_600_000, 30 * 24 * 3_600_000
 OTHER_ID = uuid.UUID(int=78)
@@ -147,6 +151,19 @@ def test_a_damaged_node_of_a_topic_is_set_anew(tmp_path: Path, caplog: pytest.Lo
         assert "/config/topics/t" in caplog.text
         assert "no records of the topic are removed" in caplog.text
         configs_of = cluster.hosts[1].server.broker.configs
+        for names in (None, ["retention.ms"]):
+            resource = DescribeConfigsResource(resource_type=2, resource_name="t", configuration_keys=names)
+            request = request_of(
+                cluster.hosts[1].server.broker, DescribeConfigsRequest(resources=[resource]), 4, Client()
+            )
+            await handle_describe_configs(request)
+            await cluster.until(lambda request=request: hasattr(request, "response"), "it is answered")  # type: ignore[misc]
+            (result,) = request.response.results
+            assert result.error_code == 0, "kafka-configs describes a topic before it alters it"
+            (only,) = result.configs
+            assert (only.name, only.config_source, only.read_only) == (UNREADABLE, Source.TOPIC, False)
+            assert "/config/topics/t" in only.value
+            assert "name cleanup.policy" in only.value
 
         async def set_anew(**values: str) -> Exception | None:
             changes = [Alteration(name.replace("_", "."), Op.SET, value) for name, value in values.items()]

@@ -15,12 +15,16 @@ logger = logging.getLogger(__name__)
 
 
 def size_limits(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> dict[str, int]:
-    """Return the limits of topics of the source; those whose configuration may not be read are left out."""
+    """Return the limits of topics of the source; those whose configuration may not or cannot be read are left out."""
     named = {ConfigResource.topic(settings.naming.remote(topic)): topic for topic in topics}
     try:
         configs = target.describe_configs(list(named)) if named else {}
     except KafkaError as error:
         logger.info("small batches are sent one by one: max.message.bytes of topics is not known: %s", error)
         return {}
-    limits = {named[resource]: entries["max.message.bytes"].value for resource, entries in configs.items()}
+    limits = {
+        named[resource]: entries["max.message.bytes"].value
+        for resource, entries in configs.items()
+        if "max.message.bytes" in entries
+    }
     return {topic: min(int(limit), JOINED_BYTES) for topic, limit in limits.items() if limit is not None}

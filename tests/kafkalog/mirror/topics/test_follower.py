@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafkalog.client.admin import Admin, NewTopic
-from kafkalog.client.admin.configs import ConfigResource
+from kafkalog.client.admin.configs import UNREADABLE, ConfigEntry, ConfigResource, ConfigSource
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.topics.follower import TopicFollower
+from kafkalog.mirror.topics.follower import TopicFollower, config_changes, set_in_topic
+from kafkalog.mirror.topics.selection import NameFilter
+from kafkalog.protocol.errors import InvalidConfigError
 from tests.kafkalog.mirror.conftest import Clusters
 
 
@@ -22,3 +26,15 @@ def test_a_topic_that_could_not_be_copied_is_copied_with_the_next_look(clusters:
         follower.follow_configs([name])
         described = target.describe_configs([ConfigResource.topic(remote)])[ConfigResource.topic(remote)]
         assert described["retention.ms"].value == "1234"
+
+
+def test_nothing_is_copied_where_the_configuration_of_a_topic_cannot_be_read() -> None:
+    def entry(name: str, value: str) -> dict[str, ConfigEntry]:
+        return {name: ConfigEntry(name, value, ConfigSource.TOPIC, read_only=False, sensitive=False)}
+
+    damaged, whole, wanted = entry(UNREADABLE, "no JSON"), entry("retention.ms", "7"), NameFilter.of(".*", "", "x")
+    for source, target in ((damaged, whole), (whole, damaged)):
+        with pytest.raises(InvalidConfigError, match="no JSON"):
+            config_changes(source, target, wanted)
+    with pytest.raises(InvalidConfigError, match="no JSON"):
+        set_in_topic(damaged, wanted)
