@@ -7,7 +7,7 @@ record of a key after the older ones were cleaned away.
 
 A log that cannot be cleaned (because of a damaged segment or a failing disk) is logged once and left alone until the
 next start; the others are cleaned. When the disk is full, or descriptors or memory run out, the cleaning is tried
-again later.
+again later, after the other logs that are due.
 """
 
 from __future__ import annotations
@@ -117,6 +117,9 @@ class LogCleaner:
         self._stopping = asyncio.Event()
         self._uncleanable: dict[Log, int] = {}
         """Logs whose cleaning has failed, with the bytes that could be cleaned when they were examined last."""
+        self._tried: set[Log] = set()
+        """Logs that others are cleaned before. It is empty until a cleaning fails that is tried again. From then on it
+        has that log and those that are chosen later, until every log that is due has been tried once."""
         self._threads: dict[int, asyncio.Task[None]] = {}
         self._supervisor: asyncio.Task[None] | None = None
         self._pool = workers.pool(MAX_THREADS, "kafkalog-cleaner")
@@ -204,13 +207,24 @@ class LogCleaner:
         found = await self._examine_all(now_ms)
         self.metrics.dirtiest_ratio = max((cleanable.ratio for _, cleanable in found), default=0.0)
         self.metrics.delays_ms[number] = max((cleanable.compaction_delay_ms for _, cleanable in found), default=0)
-        while (index := filthiest([cleanable for _, cleanable in found])) is not None:
-            log, _ = found.pop(index)
-            # It may have been truncated, or lost its beginning, since it was examined.
-            cleanable = self._examine(log, now_ms)
-            if cleanable is not None and cleanable.is_due:
-                log.being_cleaned = True
-                return log, cleanable
+        return self._choose(found, now_ms)
+
+    def _choose(self, found: list[tuple[Log, Cleanable]], now_ms: int) -> tuple[Log, Cleanable] | None:
+        """Mark the dirtiest log that is due as being cleaned; one of those in `_tried` only if no other is due."""
+        first = [each for each in found if each[0] not in self._tried]
+        last = [each for each in found if each[0] in self._tried]
+        for candidates in (first, last):
+            while (index := filthiest([cleanable for _, cleanable in candidates])) is not None:
+                log, _ = candidates.pop(index)
+                # It may have been truncated, or lost its beginning, since it was examined.
+                cleanable = self._examine(log, now_ms)
+                if cleanable is not None and cleanable.is_due:
+                    log.being_cleaned = True
+                    if self._tried:
+                        self._tried.add(log)
+                    return log, cleanable
+            # Every log that is due has been tried.
+            self._tried.clear()
         return None
 
     async def _examine_all(self, now_ms: int) -> list[tuple[Log, Cleanable]]:
@@ -291,6 +305,8 @@ class LogCleaner:
                 cleaned = await self._clean(number, log, cleanable)
             finally:
                 log.being_cleaned = False
+            if not cleaned:
+                self._tried.add(log)
         await self._retain()
         return cleaned
 

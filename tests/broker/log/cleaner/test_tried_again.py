@@ -1,0 +1,63 @@
+"""Test that a log whose cleaning fails for a lack that may pass is tried again, after the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from broker.log.cleaner.job import facts_of
+from broker.log.cleaner.log_cleaner import LogCleaner
+from broker.log.cleaner.selection import examine
+from broker.log.log import Log
+from broker.log.log_manager import LogManager
+from broker.system.workers import T, ThreadWorkers, Ts, Workers
+from tests.broker.log.cleaner.support import keyed
+from tests.broker.log.cleaner.test_log_cleaner import COMPACT, fill, run, until
+from tests.broker.log.support import NOW
+
+
+class ShortOfMemory(ThreadWorkers):
+    """Workers whose memory is not enough to clean the log `greedy`, until `healed`."""
+
+    def __init__(self, greedy: Log) -> None:
+        super().__init__(2)
+        self._greedy = greedy
+        self.tries = 0
+        self.healed = False
+
+    def pool(self, threads: int, name: str) -> Workers:
+        return self
+
+    def run(self, work: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        if self._greedy not in args or self.healed:
+            return super().run(work, *args)
+        self.tries += 1
+        failed: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        failed.set_exception(MemoryError("a map of the keys"))
+        return failed
+
+
+def test_a_log_that_is_tried_again_keeps_no_others_waiting(tmp_path: Path) -> None:
+    logs = LogManager([tmp_path / "log"], COMPACT, clock=lambda: NOW)
+    eager = COMPACT.with_changes(min_cleanable_dirty_ratio=0.01)
+    greedy, good = fill(logs, "greedy", 5, eager), fill(logs, "good", 5, eager)
+    good.cleaned_offset = 30
+    assert examine(facts_of(greedy), NOW).ratio > examine(facts_of(good), NOW).ratio
+    workers = ShortOfMemory(greedy)
+
+    async def act(cleaner: LogCleaner) -> None:
+        await until(lambda: workers.tries > 2, "it is tried again and again")
+        assert good.cleaned_offset == 100
+        for end in (101, 102):
+            good.append_batch(keyed([(b"1", b"v")]), leader_epoch=0, now_ms=NOW)
+            good.roll(NOW)
+            good.high_watermark = good.log_end_offset
+            tries = workers.tries
+            await until(lambda end=end: good.cleaned_offset == end, "the good one is cleaned again")  # type: ignore[misc]
+            await until(lambda tries=tries: workers.tries > tries, "the other one is tried again")  # type: ignore[misc]
+        workers.healed = True
+        await until(lambda: greedy.cleaned_offset == 100, "it is clean, too")
+        await until(lambda: not cleaner._tried, "the dirtiest log comes first again")
+
+    run(logs, act, workers=workers)
