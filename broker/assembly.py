@@ -71,7 +71,7 @@ def assemble(
     quotas, rates = ClientQuotas(window, controller_window), ConnectionRates(window)
     quota_controller = QuotaController(runtime.network, store, cache, quotas, rates)
     publisher = ConfigPublisher(
-        cache, replicas, lambda state: effective_config(config, state, broker_id), quota_controller
+        cache, replicas, lambda state: effective_config(config, state, broker_id, replicas.config), quota_controller
     )
     store.subscribe(publisher.publish)
     if member is None:

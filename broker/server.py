@@ -195,7 +195,7 @@ class Server:
         await self._run(self.logs.load_all, configs)
         state = await self.mode.loaded()
         # Loading may take minutes. Nobody was told of what has changed meanwhile.
-        effective = effective_config(self.config, state, self.broker_id)
+        effective = effective_config(self.config, state, self.broker_id, before)
         self.logs.default_config = effective.log_config({})
         configs = {
             name: effective.stored_log_config(read_topic_config(self.mode.topic_config(name)))

@@ -30,7 +30,7 @@ from broker.config.definition import (
 from broker.config.listeners import Endpoint, parse_listeners, parse_protocol_map
 from broker.config.message_format import is_version
 from broker.config.protocol_version import ProtocolVersion
-from broker.config.stored_topic import StoredTopicConfig, removal_keys
+from broker.config.stored_topic import ALL_REPLICAS, MIN_INSYNC, StoredTopicConfig, removal_keys
 from broker.config.topic import (
     COMPRESSION_TYPES,
     GZIP_LEVEL,
@@ -49,6 +49,8 @@ MIN_LOAD_FACTOR = 0.01
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
 _DYNAMIC = Update.CLUSTER_WIDE
+_TOPIC_DEFAULTS = frozenset(name for key in TOPIC_CONFIG for name in key.synonyms)
+"""The broker keys that are defaults of topic keys."""
 
 SERVER_CONFIG = ConfigDefinition(
     [
@@ -198,7 +200,9 @@ class BrokerConfig:
     Attributes:
         unknown: Names that are no configurations.
         hidden: How many more there are, which are not shown because they may be parts of a value.
+        dynamic: The dynamic values that are in force, by the broker that they are set for, and by key.
         unread: Keys with a dynamic value that cannot be read. Nothing is removed of topics that depend on them.
+        lost: Those of `unread` whose last dynamic value is not known either.
 
     Raises:
         ConfigError: a value does not fit its key, or keys contradict each other.
@@ -211,7 +215,9 @@ class BrokerConfig:
         known = [key.name for key in SERVER_CONFIG]
         self.unknown = sorted(name for name in unknown if may_be_shown(name, known))
         self.hidden = len(unknown) - len(self.unknown)
+        self.dynamic: Mapping[str, Mapping[str, Value]] = {}
         self.unread: frozenset[str] = frozenset()
+        self.lost: frozenset[str] = frozenset()
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
@@ -288,17 +294,28 @@ class BrokerConfig:
             endpoint = Endpoint(endpoint.name, socket.getfqdn(), endpoint.port, endpoint.protocol)
         return endpoint
 
-    def with_dynamic(self, texts: Mapping[str, str]) -> BrokerConfig:
+    def with_dynamic(
+        self, texts: Mapping[str, str], broker: str = "", in_force: BrokerConfig | None = None
+    ) -> BrokerConfig:
         """Return a copy in which `texts` (dynamic broker configuration) overrides the static values.
 
-        As in Kafka, what has a `dynamic_fault` is left out.
+        As in Kafka, what has a `dynamic_fault` is left out. But a default of topics keeps its last value.
+
+        Args:
+            broker: the broker that `texts` are set for; empty for all brokers.
+            in_force: what was in force before.
         """
         copy = BrokerConfig.__new__(BrokerConfig)
         copy.__dict__.update(self.__dict__)
         faults = {name for name, text in texts.items() if dynamic_fault(name, text) is not None}
-        used = {name: text for name, text in texts.items() if name not in faults}
-        copy.explicit = {**self.explicit, **SERVER_CONFIG.parse(used)}
-        copy.unread = (self.unread - used.keys()) | {name for name in faults if not is_static(name)}
+        used = SERVER_CONFIG.parse({name: text for name, text in texts.items() if name not in faults})
+        last = {} if in_force is None else in_force.dynamic.get(broker, {})
+        kept = {name: last[name] for name in faults & _TOPIC_DEFAULTS if name in last}
+        copy.dynamic = {**self.dynamic, broker: {**used, **kept}}
+        copy.explicit = {**self.explicit, **used, **kept}
+        unread = {name for name in faults if not is_static(name)}
+        copy.unread = (self.unread - used.keys()) | unread
+        copy.lost = (self.lost - used.keys() - kept.keys()) | (unread - kept.keys())
         return copy
 
     def topic_default(self, name: str) -> tuple[Value, str | None]:
@@ -315,10 +332,14 @@ class BrokerConfig:
 
     def topic_values(self, overrides: Mapping[str, Value]) -> dict[str, Value]:
         """Return the effective value of every key of a topic with `overrides`."""
-        return {
+        values = {
             key.name: overrides[key.name] if key.name in overrides else self.topic_default(key.name)[0]
             for key in TOPIC_CONFIG
         }
+        if MIN_INSYNC in self.lost and MIN_INSYNC not in overrides:
+            # The default may be less. Records would then be acknowledged before they are safe.
+            values[MIN_INSYNC] = ALL_REPLICAS
+        return values
 
     def cleaner_config(self) -> CleanerConfig:
         """Return the settings of log compaction."""
@@ -341,6 +362,8 @@ class BrokerConfig:
             keys = removal_keys(values["cleanup.policy"])
             defaults = [TOPIC_CONFIG[key].synonyms for key in keys if key not in overrides]
             is_held = is_held or not self.unread.isdisjoint(name for names in defaults for name in names)
+        if "cleanup.policy" not in overrides:
+            is_policy_known = is_policy_known and self.lost.isdisjoint(TOPIC_CONFIG["cleanup.policy"].synonyms)
         return log_config(
             values,
             self["producer.id.expiration.ms"],

@@ -87,10 +87,17 @@ class _ChangedError(Exception):
     """The registry has changed since the changes were checked."""
 
 
-def effective_config(static: BrokerConfig, state: ClusterState, broker_id: int) -> BrokerConfig:
-    """Return the configuration of the broker's file, overridden by the dynamic values in `state` that can be used."""
-    common = static.with_dynamic(state.broker_config.get(ALL_BROKERS, {}))
-    return common.with_dynamic(state.broker_config.get(str(broker_id), {}))
+def effective_config(
+    static: BrokerConfig, state: ClusterState, broker_id: int, in_force: BrokerConfig | None = None
+) -> BrokerConfig:
+    """Return the configuration of the broker's file, overridden by the dynamic values in `state` that can be used.
+
+    Defaults of topics that cannot be read keep the value that they have `in_force`.
+    """
+    config = static
+    for broker in (ALL_BROKERS, str(broker_id)):
+        config = config.with_dynamic(state.broker_config.get(broker, {}), broker, in_force)
+    return config
 
 
 class ConfigController:
@@ -127,7 +134,7 @@ class ConfigController:
 
     def effective(self, state: ClusterState) -> BrokerConfig:
         """Return the broker's configuration, overridden by the dynamic values in `state`."""
-        return effective_config(self._static, state, self._broker_id)
+        return effective_config(self._static, state, self._broker_id, self._replicas.config)
 
     # -- describing
 
@@ -225,8 +232,13 @@ class ConfigController:
         levels = ((str(self._broker_id), Source.DYNAMIC_BROKER), (ALL_BROKERS, Source.DYNAMIC_DEFAULT_BROKER))
         for broker, source in levels:
             text = state.broker_config.get(broker, {}).get(key.name)
-            if text is not None and dynamic_fault(key.name, text) is None:
+            if text is None:
+                continue
+            kept = self._replicas.config.dynamic.get(broker, {})
+            if dynamic_fault(key.name, text) is None:
                 layers.append((key.name, _shown(key, text), source))
+            elif key.name in kept:
+                layers.append((key.name, _shown(key, key.format(kept[key.name])), source))
         if key.name in self._static.unknown:
             layers.append((key.name, None, Source.STATIC_BROKER))
         elif key.name in self._static.explicit:

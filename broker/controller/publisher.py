@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from broker.config.server import BrokerConfig, dynamic_fault, is_static
-from broker.config.stored_topic import REMOVAL_KEYS_OF
+from broker.config.server import SERVER_CONFIG, BrokerConfig, dynamic_fault, is_static
+from broker.config.stored_topic import MIN_INSYNC, REMOVAL_KEYS_OF
 from broker.config.topic import TOPIC_CONFIG
 from broker.controller.configs import ALL_BROKERS
 from broker.controller.quotas import QuotaController
@@ -76,13 +76,13 @@ class ConfigPublisher:
         """Log which dynamic values of this broker and of all brokers are not in force: each once, until it changes."""
         told = self._told
         self._told = set()
-        unread = self._effective(state).unread
+        config = self._effective(state)
         for broker in (ALL_BROKERS, str(self._replicas.broker_id)):
             for name, text in state.broker_config.get(broker, {}).items():
                 fault = dynamic_fault(name, text)
                 if fault is None:
                     continue
-                then = _consequence(name) if name in unread else ""
+                then = "".join(f". {consequence}" for consequence in _consequences(name, broker, config))
                 self._told.add((broker, name, text, then))
                 if (broker, name, text, then) not in told:
                     level = logging.WARNING if is_static(name) else logging.ERROR
@@ -143,11 +143,20 @@ class ConfigPublisher:
             self._loop.call_soon(self._take_turn)
 
 
-def _consequence(name: str) -> str:
-    """Say what a broker key that cannot be read keeps from being removed."""
+def _consequences(name: str, broker: str, config: BrokerConfig) -> Iterator[str]:
+    """Say what is in force while the value of a broker key cannot be read, and what is not removed."""
+    value = config.dynamic.get(broker, {}).get(name)
+    if value is not None:
+        yield f"Until then what was read last is in force: {name}={SERVER_CONFIG[name].format(value)}"
+    if name in config.lost:
+        if name in TOPIC_CONFIG[MIN_INSYNC].synonyms:
+            yield f"Until then a produce with acks=all to topics without {MIN_INSYNC} needs all replicas in the ISR"
+        if name in TOPIC_CONFIG["cleanup.policy"].synonyms:
+            yield "Until then records of clients need a key in topics without cleanup.policy"
+    if name not in config.unread:
+        return
     for policy, keys in {"": ("cleanup.policy",), **REMOVAL_KEYS_OF}.items():
         for key in keys:
             if name in TOPIC_CONFIG[key].synonyms:
                 which = f"whose cleanup.policy has {policy} and that do not set {key}" if policy else f"without {key}"
-                return f". Until then no records are removed, by retention or by compaction, of topics {which}"
-    return ""
+                yield f"Until then no records are removed, by retention or by compaction, of topics {which}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.stored_topic import ALL_REPLICAS
 from broker.controller.alterations import Alteration, Op
 from broker.controller.configs import ResourceKind, Source
 from broker.controller.publisher import TOPICS_A_TURN
@@ -136,6 +137,54 @@ def test_topics_that_depend_on_what_of_a_broker_is_not_understood_keep_their_rec
         await two.foreign(SetConfig(BROKER, "", {"log.cleanup.policy": "x"}))
         assert held() == {"t", "own"}
         assert "of topics without cleanup.policy" in caplog.text
+
+    run(tmp_path, work)
+
+
+UNREAD = {"log.cleanup.policy": "compact,", "min.insync.replicas": "2 ,", "message.max.bytes": "x"}
+
+
+@pytest.mark.parametrize("name", ["", "0"])
+def test_what_of_the_defaults_of_topics_cannot_be_read_any_more_stays_as_it_was(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t", "own")
+        await two.foreign(SetConfig(TOPIC, "own", {"cleanup.policy": "delete", "min.insync.replicas": "1"}))
+        values = {"log.cleanup.policy": "compact", "min.insync.replicas": "2", "message.max.bytes": "777"}
+        await two.foreign(SetConfig(BROKER, name, values))
+        partition, own = two.broker.replicas.require("t", 0), two.broker.replicas.require("own", 0)
+        for config in (UNREAD, {**UNREAD, "log.flush.interval.ms": "9"}):
+            await two.foreign(SetConfig(BROKER, name, config))
+            assert (partition.min_insync, partition.log.config.compact) == (2, True)
+            assert (partition.log.config.max_message_bytes, partition.log.config.is_held) == (777, True)
+            assert (own.min_insync, own.log.config.compact, own.log.config.is_held) == (1, False, False)
+        for key, value in values.items():
+            assert f"what was read last is in force: {key}={value}" in caplog.text
+        described = {each.key.name: each for each in two.broker.configs.describe_topic("t")}
+        source = Source.DYNAMIC_BROKER if name else Source.DYNAMIC_DEFAULT_BROKER
+        assert (described["cleanup.policy"].value, described["cleanup.policy"].source) == ("compact", source)
+        assert {each.key.name: each.value for each in two.broker.configs.describe_broker("0")}.items() >= values.items()
+        await two.foreign(SetConfig(BROKER, name, {}))
+        assert (partition.min_insync, partition.log.config.compact) == (1, False)
+
+    run(tmp_path, work)
+
+
+def test_defaults_of_topics_that_were_never_read_are_the_strictest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(two: Two) -> None:
+        await two.host("t", "own")
+        await two.foreign(SetConfig(TOPIC, "own", {"cleanup.policy": "delete", "min.insync.replicas": "1"}))
+        await two.foreign(SetConfig(BROKER, "", UNREAD))
+        partition, own = two.broker.replicas.require("t", 0), two.broker.replicas.require("own", 0)
+        assert (partition.min_insync, partition.log.config.requires_keys) == (ALL_REPLICAS, True)
+        assert (own.min_insync, own.log.config.requires_keys) == (1, False)
+        assert "topics without min.insync.replicas needs all replicas in the ISR" in caplog.text
+        assert "records of clients need a key in topics without cleanup.policy" in caplog.text
+        await two.foreign(SetConfig(BROKER, "0", {"log.cleanup.policy": "delete", "min.insync.replicas": "3"}))
+        assert (partition.min_insync, partition.log.config.requires_keys) == (3, False)
 
     run(tmp_path, work)
 
