@@ -138,7 +138,7 @@ class Server:
         state, effective = await self._load_logs()
         self.replicas = ReplicaManager(self.runtime, self.broker_id, effective, self.logs)
         for topic in {log.topic for log in self.logs}:
-            self.replicas.config_faults.read(topic, mode.topic_config(topic))
+            self.replicas.config_faults.read(topic, mode.topic_config(topic) or {})
         cache = MetadataCache(state, self._is_offline)
         self.store.subscribe(cache.update)
         self.replicas.is_elsewhere = cache.has
@@ -198,7 +198,7 @@ class Server:
         effective = effective_config(self.config, state, self.broker_id, before)
         self.logs.default_config = effective.log_config({})
         configs = {
-            name: effective.stored_log_config(read_topic_config(self.mode.topic_config(name)))
+            name: effective.stored_log_config(read_topic_config(self.mode.topic_config(name) or {}))
             for name in {log.topic for log in self.logs}
         }
         for log in self.logs:

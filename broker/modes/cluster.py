@@ -105,9 +105,9 @@ class ClusterMode:
         """See `Mode.loaded`."""
         return self.store.state
 
-    def topic_config(self, name: str) -> Mapping[str, str]:
+    def topic_config(self, name: str) -> Mapping[str, str] | None:
         """Return a topic's configuration, which may be read before the controller has told of the topic."""
-        return self.store.topic_config(name)
+        return self.store.topic_config(name) if self.store.has_topic_config(name) else None
 
     def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember:
         """See `Mode.join`."""
@@ -196,7 +196,7 @@ class ClusterMode:
             """Have elections tried again where unclean ones are allowed now."""
             configs = [each for each in operations if isinstance(each, SetConfig)]
             topics = [each.name for each in configs if each.resource is ConfigResource.TOPIC]
-            allowed = [name for name in topics if read_topic_config(self.topic_config(name)).values.get(UNCLEAN_KEY)]
+            allowed = [name for name in topics if read_topic_config(store.topic_config(name)).values.get(UNCLEAN_KEY)]
             if allowed:
                 controller.unclean_election_enabled(allowed)
             if any(each.resource is ConfigResource.BROKER for each in configs):
@@ -254,7 +254,7 @@ class ClusterMode:
                 key = names.parse_partition_dir(name)
                 if key is not None:
                     found.add(key[0])
-        return {name: TopicState(name, NO_TOPIC_ID, (), self.topic_config(name)) for name in found}
+        return {name: TopicState(name, NO_TOPIC_ID, (), self.store.topic_config(name)) for name in found}
 
 
 async def _check_not_migrating(session: ZooKeeper) -> None:

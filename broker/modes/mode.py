@@ -38,8 +38,8 @@ class Mode(Protocol):
     async def loaded(self) -> ClusterState:
         """Go on after the logs were loaded, and return what is known of the cluster then."""
 
-    def topic_config(self, name: str) -> Mapping[str, str]:
-        """Return the overrides of a topic's configuration, as far as they are known; see `ReplicaApplier`."""
+    def topic_config(self, name: str) -> Mapping[str, str] | None:
+        """Return the overrides of a topic's configuration; None if they were never read. See `ReplicaApplier`."""
 
     def join(self, replicas: ReplicaManager, cache: MetadataCache, applier: ReplicaApplier) -> ClusterMember | None:
         """Make the membership in a cluster, which does not serve yet; return None for a lone broker."""

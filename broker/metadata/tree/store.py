@@ -180,6 +180,11 @@ class ZooKeeperStore:
         """Return the configuration of a topic as far as it is known, also of one that is not in the state yet."""
         return self._contents.get(f"{TOPICS}/{name}", {})
 
+    def has_topic_config(self, name: str) -> bool:
+        """Return whether the configuration of a topic was read or written, so that an empty one is its own."""
+        node = f"{TOPICS}/{name}"
+        return node in self._read_by or node in self._contents
+
     def _configured(self, state: ClusterState) -> ClusterState:
         before, given = self._state.topics, {}
         for name, topic in state.topics.items():

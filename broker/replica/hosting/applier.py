@@ -78,10 +78,10 @@ class ReplicaApplier:
     """Carries out the requests of a controller. Used on the event loop's thread only.
 
     Args:
-        topic_config: returns the overrides of a topic's configuration, given its name.
+        topic_config: returns the overrides of a topic's configuration, given its name; None if they were never read.
     """
 
-    def __init__(self, replicas: ReplicaManager, topic_config: Callable[[str], Mapping[str, str]]) -> None:
+    def __init__(self, replicas: ReplicaManager, topic_config: Callable[[str], Mapping[str, str] | None]) -> None:
         self._replicas = replicas
         self._topic_config = topic_config
         self._controller_epoch = 0
@@ -202,7 +202,7 @@ class ReplicaApplier:
                     return ErrorCode.NONE if is_named_now else ErrorCode.STALE_CONTROLLER_EPOCH
             config = configs.get(wanted.topic)
             if config is None:
-                config = configs[wanted.topic] = replicas.topic_config(self._topic_config(wanted.topic), wanted.topic)
+                config = configs[wanted.topic] = self._config(wanted.topic)
             replicas.host_partition(*wanted.key, topic_id, wanted.state, config, is_new=wanted.is_new)
         except KafkaError as error:
             logger.error("the role of %s-%d cannot be taken: %s", *wanted.key, error)
@@ -211,6 +211,13 @@ class ReplicaApplier:
             logger.exception("the role of %s-%d cannot be taken", *wanted.key)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         return ErrorCode.NONE
+
+    def _config(self, topic: str) -> TopicConfig:
+        overrides = self._topic_config(topic)
+        if overrides is None:
+            # The broker's defaults do not count as what was read last.
+            return self._replicas.topic_config({})
+        return self._replicas.topic_config(overrides, topic)
 
     def _stop(self, wanted: StopReplica) -> ErrorCode:
         replicas = self._replicas

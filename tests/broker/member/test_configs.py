@@ -264,6 +264,15 @@ def test_a_topic_that_is_created_and_altered_at_once(tmp_path: Path, index: int)
     with_cluster(tmp_path, work)
 
 
+def test_a_configuration_that_was_never_read_does_not_pass_for_an_empty_one(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        mode = cluster.hosts[1].server.mode
+        assert (mode.topic_config("t"), mode.topic_config("never read")) == ({}, None)
+
+    with_cluster(tmp_path, work)
+
+
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, OTHER_ID], ids=["told as new", "another id"])
 def test_a_topic_that_is_made_again_has_nothing_of_the_former(tmp_path: Path, topic_id: uuid.UUID) -> None:
     """A broker that knew of the former topic was not told of its end."""

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from broker.config.server import BrokerConfig
+from broker.config.stored_topic import ALL_REPLICAS, UNREADABLE
 from broker.log.log_manager import LogManager
-from broker.metadata.model import NO_TOPIC_ID, PartitionState
+from broker.metadata.model import NO_TOPIC_ID, PartitionState, TopicState
 from broker.net.sockets.network import LoopNetwork
 from broker.replica.hosting.applier import (
     APPLIED_AT_ONCE,
@@ -259,6 +260,18 @@ def test_a_topic_gets_its_id_in_the_epoch_in_force_or_a_newer_one(tmp_path: Path
         assert await world.lead(decided(0, epoch=3)) == {T0: ErrorCode.NONE}
         assert log.topic_id == TOPIC_ID
         assert await world.lead(decided(0, epoch=3)) == {T0: ErrorCode.STALE_CONTROLLER_EPOCH}
+
+    with_world(work, tmp_path)
+
+
+def test_defaults_before_a_configuration_was_read_are_not_what_was_read_last(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        applier = ReplicaApplier(world.replicas, lambda topic: None)
+        assert await applier.apply_leader_and_isr(1, [decided(is_new=True)]) == {T0: ErrorCode.NONE}
+        partition = world.replicas.require(*T0)
+        assert partition.min_insync == 1
+        world.replicas.reconfigure(TopicState("t", TOPIC_ID, (), {UNREADABLE: "no JSON"}))
+        assert (partition.min_insync, partition.log.config.requires_keys) == (ALL_REPLICAS, True)
 
     with_world(work, tmp_path)
 
