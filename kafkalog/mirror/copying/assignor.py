@@ -10,7 +10,7 @@ others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 from kafkalog.client.consumer.assignors.base import Assignor, Layout, member_order
@@ -23,13 +23,18 @@ def task_of(partition: TopicPartition, tasks: int) -> int:
     return (crc32(partition.topic.encode()) + partition.partition) % tasks
 
 
+def by_task(partitions: Iterable[TopicPartition], tasks: int) -> dict[int, list[TopicPartition]]:
+    """Return the partitions of each task, in the order given."""
+    found: dict[int, list[TopicPartition]] = defaultdict(list)
+    for partition in partitions:
+        found[task_of(partition, tasks)].append(partition)
+    return found
+
+
 def divide(partitions: Sequence[TopicPartition], members: Sequence[str], tasks: int) -> dict[str, list[TopicPartition]]:
     """Give each task's partitions to one member: the largest tasks first, each to the member that has least."""
-    by_task: dict[int, list[TopicPartition]] = defaultdict(list)
-    for partition in sorted(partitions):
-        by_task[task_of(partition, tasks)].append(partition)
     given: dict[str, list[TopicPartition]] = {member: [] for member in members}
-    for _, wanted in sorted(by_task.items(), key=lambda each: (-len(each[1]), each[0])):
+    for _, wanted in sorted(by_task(sorted(partitions), tasks).items(), key=lambda each: (-len(each[1]), each[0])):
         least = min(members, key=lambda member: len(given[member]))
         given[least] += wanted
     return given

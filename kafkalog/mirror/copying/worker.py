@@ -22,7 +22,7 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror import clients
 from kafkalog.mirror.claims.returning import check_clusters, claimed_topics, find_returning, raise_both, say_left_out
-from kafkalog.mirror.copying.assignor import task_of
+from kafkalog.mirror.copying.assignor import by_task, task_of
 from kafkalog.mirror.copying.batching.batches import batches
 from kafkalog.mirror.copying.batching.joining import JOINED_BYTES, joined
 from kafkalog.mirror.copying.batching.limiter import Limiter
@@ -49,6 +49,7 @@ from kafkalog.mirror.keeping.kept_topics import remember
 from kafkalog.mirror.keeping.sender import Place
 from kafkalog.mirror.keeping.task import KeptTask
 from kafkalog.mirror.keeping.topics import adopt, give_back
+from kafkalog.mirror.keeping.unreadable import UnreadableTopics
 from kafkalog.mirror.settings import MirrorSettings
 from kafkalog.mirror.topics.follower import TopicFollower
 from kafkalog.protocol.schema import ZERO_UUID
@@ -57,6 +58,7 @@ from kafkalog.records.batch import NO_PRODUCER_ID
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.25
+_Known = tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]
 
 
 class Worker(Closing, RebalanceListener):
@@ -87,7 +89,8 @@ class Worker(Closing, RebalanceListener):
         self._epochs: dict[TopicPartition, int] = {}
         """The leader epochs of the records before the stored positions of `_same`, where they are known."""
         self._left_out: frozenset[TopicPartition] = frozenset()
-        """Assigned partitions of topics that the mirror of the other direction writes."""
+        """Assigned partitions of topics that return, or whose configuration in the target cannot be read."""
+        self._unreadable = UnreadableTopics(settings.naming, self._target)
         self._unshown: dict[TopicPartition, int] = {}
         """Positions that are committed in the target, and not shown in the source yet."""
         # With kept offsets nothing waits for a commit.
@@ -112,6 +115,7 @@ class Worker(Closing, RebalanceListener):
         resume_at = 0.0
         while not stop.is_set():
             now = time.monotonic()
+            self._unreadable.check(now)
             patience = min(_POLL_S, max(self._commit_due(now) - now, 0.0))
             if now < resume_at:
                 self._wait(min(resume_at - now, patience))
@@ -283,28 +287,24 @@ class Worker(Closing, RebalanceListener):
         # Before anything else: what is fetched or found out later of another topic does not pass for one of these.
         self._ids = topic_ids(self._source, {tp.topic for tp in partitions})
         self._progress.topics_are(self._ids)
+        self._left_out = frozenset()
         if self._settings.keeps_offsets:
-            mine = self._leave_out(partitions, self._returning(partitions))
+            mine = self._leave_out(partitions, returning := self._returning(partitions))
             self._follower.make({tp.topic for tp in mine})
-            positions, runs = self._keep(self._by_task(mine), {tp.topic for tp in mine})
+            positions, runs = self._keep(mine := self._adopt(mine))
         else:
-            positions, runs = self._translate(self._by_task(partitions))
-            mine = self._leave_out(partitions, self._begin_new(partitions, positions))
+            positions, runs = self._translate(by_task(partitions, self._settings.tasks))
+            mine = self._leave_out(partitions, returning := self._begin_new(partitions, positions))
             positions = {tp: at for tp, at in positions.items() if tp not in self._anew}
             # A position with an epoch is compared with the log before it is read there (KIP-320).
             doubtful = self._same - self._epochs.keys()
             positions |= self._set_back({tp: positions[tp] for tp in mine if tp in positions and tp in doubtful})
             self._follower.make({tp.topic for tp in mine})
             self._joined_bytes = size_limits(self._settings, self._target, {tp.topic for tp in mine})
+        say_left_out(self._settings, returning)
         self._progress.assigned(mine, positions, runs)
         self._seek(mine, positions)
         logger.info("mirroring %d partitions in %d tasks", len(mine), len(self._tasks))
-
-    def _by_task(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        found: dict[int, list[TopicPartition]] = defaultdict(list)
-        for tp in partitions:
-            found[task_of(tp, self._settings.tasks)].append(tp)
-        return found
 
     def _returning(self, partitions: Collection[TopicPartition]) -> set[str]:
         """Return the topics that the reverse mirror writes; none where names change, because they show the origin."""
@@ -315,15 +315,15 @@ class Worker(Closing, RebalanceListener):
             return set()
         return find_returning(self._settings, self._source).intersection(topics)
 
-    def _leave_out(self, partitions: Collection[TopicPartition], returning: set[str]) -> list[TopicPartition]:
-        """Read nothing of the topics that return; return the partitions of the others."""
-        self._left_out = frozenset(tp for tp in partitions if tp.topic in returning)
-        self._consumer.pause(*self._left_out)
-        for tp in self._left_out:
+    def _leave_out(self, partitions: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:
+        """Read nothing of these topics; return the partitions of the others."""
+        out = frozenset(tp for tp in partitions if tp.topic in topics)
+        self._left_out |= out
+        self._consumer.pause(*out)
+        for tp in out:
             # A partition must have a position, also one that is not read.
             self._consumer.seek(tp, 0)
-        say_left_out(self._settings, returning)
-        return [tp for tp in partitions if tp not in self._left_out]
+        return [tp for tp in partitions if tp not in out]
 
     def _settle_claims(
         self, partitions: Collection[TopicPartition], positions: Mapping[TopicPartition, int]
@@ -382,7 +382,7 @@ class Worker(Closing, RebalanceListener):
         return ends
 
     def _store(self, positions: Mapping[TopicPartition, int | None]) -> None:
-        for mine in self._by_task(positions).values():
+        for mine in by_task(positions, self._settings.tasks).values():
             self._mirror_task(mine[0]).store({tp: positions[tp] for tp in mine})
 
     def _mirror_task(self, tp: TopicPartition) -> MirrorTask:
@@ -390,52 +390,53 @@ class Worker(Closing, RebalanceListener):
         assert isinstance(task, MirrorTask)
         return task
 
-    def _translate(
-        self, by_task: dict[int, list[TopicPartition]]
-    ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
+    def _translate(self, tasks: Mapping[int, list[TopicPartition]]) -> _Known:
         """Begin tasks that write transactions; return the positions, and what is known of the offsets."""
-        for number in by_task:
+        for number in tasks:
             self._tasks[number] = MirrorTask(self._settings, number, self._ids)
         for _ in self._pool.map(lambda task: task.start(), self._tasks.values()):
             pass
-        stored = read_stored(self._settings) if by_task else {}
+        stored = read_stored(self._settings) if tasks else {}
         positions = {tp: each.next_offset for tp, each in stored.items()}
-        self._anew = begun_anew(chain.from_iterable(by_task.values()), stored, self._ids)
+        self._anew = begun_anew(chain.from_iterable(tasks.values()), stored, self._ids)
         # A position without an id may be in another topic, which was deleted: then nothing of the present one came.
         same = {tp for tp, at in stored.items() if at.topic_id == self._ids.get(tp.topic) and at.topic_id != ZERO_UUID}
         self._epochs = {tp: stored[tp].leader_epoch for tp in same if stored[tp].leader_epoch != NO_EPOCH}
         self._same = same
-        if not (by_task and self._settings.emit_checkpoints):
+        if not (tasks and self._settings.emit_checkpoints):
             return positions, []
         maps = recalled(present_syncs(read_syncs(self._settings), stored, self._ids))
-        mine = [(tp, maps[tp].runs) for tps in by_task.values() for tp in tps if tp in maps]
+        mine = [(tp, maps[tp].runs) for tps in tasks.values() for tp in tps if tp in maps]
         for tp, runs in mine:
             named = self._ids.get(tp.topic, ZERO_UUID) != ZERO_UUID
             self._mirror_task(tp).recall(tp, runs, unnamed=named and is_unnamed(tp, stored))
         return positions, [(tp, run) for tp, runs in mine for run in runs]
 
-    def _keep(
-        self, by_task: dict[int, list[TopicPartition]], topics: Collection[str]
-    ) -> tuple[dict[TopicPartition, int], list[tuple[TopicPartition, Run]]]:
-        """Begin tasks that keep offsets; return the positions, and what is known of the offsets."""
+    def _adopt(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Let the target's topics take offsets; return the partitions of those whose configuration can be read."""
+        topics = {tp.topic for tp in partitions}
         self._stated, taken = adopt(self._settings, self._target, topics)
         if both := self._returning_of(taken):
             give_back(self._target, [self._settings.naming.remote(topic) for topic in taken])
             raise_both(self._settings, both)
+        out = topics - self._stated.keys()
+        self._unreadable = UnreadableTopics(self._settings.naming, self._target, out)
+        return self._leave_out(partitions, out)
+
+    def _keep(self, mine: Collection[TopicPartition]) -> _Known:
+        """Begin tasks that keep offsets; return the positions, and what is known of the offsets."""
         producer_id = NO_PRODUCER_ID
         if not all(self._stated.values()):
             with TransactionRequests(self._target.cluster, self._settings.keeping_id) as requests:
                 producer_id = requests.init().producer_id
-        mine = [tp for tps in by_task.values() for tp in tps]
         positions = kept_positions(self._settings, self._source, self._target, mine, self._ids)
         remember(self._settings, mine, self._ids)
         unstated = [topic for topic, stated in self._stated.items() if not stated]
         limits = size_limits(self._settings, self._target, unstated)
-        naming = self._settings.naming
-        for number, tps in by_task.items():
+        for number, tps in by_task(mine, self._settings.tasks).items():
             places = {
                 tp: Place(
-                    TopicPartition(naming.remote(tp.topic), tp.partition),
+                    TopicPartition(self._settings.naming.remote(tp.topic), tp.partition),
                     self._stated[tp.topic],
                     positions.get(tp, 0),
                     limits.get(tp.topic, 0),

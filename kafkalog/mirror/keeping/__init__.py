@@ -17,6 +17,7 @@ The modules:
 - `task`         a task: it takes batches, and sends them in a thread
 - `sender`       sends batches, and finds out what the target has where an answer is missing
 - `topics`       makes sure that topics of the target take batches with their offsets
+- `unreadable`   leaves out topics whose configuration in the target cannot be read, until it can
 - `kept_topics`  stores of which topic of the source the records are
 - `agreement`    checks that source and target have the same records, before a process goes on
 - `errors`       why offsets cannot be kept

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kafkalog.client.admin import Admin
-from kafkalog.client.admin.configs import ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
+from kafkalog.client.admin.configs import UNREADABLE, ConfigAdmin, ConfigChange, ConfigOperation, ConfigResource
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError
 from kafkalog.client.offsets import LATEST, list_offsets
 from kafkalog.client.types import TopicPartition
 from kafkalog.mirror.keeping.errors import KeepingError
 from kafkalog.mirror.settings import MirrorSettings
-from kafkalog.mirror.topics.follower import MIRROR_SOURCE, check_readable
+from kafkalog.mirror.topics.follower import MIRROR_SOURCE
 from kafkalog.protocol.errors import UnsupportedVersionError
 from kafkalog.protocol.messages.api_versions import STATED_OFFSETS, ApiVersionsRequest
 
@@ -28,14 +28,15 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> t
     """Tell of each topic of the source whether the target takes its offsets as they are stated; let it do so.
 
     Returns:
-        Whether it does, for each topic; and the topics that do so only now, which the caller may `give_back`.
+        Whether it does, for each topic whose configuration in the target can be read; and the topics that do so only
+        now, which the caller may `give_back`.
 
     Raises:
         KeepingError: The topic in the target has other records.
-        KafkaError, ClientError: The target cannot be asked, or the configuration of a topic there cannot be read.
+        KafkaError, ClientError: The target cannot be asked.
     """
     remote = {topic: settings.naming.remote(topic) for topic in topics}
-    node_id = _node_that_takes_offsets(target.cluster)
+    node_id = node_that_takes_offsets(target.cluster)
     if node_id is None:
         return dict.fromkeys(remote, False), []
     admin = ConfigAdmin(target.cluster, node_id=node_id)
@@ -43,7 +44,9 @@ def adopt(settings: MirrorSettings, target: Admin, topics: Collection[str]) -> t
     found: dict[str, bool] = {}
     taken: list[str] = []
     for topic, name in remote.items():
-        check_readable(configs[ConfigResource.topic(name)])
+        if UNREADABLE in configs[ConfigResource.topic(name)]:
+            # It is not known of whom it is a mirror.
+            continue
         entry = configs[ConfigResource.topic(name)].get(MIRROR_SOURCE)
         found[topic] = entry is not None
         if entry is not None and entry.value != settings.source:
@@ -58,7 +61,7 @@ def give_back(target: Admin, names: Collection[str]) -> None:
     Raises:
         KafkaError, ClientError: The target cannot be asked.
     """
-    admin = ConfigAdmin(target.cluster, node_id=_node_that_takes_offsets(target.cluster))
+    admin = ConfigAdmin(target.cluster, node_id=node_that_takes_offsets(target.cluster))
     delete = [ConfigChange(MIRROR_SOURCE, operation=ConfigOperation.DELETE)]
     admin.incremental_alter_configs({ConfigResource.topic(name): delete for name in names})
 
@@ -69,7 +72,7 @@ def give_up(settings: MirrorSettings, target: Admin) -> list[str]:
     Raises:
         KafkaError, ClientError: The target cannot be asked.
     """
-    node_id = _node_that_takes_offsets(target.cluster)
+    node_id = node_that_takes_offsets(target.cluster)
     if node_id is None:
         return []
     naming, wanted = settings.naming, settings.topic_filter
@@ -81,7 +84,7 @@ def give_up(settings: MirrorSettings, target: Admin) -> list[str]:
     return sorted(named[name] for name in ours)
 
 
-def _node_that_takes_offsets(cluster: Cluster) -> int | None:
+def node_that_takes_offsets(cluster: Cluster) -> int | None:
     """Return a broker that takes records at the offsets that they state; None if no broker does.
 
     Raises:

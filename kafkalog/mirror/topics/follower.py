@@ -2,7 +2,9 @@
 
 A topic that the mirror creates has the configurations that are set for the topic in the source. Later changes are
 copied, too. Configurations that `config.properties.exclude` names belong to the target. Partitions are added, never
-removed. Source: `MirrorSourceConnector.computeAndCreateTopicPartitions`, `syncTopicConfigs`.
+removed. While a topic's configuration in the source cannot be read, it is not copied. If the mirror creates the topic
+meanwhile, nothing is removed from it. Source: `MirrorSourceConnector.computeAndCreateTopicPartitions`,
+`syncTopicConfigs`.
 """
 
 from __future__ import annotations
@@ -41,6 +43,15 @@ COMPACTED = {"cleanup.policy": "compact"}
 _OFTEN_WRITTEN = {**COMPACTED, "segment.bytes": str(16 << 20), "delete.retention.ms": "600000"}
 """Of topics that get records in each transaction: a process that begins reads them whole. Only closed segments are
 compacted, and transaction markers stay for `delete.retention.ms`."""
+
+
+KEEPS_ALL = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str((1 << 31) - 1),
+}
+"""Of topics whose configuration in the source cannot be read: all records are taken, and none are removed."""
 
 
 def check_readable(entries: Mapping[str, ConfigEntry]) -> None:
@@ -141,7 +152,7 @@ class TopicFollower:
         """Create the target's topics for these of the source, or add the partitions that they lack.
 
         Raises:
-            KafkaError: The target refuses it, or the configuration of a topic of the source cannot be read.
+            KafkaError: The target refuses it.
         """
         described = {name: topic for name, topic in self._describe(self._source, topics).items() if topic.partitions}
         remote = {name: self._naming.remote(name) for name in described}
@@ -155,7 +166,7 @@ class TopicFollower:
                     remote[name],
                     len(described[name].partitions),
                     self._settings.replication_factor,
-                    set_in_topic(configs[ConfigResource.topic(name)], self._configs) | own,
+                    self._initial(name, configs[ConfigResource.topic(name)]) | own,
                 )
                 for name in missing
             ]
@@ -172,6 +183,21 @@ class TopicFollower:
             except InvalidPartitionsError:
                 # Another process of the mirror was faster.
                 logger.debug("topic %s has its partitions already", name)
+
+    def _initial(self, name: str, entries: Mapping[str, ConfigEntry]) -> dict[str, str]:
+        """Return the configuration with which the target's topic of this one of the source is created."""
+        try:
+            return set_in_topic(entries, self._configs)
+        except InvalidConfigError as error:
+            # Other topics do not wait for this one, and its records are safe in the target.
+            configs = {key: value for key, value in KEEPS_ALL.items() if self._configs.allows(key)}
+            logger.warning(
+                "topic %s gets the defaults of the target and %s, because its configuration cannot be copied: %s",
+                self._naming.remote(name),
+                ", ".join(f"{key}={value}" for key, value in configs.items()),
+                error.message,
+            )
+            return configs
 
     def follow_configs(self, topics: Collection[str]) -> None:
         """Copy the configurations of all of these topics if it is time, else of further ones, which may have changed.

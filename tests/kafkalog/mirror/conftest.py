@@ -99,11 +99,12 @@ def alias() -> str:
 
 @pytest.fixture
 def start_mirror(clusters: Clusters, alias: str) -> Iterator[StartMirror]:
-    """Start mirrors with properties; stop them after the test."""
+    """Start mirrors with properties, perhaps from or to the address of another cluster; stop them after the test."""
     with ExitStack() as stack:
 
-        def start(topics: str, *, reverse: bool = False, **more: str) -> Mirror:
-            mirror = Mirror(settings_of(clusters, alias, topics, reverse=reverse, **more))
+        def start(topics: str, *, reverse: bool = False, source: str = "", target: str = "", **more: str) -> Mirror:
+            between = Clusters(source or clusters.source, target or clusters.target)
+            mirror = Mirror(settings_of(between, alias, topics, reverse=reverse, **more))
             stack.callback(mirror.stop)
             return mirror
 
