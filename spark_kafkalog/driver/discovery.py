@@ -18,7 +18,7 @@ from kafkalog.client.cluster import Cluster
 from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.offsets import list_offsets
-from kafkalog.client.types import READ_UNCOMMITTED, TopicPartition
+from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
 from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S
 from spark_kafkalog.offsets import Offsets, Position, names, topic_mark
@@ -105,7 +105,9 @@ class Discovery:
             behind = {str(tp): (before[tp], end) for tp, end in found.offsets.items() if end < before.get(tp, 0)}
             if not behind:
                 break
-            logger.warning("ends of partitions lie before what is known (partition: known, end): %s", behind)
+            committed = self._options.client.isolation_level == READ_COMMITTED
+            held = "; an open transaction may hold them back" if committed else ""
+            logger.warning("ends of partitions lie before what is known (partition: known, end): %s%s", behind, held)
             if attempt < attempts:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         return found

@@ -136,7 +136,7 @@ def _data_files(files: Files, topic_path: str, number: int) -> Iterator[tuple[st
             continue
         for hour in files.list(f"{root}/{date.name}"):
             for file in files.list(f"{root}/{date.name}/{hour.name}"):
-                if file.name.partition(".")[0] == SIGN:
+                if file.name == f"{SIGN}.parquet":
                     continue
                 try:
                     named = parse_file_name(file.name)
@@ -146,6 +146,7 @@ def _data_files(files: Files, topic_path: str, number: int) -> Iterator[tuple[st
                     raise CompactionError(
                         f"{root}/{date.name}/{hour.name}: {error}; no load has put it there. Move it away"
                     ) from None
-                if is_hidden(file.name) and named.topic != topic[:LONGEST_TOPIC]:
+                # Earlier versions wrote long names whole.
+                if is_hidden(file.name) and named.topic not in (topic, topic[:LONGEST_TOPIC]):
                     continue
                 yield f"{date.name}/{hour.name}", number, file.name, file.size

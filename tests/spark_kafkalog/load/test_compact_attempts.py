@@ -41,8 +41,9 @@ def test_tasks_that_run_again_do_not_fail(tmp_path: Path, accepted: int) -> None
     assert rows_of(files, path) == {(0, load): b"%d" % load for load in range(LOADS)}
 
 
-def test_a_topic_may_be_called_as_the_sign_of_a_compaction_is(tmp_path: Path) -> None:
-    files, path = LocalFiles(), f"{tmp_path}/{SIGN}"
+@pytest.mark.parametrize("topic", [SIGN, f"{SIGN}.eu"])
+def test_a_topic_may_be_called_as_the_sign_of_a_compaction_is(topic: str, tmp_path: Path) -> None:
+    files, path = LocalFiles(), f"{tmp_path}/{topic}"
     publish_loads(path)
     assert compact(files, path, lambda: ThreadRunner(1)).files_before == LOADS
     assert rows_of(files, path) == {(0, load): b"%d" % load for load in range(LOADS)}
