@@ -28,7 +28,10 @@ _ONE_GROUP = 7
 
 
 class Ledger:
-    """Reads and writes the ledger of one prefix. Waits for brokers until `deadline` (`time.monotonic`)."""
+    """Reads and writes the ledger of one prefix.
+
+    Waits for brokers until `deadline` (`time.monotonic`), which the caller may move.
+    """
 
     def __init__(self, cluster: Cluster, prefix: str, topic: str, deadline: float) -> None:
         self.prefix = prefix
@@ -36,13 +39,13 @@ class Ledger:
         self._coordinators = Coordinators(cluster)
         self._group = f"{prefix}-ledger"
         self._topic = topic
-        self._deadline = deadline
+        self.deadline = deadline
         self._requests = TransactionRequests(cluster, f"{prefix}-driver", WRITE_TIMEOUT_MS)
         self._partitions: int | None = None
 
     def open(self) -> Record:
         """Fence every other driver, and read the ledger."""
-        self._requests.init(deadline=self._deadline)
+        self._requests.init(deadline=self.deadline)
         return self.read()
 
     def read(self) -> Record:
@@ -70,9 +73,9 @@ class Ledger:
             for index, text in enumerate(pieces)
         }
         try:
-            self._requests.add_offsets(self._group, deadline=self._deadline)
-            self._requests.commit_offsets(offsets, self._group, deadline=self._deadline)
-            self._requests.end(True, deadline=self._deadline)
+            self._requests.add_offsets(self._group, deadline=self.deadline)
+            self._requests.commit_offsets(offsets, self._group, deadline=self.deadline)
+            self._requests.end(True, deadline=self.deadline)
         except FencedError as error:
             raise TakenOverError(self.prefix) from error
         except TransactionError as error:
@@ -88,7 +91,7 @@ class Ledger:
             return encode(record, self.prefix, 1)
         except LedgerError:
             if self._partitions is None:
-                self._partitions = len(self._cluster.partitions(self._topic, deadline=self._deadline))
+                self._partitions = len(self._cluster.partitions(self._topic, deadline=self.deadline))
             return encode(record, self.prefix, self._partitions)
 
     def _fetch(self, topics: Sequence[OffsetFetchRequestTopic] | None) -> list[str]:
@@ -107,7 +110,7 @@ class Ledger:
             found[:] = [each.metadata for each in parts if each.committed_offset >= 0 and each.metadata]
 
         self._coordinators.request(
-            CoordinatorType.GROUP, self._group, request, check, deadline=self._deadline, max_version=_ONE_GROUP
+            CoordinatorType.GROUP, self._group, request, check, deadline=self.deadline, max_version=_ONE_GROUP
         )
         return found
 

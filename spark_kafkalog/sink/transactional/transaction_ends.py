@@ -72,20 +72,20 @@ def abort_all(cluster: Cluster, transactions: Sequence[TaskTransaction], deadlin
 
 
 def open_transactions(cluster: Cluster, prefix: str, deadline: float) -> list[TaskTransaction]:
-    """Return the open transactions of tasks, as far as brokers list them; possibly none.
+    """Return the open transactions of tasks, as far as brokers list them until the deadline; possibly none.
 
     Brokers list transactions since Kafka 3.0 (KIP-664), and only those whose ids the user may describe.
     """
+    found: list[TaskTransaction] = []
+    coordinators = Coordinators(cluster)
     try:
-        brokers = cluster.metadata([], refresh=True, deadline=deadline).brokers
-        names = [
-            name for broker in brokers for name in _open_names(cluster, broker, deadline) if is_task_name(prefix, name)
-        ]
-        coordinators = Coordinators(cluster)
-        return [each for name in names for each in _described(coordinators, name, deadline)]
+        for broker in cluster.metadata([], refresh=True, deadline=deadline).brokers:
+            for name in _open_names(cluster, broker, deadline):
+                if is_task_name(prefix, name):
+                    found.extend(_described(coordinators, name, deadline))
     except (KafkaError, ClientError) as error:
-        logger.info("what earlier tasks left open is left to time out: %s", error)
-        return []
+        logger.info("of what earlier tasks left open, the rest is left for later: %s", error)
+    return found
 
 
 def _open_names(cluster: Cluster, node_id: int, deadline: float) -> list[str]:

@@ -17,8 +17,7 @@ from tests.spark_kafkalog.conftest import Reads
 from tests.spark_kafkalog.sink.conftest import Writes
 from tests.spark_kafkalog.sink.support import Tasks, batch_of, columns, consume
 from tests.spark_kafkalog.sink.test_stream import Query
-from tests.spark_kafkalog.sink.transactional.committed import Died
-from tests.spark_kafkalog.sink.transactional.test_once_protocol import Sink
+from tests.spark_kafkalog.sink.transactional.committed import Died, Sink
 from tests.spark_kafkalog.topics import CODECS, DEADLINE_S, Topics, numbers
 
 pytestmark = pytest.mark.peer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,9 +15,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from spark_kafkalog.sink.message import TaskWrote
 from spark_kafkalog.sink.stream_writer import KafkalogStreamWriter
 from tests.spark_kafkalog.sink.support import DEADLINE_S, batch_of, columns
+from tests.spark_kafkalog.topics import Topics
 from tests.spark_kafkalog.without_spark import copied, make_source
 
 VALUES = columns("value")
+_prefixes = itertools.count()
 
 
 def committed(bootstrap: str, topic: str, *, isolation: str = "read_committed") -> list[bytes]:
@@ -95,6 +98,28 @@ class MicroBatch:
 
     def abort(self, *messages: WriterCommitMessage | None) -> None:
         self._writer().abort([copied(each) for each in messages], self._batch)
+
+
+class Sink:
+    """Micro-batches of one query to one topic."""
+
+    def __init__(self, topics: Topics, topic: str | None, **options: Any) -> None:
+        self._bootstrap, self._topic, self._options = topics.bootstrap, topic, options
+        self.prefix = f"{topic or 'many'}-{next(_prefixes)}"
+
+    def batch(self, number: int, *, query: str = "query", **options: Any) -> MicroBatch:
+        given = {**self._options, **options}
+        return MicroBatch(self._bootstrap, self._topic, self.prefix, number, query=query, **given)
+
+    def seen(self) -> list[bytes]:
+        """Return the committed values, up to the first transaction that is open."""
+        assert self._topic is not None
+        return sorted(committed(self._bootstrap, self._topic))
+
+    def sent(self) -> list[bytes]:
+        """Return all values in the log, committed or not."""
+        assert self._topic is not None
+        return sorted(committed(self._bootstrap, self._topic, isolation="read_uncommitted"))
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Driver and tasks run here, one after another, in every order that Spark and cras
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -21,11 +20,8 @@ from kafkalog.client.transactions.requests import TransactionRequests
 from spark_kafkalog import faults
 from spark_kafkalog.sink.batch_writer import KafkalogWriter
 from spark_kafkalog.sink.message import TaskWrote
-from spark_kafkalog.sink.sink_options import SinkOptions
-from spark_kafkalog.sink.transactional import commit_driver, ledger, transactional_ids
-from spark_kafkalog.sink.transactional.claim import BatchWrote
+from spark_kafkalog.sink.transactional import ledger, transactional_ids
 from spark_kafkalog.sink.transactional.errors import (
-    LateBatchError,
     LedgerError,
     LostTransactionsError,
     OldCheckpointError,
@@ -39,6 +35,7 @@ from tests.spark_kafkalog.sink.transactional.committed import (
     VALUES,
     Died,
     MicroBatch,
+    Sink,
     committed,
     in_task,
     with_properties,
@@ -46,40 +43,11 @@ from tests.spark_kafkalog.sink.transactional.committed import (
 from tests.spark_kafkalog.topics import Topics
 from tests.spark_kafkalog.without_spark import copied, make_source
 
-_prefixes = itertools.count()
-
 
 @pytest.fixture
 def other_process() -> Callable[[], None]:
     """Have tasks run in another Python worker from now on."""
     return transactional_ids.OF_PROCESS.clear
-
-
-class Sink:
-    """Micro-batches of one query to one topic."""
-
-    def __init__(self, topics: Topics, topic: str | None, **options: Any) -> None:
-        self._bootstrap, self._topic, self._options = topics.bootstrap, topic, options
-        self.prefix = f"{topic or 'many'}-{next(_prefixes)}"
-
-    def batch(self, number: int, *, query: str = "query", **options: Any) -> MicroBatch:
-        given = {**self._options, **options}
-        return MicroBatch(self._bootstrap, self._topic, self.prefix, number, query=query, **given)
-
-    def seen(self) -> list[bytes]:
-        """Return the committed values, up to the first transaction that is open."""
-        assert self._topic is not None
-        return sorted(committed(self._bootstrap, self._topic))
-
-    def sent(self) -> list[bytes]:
-        """Return all values in the log, committed or not."""
-        assert self._topic is not None
-        return sorted(committed(self._bootstrap, self._topic, isolation="read_uncommitted"))
-
-
-@pytest.fixture
-def sink(topics: Topics) -> Sink:
-    return Sink(topics, topics.create("once", 3))
 
 
 def test_rows_are_seen_when_the_batch_is_committed(sink: Sink) -> None:
@@ -252,36 +220,6 @@ def test_an_old_checkpoint_is_refused(sink: Sink) -> None:
         old.commit(task)
     old.abort(task)
     assert sink.seen() == [b"0", b"1"]
-
-
-def test_a_batch_that_took_too_long_is_not_decided(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Half a second. The coordinator must not end the transaction meanwhile.
-    monkeypatch.setattr(commit_driver, "SAFE_SHARE", 0.025)
-    monkeypatch.setattr(commit_driver, "LEAST_SHARE", 0.025)
-    options: dict[str, Any] = {"kafka.transaction.timeout.ms": 20_000}
-    batch = sink.batch(0, **options)
-    task = batch.task([b"a"])
-    time.sleep(0.5)
-    with pytest.raises(LateBatchError, match=r"too long to be committed safely within kafka.transaction.timeout.ms"):
-        batch.commit(task)
-    batch.abort(task)
-    monkeypatch.undo()
-    again = sink.batch(0)
-    again.commit(again.task([b"b"]))
-    assert sink.seen() == [b"b"]
-
-
-@pytest.mark.parametrize(("step_s", "took_s", "late"), [(-3600, 850, True), (3600, 1, False)])
-def test_a_clock_that_is_set_does_not_change_how_long_a_batch_took(
-    topics: Topics, sink: Sink, step_s: float, took_s: float, late: bool
-) -> None:
-    given = {"kafka.bootstrap.servers": topics.bootstrap, "kafka.transactional.id": sink.prefix}
-    once = SinkOptions.parse(given).once
-    assert once is not None
-    claim = commit_driver.Driver(once, now=lambda: 1_700_000_000.0, elapsed=lambda: 100.0).claim()
-    later = commit_driver.Driver(once, now=lambda: 1_700_000_000.0 + step_s, elapsed=lambda: 100.0 + took_s)
-    with pytest.raises(LateBatchError) if late else nullcontext():
-        later.commit(BatchWrote(claim, "query", []), 0)
 
 
 def test_transactions_that_timed_out_after_the_decision_are_told(
