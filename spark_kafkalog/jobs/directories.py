@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ID = "kafkalog-id"
-"""A file in a query's checkpoint with a random text."""
+"""A file in a query's checkpoint: a random id, and after a space the directory for which the id was made.
+
+The directory tells a claim that was interrupted from one of another directory. Earlier versions wrote only the id.
+"""
 _ID_BESIDE = "_kafkalog_checkpoint"
-"""A file with the same text in the directory that the query writes. Readers of Parquet leave out such a name."""
+"""A file with the same id in the directory that the query writes. Readers of Parquet leave out such a name."""
 logger = logging.getLogger(__name__)
 
 
@@ -40,8 +43,10 @@ def check_written(spark: SparkSession, option: str, directory: str, checkpoint: 
     if written is None or planned is None:
         return
     own, others = f"{checkpoint}/{_ID}", f"{directory}/{_ID_BESIDE}"
-    mine, theirs = hadoop_files.read_text(spark, own), hadoop_files.read_text(spark, others)
-    if written >= 0 and (planned < 0 or (theirs is not None and theirs != mine)):
+    mine, _, made_for = (hadoop_files.read_text(spark, own) or "").partition(" ")
+    theirs = hadoop_files.read_text(spark, others) or ""
+    may_claim = not theirs and (not mine or made_for == directory)
+    if written >= 0 and (planned < 0 or (theirs != mine and not may_claim)):
         raise UsageError(
             f"{option} {directory} was written with another checkpoint: Spark would leave out rows. Take that "
             "checkpoint, or another directory"
@@ -51,8 +56,8 @@ def check_written(spark: SparkSession, option: str, directory: str, checkpoint: 
             f"{option} {directory} has micro-batches up to {written}, but the checkpoint only up to {planned}: it is "
             "another one, or an older copy, and Spark would leave out rows. Take another directory"
         )
-    if mine is None:
+    if not mine:
         mine = secrets.token_hex(8)
-        hadoop_files.write_text(spark, own, mine)
+        hadoop_files.write_text(spark, own, f"{mine} {directory}")
     if theirs != mine:
         hadoop_files.write_text(spark, others, mine)
