@@ -37,15 +37,24 @@ def read_text(spark: SparkSession, path: str) -> str | None:
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> bool:
-    """Write a small file, also in place of another; return False if that is impossible."""
+    """Write a small file, also in place of another; return False if that is impossible.
+
+    Spark's manager of checkpoint files writes a temporary file and renames it, so a crash leaves no part of the text.
+    """
     found = _path(spark, path)
     if found is None:
         return False
-    stream = found[0].create(found[1], True)
+    context: Any = spark.sparkContext
+    managers = context._jvm.org.apache.spark.sql.execution.streaming.checkpointing
+    manager = managers.CheckpointFileManager.create(found[1].getParent(), context._jsc.hadoopConfiguration())
+    manager.mkdirs(found[1].getParent())
+    stream = manager.createAtomic(found[1], True)
     try:
         stream.write(bytearray(text.encode()))
-    finally:
-        stream.close()
+    except BaseException:
+        stream.cancel()
+        raise
+    stream.close()
     return True
 
 

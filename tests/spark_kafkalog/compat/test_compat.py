@@ -259,6 +259,16 @@ def test_small_files_where_spark_writes(spark: SparkSession, tmp_path: Path) -> 
     assert hadoop_files.read_text(spark, path) == "second"
 
 
+def test_a_small_file_is_replaced_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+    """So a process that is killed while it writes leaves the old text or the new one."""
+    file, old = tmp_path / "file", tmp_path / "old"
+    hadoop_files.write_text(spark, str(file), "first")
+    old.hardlink_to(file)
+    hadoop_files.write_text(spark, str(file), "second")
+    assert (file.read_text(), old.read_text()) == ("second", "first")
+    assert {each.name for each in tmp_path.iterdir() if not each.name.endswith(".crc")} == {"file", "old"}
+
+
 def test_a_query_its_tasks_and_what_it_leaves(spark: SparkSession, tmp_path: Path) -> None:
     """The local properties of tasks, the words of a query's status, and the directories of the file sink."""
 
