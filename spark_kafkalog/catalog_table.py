@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
 
+from spark_kafkalog.offline.offline_options import is_offline
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import names_a_source
 from spark_kafkalog.redaction import is_secret
@@ -68,25 +69,27 @@ def options_in(schema: StructType) -> dict[str, str]:
 
 
 def for_reading(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which a query reads, those that it gives itself before those of its table.
-
-    A query that names servers and topics itself needs no table: its schema may come from another frame.
+    """Return the options with which a query reads: its own, and those of its table that they do not replace.
 
     Raises:
         OptionsError: This is a table whose schema carries no options.
     """
     kept = {name: value for name, value in options_in(schema).items() if name.lower() not in _OF_SINKS}
-    if _SERVERS in given and names_a_source(given):
-        return dict(given)
     if not given and not options_in(schema):
         raise OptionsError(f"This table has no options: PySpark passes none to readers of catalog tables. {REMEDY}")
     if names_a_source(given):
         kept = {name: value for name, value in kept.items() if not names_a_source([name])}
+    if _SERVERS in given:
+        kept = {name: value for name, value in kept.items() if not is_offline([name])}
     return {**kept, **given}
 
 
 def for_writing(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with which a query writes, as `for_reading` does."""
+    """Return the options with which a query writes.
+
+    A query that names servers has its own options alone. The rows that it writes may come from a table of another
+    cluster, and then their schema carries the topic and the login of that table.
+    """
     if _SERVERS in given:
         return dict(given)
     kept = {name: value for name, value in options_in(schema).items() if _is_of_sinks(name.lower())}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_kafkalog.options.parsing import OptionsError
@@ -55,8 +55,8 @@ class OfflineOptions:
         return cls(paths, SourceOptions.parse(rest))
 
 
-def is_offline(options: Mapping[str, str]) -> bool:
-    """Return whether the options name log directories."""
+def is_offline(options: Iterable[str]) -> bool:
+    """Return whether options, or names of options, name log directories."""
     return any(name.lower() in (PATH, PATHS) for name in options)
 
 

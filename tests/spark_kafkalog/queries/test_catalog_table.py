@@ -96,11 +96,25 @@ def test_options_of_the_query_go_before_those_of_the_table() -> None:
         "assign": "{}",
     }
     assert reading(carrying(), {SERVERS: "other:1"}) == {**KEPT, SERVERS: "other:1"}
-    # A frame of a table may lend its schema to a query of its own.
-    alone = {SERVERS: "other:1", "subscribe": "u"}
-    assert reading(carrying(), alone) == alone
-    assert catalog_table.for_writing(carrying(), alone) == alone
+    assert reading(carrying(), {SERVERS: "other:1", "subscribe": "u"}) == {
+        SERVERS: "other:1",
+        "subscribe": "u",
+        "startingoffsets": "earliest",
+    }
     assert catalog_table.for_writing(carrying(), {"topic": "u"}) == {SERVERS: "table:9092", "topic": "u"}
+
+
+def test_a_query_that_names_servers_reads_no_log_directories() -> None:
+    offline = catalog_table.with_options(source_schema(include_headers=False), {"path": "/logs", "includeheaders": "x"})
+    given = {SERVERS: "other:1", "subscribe": "u"}
+    assert catalog_table.for_reading(offline, given) == {**given, "includeheaders": "x"}
+
+
+def test_rows_of_a_table_are_written_to_another_cluster() -> None:
+    """The rows' schema carries the options of the table that they were read from."""
+    kept = {**KEPT, "topic": "u", "kafka.security.protocol": "SASL_SSL"}
+    rows = catalog_table.with_options(source_schema(include_headers=False), kept)
+    assert catalog_table.for_writing(rows, {SERVERS: "other:1"}) == {SERVERS: "other:1"}
 
 
 def test_a_table_to_write_to_names_no_topics_to_read() -> None:
