@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pyspark.sql.types import StructField, StructType
 
 from spark_kafkalog.offline.offline_options import is_offline
+from spark_kafkalog.options.limits import LIMITS
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.subscription import names_a_source
 from spark_kafkalog.redaction import is_secret
@@ -71,6 +72,8 @@ def options_in(schema: StructType) -> dict[str, str]:
 def for_reading(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
     """Return the options with which a query reads: its own, and those of its table that they do not replace.
 
+    A start of the query replaces that of the table in whatever form they are, and likewise the end.
+
     Raises:
         OptionsError: This is a table whose schema carries no options.
     """
@@ -79,6 +82,9 @@ def for_reading(schema: StructType, given: Mapping[str, str]) -> dict[str, str]:
         raise OptionsError(f"This table has no options: PySpark passes none to readers of catalog tables. {REMEDY}")
     if names_a_source(given):
         kept = {name: value for name, value in kept.items() if not names_a_source([name])}
+    for limits in LIMITS:
+        if any(name.lower() in limits for name in given):
+            kept = {name: value for name, value in kept.items() if name.lower() not in limits}
     if _SERVERS in given:
         kept = {name: value for name, value in kept.items() if not is_offline([name])}
     return {**kept, **given}

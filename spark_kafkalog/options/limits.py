@@ -10,6 +10,10 @@ from spark_kafkalog.options.parsing import TIMESTAMPS_EXAMPLE, Given, OptionsErr
 
 EARLIEST = -2
 LATEST = -1
+LIMITS = tuple(
+    frozenset({f"{side}timestamp", f"{side}offsetsbytimestamp", f"{side}offsets"}) for side in ("starting", "ending")
+)
+"""The options that tell a start, and those that tell an end, in lower case."""
 _ENDS = ("earliest", "latest")
 
 

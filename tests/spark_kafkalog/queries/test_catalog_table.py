@@ -54,6 +54,15 @@ def test_a_table_is_read_and_streamed(spark: SparkSession, topics: Topics, table
     assert spark.read.parquet(str(tmp_path / "out")).count() == 20
 
 
+def test_a_query_that_names_servers_keeps_the_rest(spark: SparkSession, topics: Topics, table: str) -> None:
+    topic = topics.create("table")
+    topics.produce(topic, numbers(20))
+    create(spark, table, **{SERVERS: topics.bootstrap, "subscribe": topic, "endingTimestamp": "1"})
+    named = f"`{SERVERS}` '{topics.bootstrap}', subscribe '{topic}'"
+    assert spark.sql(f"SELECT * FROM {table} WITH ({named})").count() == 0
+    assert spark.sql(f"SELECT * FROM {table} WITH (endingOffsets 'latest')").count() == 20
+
+
 def test_a_table_is_written(spark: SparkSession, topics: Topics, table: str) -> None:
     topic = topics.create("table")
     create(spark, table, **{SERVERS: topics.bootstrap, "subscribe": topic, "topic": topic})
@@ -102,6 +111,17 @@ def test_options_of_the_query_go_before_those_of_the_table() -> None:
         "startingoffsets": "earliest",
     }
     assert catalog_table.for_writing(carrying(), {"topic": "u"}) == {SERVERS: "table:9092", "topic": "u"}
+
+
+@pytest.mark.parametrize("side", ["starting", "ending"])
+def test_a_limit_of_the_query_replaces_that_of_the_table_in_any_form(side: str) -> None:
+    alone = {SERVERS: "table:9092", "subscribe": "t", f"{side}offsetsbytimestampstrategy": "latest"}
+    forms = {f"{side}timestamp": "5", f"{side}offsetsbytimestamp": "{}", f"{side}offsets": "latest"}
+    other = {"endingoffsets" if side == "starting" else "startingoffsets": "{}"}
+    table = catalog_table.with_options(source_schema(include_headers=False), {**alone, **forms, **other})
+    for name in (f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"):
+        assert catalog_table.for_reading(table, {name: "x"}) == {**alone, **other, name: "x"}
+    assert catalog_table.for_reading(table, {"failondataloss": "false"}).items() >= forms.items()
 
 
 def test_a_query_that_names_servers_reads_no_log_directories() -> None:
