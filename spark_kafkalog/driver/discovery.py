@@ -19,7 +19,7 @@ from kafkalog.client.errors import ClientError, KafkaError, is_retriable
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.offsets import list_offsets
 from kafkalog.client.types import READ_COMMITTED, READ_UNCOMMITTED, TopicPartition
-from kafkalog.protocol.errors import UnknownTopicOrPartitionError, error_for
+from kafkalog.protocol.errors import ErrorCode, UnknownTopicOrPartitionError, error_for
 from spark_kafkalog.data_loss import GONE_AFTER_S, RECREATED_AFTER_S
 from spark_kafkalog.offsets import Offsets, Position, names, topic_mark
 from spark_kafkalog.options.java_patterns import compile_java
@@ -273,7 +273,7 @@ class Discovery:
             asked = [topic for topic in topics if not topic.is_internal and matches(topic.name)]
         else:
             asked = list(cluster.metadata(named_topics(strategy), refresh=True).topics.values())
-        described = [found for topic in asked if (found := self._described(cluster, topic, may_be_gone)) is not None]
+        described = self._described(cluster, asked, may_be_gone)
         partitions = frozenset(TopicPartition(topic.name, each) for topic in described for each in topic.partitions)
         if isinstance(strategy, Assign):
             self._warn_of_missing(strategy.partitions - partitions)
@@ -281,27 +281,36 @@ class Discovery:
         marks = {topic.name: mark for topic in described if (mark := topic_mark(topic.topic_id)) is not None}
         return Assigned(partitions, marks)
 
-    def _described(self, cluster: Cluster, topic: TopicMetadata, may_be_gone: Container[str]) -> TopicMetadata | None:
-        """Return a topic, after further requests if it has an error; None if it is gone, and may be."""
-        name = topic.name
-        if not topic.error_code:
-            self._gone.discard(name)
-            return topic
-        if name not in may_be_gone:
-            return cluster.topic(name)
-        # Wait for a broker that has just started, but not again in every batch.
-        patience = 0 if name in self._gone else min(GONE_AFTER_S, self._options.poll_timeout_ms / 1000)
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                return cluster.topic(name)
-            except UnknownTopicOrPartitionError:
-                if time.monotonic() >= deadline:
-                    break
-        if name not in self._gone:
-            logger.warning("topic %s does not exist any more; the query goes on without it", name)
-            self._gone.add(name)
-        return None
+    def _described(
+        self, cluster: Cluster, topics: Iterable[TopicMetadata], may_be_gone: Container[str]
+    ) -> list[TopicMetadata]:
+        """Return topics, after further requests for those that have errors. Leave out those that are gone, and may be.
+
+        A broker that has just started may know none. So topics are waited for, all of them together for `GONE_AFTER_S`,
+        but those that are gone not again in every batch.
+        """
+        found = {topic.name: topic for topic in topics}
+        deadline = time.monotonic() + min(GONE_AFTER_S, self._options.poll_timeout_ms / 1000)
+        while doubted := [topic.name for topic in found.values() if self._is_doubted(topic, may_be_gone)]:
+            if time.monotonic() >= deadline:
+                break
+            time.sleep(_CONFIRM_EVERY_S)
+            found |= cluster.metadata(doubted, refresh=True).topics
+        existing = []
+        for name, topic in found.items():
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name not in may_be_gone:
+                existing.append(cluster.topic(name) if topic.error_code else topic)
+                self._gone.discard(name)
+            elif name not in self._gone:
+                logger.warning("topic %s does not exist any more; the query goes on without it", name)
+                self._gone.add(name)
+        return existing
+
+    def _is_doubted(self, topic: TopicMetadata, may_be_gone: Container[str]) -> bool:
+        """Return whether a topic may be gone, and may as well be known at the next request."""
+        if not topic.error_code or topic.name not in may_be_gone or topic.name in self._gone:
+            return False
+        return is_retriable(error_for(topic.error_code))
 
     def _warn_of_missing(self, missing: frozenset[TopicPartition]) -> None:
         """Warn of partitions that option `assign` names and that do not exist. Spark's source ignores them, too."""

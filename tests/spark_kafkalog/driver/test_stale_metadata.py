@@ -167,3 +167,31 @@ def test_a_topic_that_the_options_no_longer_name() -> None:
     position = next(found(broker, read(*BOTH), subscribe="other"))
     assert position.offsets == {TopicPartition("other", 0): 7}
     assert broker.asked <= 2
+
+
+def test_topics_that_are_gone_are_waited_for_together() -> None:
+    broker = Lagging(Told(0))
+    named: list[set[str | None]] = []
+    describe = broker.server.handlers[MetadataRequest]
+
+    def note(request: MetadataRequest) -> MetadataResponse:
+        named.append({each.name for each in request.topics or ()})
+        answer = describe(request)
+        assert isinstance(answer, MetadataResponse)
+        return answer
+
+    broker.server.handlers[MetadataRequest] = note
+    names = {"t", "u", "v"}
+    options = SourceOptions.parse({"kafka.bootstrap.servers": broker.server.address, "subscribe": ",".join(names)})
+    discovery = Discovery(options)
+    with broker.server:
+        try:
+            assert not discovery.assigned(names).partitions
+            asked = [each for each in named if each]
+            assert len(asked) > 1, "a broker that lags has another try"
+            assert all(each == names for each in asked)
+            named.clear()
+            assert not discovery.assigned(names).partitions
+            assert named == [names], "the second call does not wait for them"
+        finally:
+            discovery.close()
