@@ -10,15 +10,14 @@ Nothing depends on it. The rows are exactly those of the offsets in the plan. If
 (lost records, a leader that moves, records larger than expected), tasks read the batch: they wait, retry and report.
 The JVM also falls back to tasks if it has lost the rows.
 
-All rows of such a batch are in one partition, which would slow down expensive queries. So batches that take long are
-left to tasks: there is no latency to save.
+All rows of such a batch are in one partition, which would slow down expensive queries. So if batches take long, tasks
+read some for comparison, and all if they are quicker (`pace`).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,7 @@ from kafkalog.client.types import TopicPartition
 from kafkalog.records.errors import RecordsError
 from spark_kafkalog.compat.prefetched import WRAPPER
 from spark_kafkalog.driver.discovery import Discovery
+from spark_kafkalog.driver.pace import Pace
 from spark_kafkalog.offsets import OffsetRange, Offsets
 from spark_kafkalog.options.source_options import SourceOptions
 
@@ -39,10 +39,6 @@ ROWS = 10_000
 """A batch of more offsets than this is not small, whatever its bytes."""
 ROUNDS = 4
 """Fetches for one batch: a leader leaves out partitions that do not fit in a response."""
-QUICK_S = 0.5
-"""A batch that takes longer than this, from its plan to the next call for offsets, is slow."""
-SLOW_BATCHES = 4
-"""After this many slow batches in a row, batches are left to tasks. The first ones of a query are always slow."""
 
 
 class SmallBatches:
@@ -63,28 +59,34 @@ class SmallBatches:
         self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
         """Bytes of Arrow per offset in the last batch that was read."""
-        self._planned: float | None = None
-        self._times: deque[float] = deque(maxlen=SLOW_BATCHES)
+        self._pace = Pace()
+        self._begun: float | None = None
+        """The time when the plan of the present batch began; None if the batch is not a small one."""
+        self._by_tasks = False
+        """True if tasks read it for comparison."""
 
     def asked(self) -> None:
         """Note that Spark asks for the next offsets, so the batch before has been processed."""
-        if self._planned is not None:
-            self._times.append(time.monotonic() - self._planned)
-            self._planned = None
+        if self._begun is not None:
+            self._pace.took(time.monotonic() - self._begun, by_tasks=self._by_tasks)
+            self._begun = None
 
     def is_small(self, ranges: Sequence[OffsetRange]) -> bool:
         """Return whether a batch of these ranges is expected to be small."""
         offsets = sum(each.size for each in ranges)
-        if not 0 < offsets <= ROWS or offsets * self._density > self._limit or self._limit == 0:
-            return False
-        return len(self._times) < SLOW_BATCHES or min(self._times) <= QUICK_S
+        return 0 < offsets <= ROWS and self._limit > 0 and offsets * self._density <= self._limit
 
     def read(self, ranges: Sequence[OffsetRange], topics: Mapping[str, str]) -> list[pa.RecordBatch] | None:
         """Read the records of a batch; None if tasks have to read it.
 
         `topics` has the marks of the ranges' topics.
         """
+        self._begun = None
         if not self.is_small(ranges):
+            return None
+        begun, self._by_tasks = time.monotonic(), self._pace.wants_tasks
+        if self._by_tasks:
+            self._begun = begun
             return None
         try:
             found = self._read(ranges)
@@ -95,7 +97,7 @@ class SmallBatches:
             logger.info("a small batch is left to tasks: %s", error)
             found = None
         if found is not None:
-            self._planned = time.monotonic()
+            self._begun = begun
         return found
 
     def _read(self, ranges: Sequence[OffsetRange]) -> list[pa.RecordBatch] | None:

@@ -12,7 +12,8 @@ import pytest
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog.compat.prefetched import WRAPPER, RowsInPlanner
 from spark_kafkalog.driver.discovery import Discovery
-from spark_kafkalog.driver.small_batches import ROWS, SLOW_BATCHES, SmallBatches
+from spark_kafkalog.driver.pace import BATCHES, REST
+from spark_kafkalog.driver.small_batches import ROWS, SmallBatches
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
@@ -157,25 +158,29 @@ def test_no_broker(small: Any) -> None:
     assert reader.read(whole("t", 10), {}) is None
 
 
-def test_batches_that_take_long_are_left_to_tasks(small: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by_rows", [True, False], ids=["rows", "trigger"])
+def test_batches_that_take_long_are_left_to_tasks_if_these_are_quicker(
+    small: Any, topics: Topics, monkeypatch: pytest.MonkeyPatch, by_rows: bool
+) -> None:
     topic = topics.create("small-slow")
     topics.produce(topic, numbers(100))
     reader, now = small(topic), 0.0
     monkeypatch.setattr("spark_kafkalog.driver.small_batches.time.monotonic", lambda: now)
 
-    def run(took: float) -> bool:
+    def run() -> bool:
         nonlocal now
-        if reader.read(whole(topic, 10), known) is None:
-            return False
-        now += took
+        by_planner = reader.read(whole(topic, 10), known) is not None
+        now += 5 if by_planner or not by_rows else 1
         reader.asked()
-        return True
+        return by_planner
 
     known = marks(reader)
-    assert all(run(5) for _ in range(SLOW_BATCHES - 1)), "the first ones of a query"
-    assert all(run(0.1) for _ in range(20))
-    assert all(run(5) for _ in range(SLOW_BATCHES)), "now and then"
-    assert not run(0.1)
+    assert [run() for _ in range(2 * BATCHES)] == [True] * BATCHES + [False] * BATCHES
+    assert run() is not by_rows
+    assert reader.read(whole(topic, ROWS + 1), known) is None
+    now += 100
+    reader.asked()
+    assert [run() for _ in range(REST // 10)] == [not by_rows] * (REST // 10)
 
 
 def test_a_reader_has_pysparks_class_while_it_has_rows() -> None:
