@@ -40,6 +40,11 @@ ROWS = 10_000
 ROUNDS = 4
 """Fetches for one batch: a leader leaves out partitions that do not fit in a response."""
 
+TRY_AFTER = 10
+"""After this many batches that are expected to be too large, one is read all the same: records may be smaller now."""
+MOST_DOUBLINGS = 6
+"""The number of batches between such tries doubles with each try in vain, this many times at most."""
+
 
 class SmallBatches:
     """Reads the small batches of a query. Belongs to one planner."""
@@ -59,6 +64,10 @@ class SmallBatches:
         self._limit = 0 if asks_for_tasks or WRAPPER is None else options.small_batch_bytes
         self._density = 0.0
         """Bytes of Arrow per offset in the last batch that was read."""
+        self._left_out = 0
+        """Batches since the last one that was read."""
+        self._in_vain = 0
+        """Reads in a row that have found too many bytes."""
         self._pace = Pace()
         self._begun: float | None = None
         """The time when the plan of the present batch began; None if the batch is not a small one."""
@@ -74,7 +83,10 @@ class SmallBatches:
     def is_small(self, ranges: Sequence[OffsetRange]) -> bool:
         """Return whether a batch of these ranges is expected to be small."""
         offsets = sum(each.size for each in ranges)
-        return 0 < offsets <= ROWS and self._limit > 0 and offsets * self._density <= self._limit
+        if not 0 < offsets <= ROWS or self._limit == 0:
+            return False
+        patience = TRY_AFTER << min(max(self._in_vain - 1, 0), MOST_DOUBLINGS)
+        return offsets * self._density <= self._limit or self._left_out >= patience
 
     def read(self, ranges: Sequence[OffsetRange], topics: Mapping[str, str]) -> list[pa.RecordBatch] | None:
         """Read the records of a batch; None if tasks have to read it.
@@ -83,6 +95,7 @@ class SmallBatches:
         """
         self._begun = None
         if not self.is_small(ranges):
+            self._left_out += 1
             return None
         begun, self._by_tasks = time.monotonic(), self._pace.wants_tasks
         if self._by_tasks:
@@ -116,9 +129,11 @@ class SmallBatches:
                 left[tp] = left[tp]._replace(start=behind)
                 self._density = size / max(offsets, 1)
                 if size > self._limit:
+                    self._left_out, self._in_vain = 0, self._in_vain + 1
                     return None
             left = {tp: each for tp, each in left.items() if each.size}
             if not left:
+                self._left_out = self._in_vain = 0
                 return [batch for batches in found.values() for batch in batches]
         return None
 

@@ -13,7 +13,7 @@ from kafkalog.client.types import TopicPartition
 from spark_kafkalog.compat.prefetched import WRAPPER, RowsInPlanner
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.driver.pace import BATCHES, REST
-from spark_kafkalog.driver.small_batches import ROWS, SmallBatches
+from spark_kafkalog.driver.small_batches import ROWS, TRY_AFTER, SmallBatches
 from spark_kafkalog.offsets import OffsetRange
 from spark_kafkalog.options.source_options import SourceOptions
 from tests.spark_kafkalog.conftest import Reads
@@ -116,6 +116,23 @@ def test_large_records_are_left_to_tasks_the_second_time_unasked(small: Any, top
     assert not reader.is_small(whole(topic, 10))
     assert reader.is_small(whole(topic, 2)), "fewer of them would do"
     assert len(reader.read(whole(topic, 2), marks(reader))) == 1
+
+
+def test_a_large_record_does_not_end_small_batches(small: Any, topics: Topics) -> None:
+    topic = topics.create("once-large")
+    topics.produce(topic, [bytes(2000)] * 2 + numbers(10))
+    reader = small(topic, smallBatchBytes="1k")
+    known = marks(reader)
+    large, small_ones = whole(topic, 2), whole(topic, 12, 2)
+
+    def read(ranges: list[OffsetRange], count: int) -> list[bool]:
+        return [reader.read(ranges, known) is not None for _ in range(count)]
+
+    for _ in range(2):
+        assert read(large, 1) == [False]
+        assert read(small_ones, TRY_AFTER + 2) == [False] * TRY_AFTER + [True] * 2
+    assert read(large, 1 + TRY_AFTER + 1) == [False] * (TRY_AFTER + 2)
+    assert read(small_ones, 2 * TRY_AFTER + 1) == [False] * (2 * TRY_AFTER) + [True], "after a try in vain"
 
 
 def test_no_more_is_decompressed_than_may_be_sent(small: Any, topics: Topics) -> None:
