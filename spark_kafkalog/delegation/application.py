@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 from kafkalog.java_properties import PropertiesError, load_properties
 from spark_kafkalog.compat.forks import has_own_context
-from spark_kafkalog.delegation.clusters import KEYTAB, PREFIX, PRINCIPAL
+from spark_kafkalog.delegation.clusters import KEYTAB, PREFIX, PRINCIPAL, alias_of
 from spark_kafkalog.starting.names import FORK_SERVER
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,22 @@ _settings: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 def application_settings(options: Mapping[str, str]) -> dict[str, str]:
     """Return the application's settings that concern tokens, with those that a query has among its options."""
     given = {name: text for name, text in options.items() if name.startswith(PREFIX)}
-    return {name: text for name, text in _settings_found().items() if _concerns_tokens(name)} | given
+    return joined({name: text for name, text in _settings_found().items() if _concerns_tokens(name)}, given)
+
+
+def joined(settings: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the application's settings with those of a query, which replace them.
+
+    Spark hands over a query's options with names in lower case. So they belong to an alias of the application whatever
+    its case. If aliases differ in case only, they belong to the one that has the same case, or else to each of them.
+    """
+    aliases = {alias_of(name) for name in settings if name.startswith(PREFIX)}
+    found = dict(settings)
+    for name, text in given.items():
+        alias = alias_of(name)
+        same = {alias} & aliases or {each for each in aliases if each.lower() == alias.lower()} or {alias}
+        found.update((f"{PREFIX}{each}{name[len(PREFIX) + len(alias) :]}", text) for each in same)
+    return found
 
 
 def setting(name: str) -> str | None:

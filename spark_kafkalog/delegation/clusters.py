@@ -80,7 +80,7 @@ def cluster_for(properties: Mapping[str, str], settings: Mapping[str, str]) -> T
     if protocol in ("PLAINTEXT", "SSL"):
         return None
     servers = [each.strip() for each in properties.get("bootstrap.servers", "").split(",")]
-    aliases = sorted({name[len(PREFIX) :].partition(".")[0] for name in settings if name.startswith(PREFIX)} - {""})
+    aliases = sorted({alias_of(name) for name in settings if name.startswith(PREFIX)} - {""})
     found = [alias for alias in aliases if _matches(alias, settings, servers) and _is_used(alias, settings)]
     if len(found) > 1:
         raise OptionsError(
@@ -90,6 +90,11 @@ def cluster_for(properties: Mapping[str, str], settings: Mapping[str, str]) -> T
     if not found:
         return None
     return _cluster(found[0], settings, protocol)
+
+
+def alias_of(name: str) -> str:
+    """Return the alias in the name of a setting that begins with `PREFIX`."""
+    return name[len(PREFIX) :].partition(".")[0]
 
 
 def has_login(properties: Mapping[str, str]) -> bool:

@@ -11,7 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafkalog.delegation import application
-from spark_kafkalog.delegation.application import application_settings, parse_command_line
+from spark_kafkalog.delegation.application import application_settings, joined, parse_command_line
+from spark_kafkalog.delegation.clusters import PREFIX, cluster_for
 
 SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 SETTING = "spark.kafka.clusters.a.auth.bootstrap.servers"
@@ -28,6 +29,25 @@ def test_settings_stand_before_the_applications_file() -> None:
         "spark.kerberos.principal": "p",
     }
     assert (file, with_defaults) == ("f", False)
+
+
+def test_options_of_a_query_belong_to_an_alias_of_any_case() -> None:
+    """Spark hands them over with names in lower case."""
+    servers, mechanism = "auth.bootstrap.servers", "sasl.token.mechanism"
+    settings = {f"{PREFIX}MyCluster.{servers}": "b:9093", f"{PREFIX}MyCluster.{mechanism}": "SCRAM-SHA-512"}
+    found = joined(settings, {f"{PREFIX}mycluster.{mechanism}": "SCRAM-SHA-256"})
+    assert found == settings | {f"{PREFIX}MyCluster.{mechanism}": "SCRAM-SHA-256"}
+    cluster = cluster_for({"bootstrap.servers": "b:9093"}, found)
+    assert cluster is not None
+    assert (cluster.alias, cluster.token_mechanism) == ("MyCluster", "SCRAM-SHA-256")
+    assert joined(settings, {f"{PREFIX}new.{servers}": "c:9093"}) == settings | {f"{PREFIX}new.{servers}": "c:9093"}
+
+
+def test_aliases_that_differ_in_case_only() -> None:
+    settings = {f"{PREFIX}A.x": "1", f"{PREFIX}a.x": "2"}
+    assert joined(settings, {f"{PREFIX}a.x": "3"}) == settings | {f"{PREFIX}a.x": "3"}
+    settings = {f"{PREFIX}Ab.x": "1", f"{PREFIX}aB.x": "2"}
+    assert joined(settings, {f"{PREFIX}ab.x": "3"}) == dict.fromkeys(settings, "3")
 
 
 @pytest.mark.parametrize("words", [[], ["java"], ["java", SUBMIT], ["java", SUBMIT, "--conf"], [SUBMIT, "-"]])
