@@ -203,7 +203,10 @@ def _memory(survey: Survey) -> Iterator[Finding]:
             # Spark's default holds one worker, as long as the JVM needs little of it.
             is_problem=configured < cores(survey.settings) * worker_bytes(survey),
         )
-    limit = size_or_none("spark.executor.pyspark.memory", conf.get("spark.executor.pyspark.memory", "0"))
+    try:
+        limit = _spark_size(conf.get("spark.executor.pyspark.memory", ""))
+    except ValueError:
+        limit = None
     if limit and limit < needed - OVERHEAD_FLOOR:
         yield Finding(
             f"spark.executor.pyspark.memory is {_mib(limit)} for all Python workers of an executor",
@@ -248,13 +251,14 @@ def configured_overhead(settings: Settings) -> int | None:
 
 
 def _spark_size(text: str) -> int | None:
-    """Return bytes of a size as Spark writes it: `1g`, `512m`; a bare number is in MiB."""
-    if not text:
+    """Return bytes of a size as Spark writes it: `1g`, `512m`; a bare number is in MiB. None if the text is empty.
+
+    Raises:
+        ValueError: The text is no size.
+    """
+    if not text.strip():
         return None
-    units = {"b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-    digits = text.strip().lower().removesuffix("b") or text
-    unit = digits[-1]
-    return int(digits[:-1]) * units[unit] if unit in units else int(digits) << 20
+    return size_or_none("size", f"{text.strip()}m" if text.strip().isdecimal() else text)
 
 
 def _mib(count: int) -> str:

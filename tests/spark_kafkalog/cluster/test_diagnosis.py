@@ -200,6 +200,11 @@ def test_brokers_that_hosts_cannot_reach() -> None:
         ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1023m"}, 1536, True),
         ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1500"}, 1536, False),
         ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1536"}, None, False),
+        ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1572864k"}, None, False),
+        ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1536mb"}, None, False),
+        ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1572863kb"}, 1536, False),
+        ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "1048576b"}, 1536, True),
+        ("yarn", {"spark_executor_cores": "4", "spark_executor_memoryOverhead": "much"}, None, False),
         ("yarn", {"spark_executor_cores": "4", "spark_executor_memory": "16g"}, None, False),
         ("yarn", {"spark_executor_cores": "4", "spark_task_cpus": "2"}, 1024, True),
         ("k8s://host", {"spark_executor_memory": "2g"}, None, False),
@@ -211,6 +216,19 @@ def test_memory_outside_of_the_heap(master: str, conf: dict[str, str], planned: 
     found = diagnose(survey(GOOD, GOOD, settings=settings(master=master, **conf)))
     expected = [] if planned is None else [(f"--conf spark.executor.memoryOverhead={planned}m", is_problem)]
     assert [(each.remedy, each.is_problem) for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("2048", None), ("2g", None), ("512", "512m"), ("512m", "512m"), ("536870912b", "512m"), ("0", None), ("x", None)],
+)
+def test_memory_of_python_in_spark_s_units(limit: str, told: str | None) -> None:
+    """A bare number is in MiB."""
+    found = notes(survey(settings=settings(spark_executor_pyspark_memory=limit, spark_executor_cores="4")))
+    expected = (
+        [] if told is None else [f"spark.executor.pyspark.memory is {told} for all Python workers of an executor"]
+    )
+    assert found == expected
 
 
 def test_memory_to_plan_for_a_worker() -> None:
