@@ -20,6 +20,9 @@ _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?(
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 _UNNEEDED = re.compile(r"(.*/)?(tests?|include)/.*|.*\.(a|h|hpp|pxd|pyx|pyi|lib)")
 """Tests, headers and stubs, which programs that run do not import."""
+_COMPILED = ("crc32c", "cramjam", "fastavro", "hdfs-native", "llvmlite", "numba", "numpy", "pandas", "pyarrow", "scipy")
+_TRIMMED = frozenset({*_COMPILED, "fsspec", "kazoo"})
+"""The distributions whose `_UNNEEDED` files are left out. A program may need those of others, such as a user's own."""
 
 _MADE_HERE = frozenset({".lock", ".kernels", ".nbi", ".nbc"})
 """Ends of files beside kafkalog's that were made in this place: locks, and compiled kernels (see `kernels`)."""
@@ -126,9 +129,10 @@ def files_of(distribution: metadata.Distribution) -> Iterator[File]:
             f"{name} does not list its files: pack from an environment that pip has made (python -m venv, pip install)"
         )
     count = 0
+    is_trimmed = canonical(name) in _TRIMMED
     for each in listed:
         path = each.as_posix()
-        if path.startswith("..") or path.endswith(".pth") or _UNNEEDED.fullmatch(path):
+        if path.startswith("..") or path.endswith(".pth") or (is_trimmed and _UNNEEDED.fullmatch(path)):
             continue
         source = Path(str(distribution.locate_file(each)))
         if source.is_file():

@@ -58,14 +58,24 @@ def test_files_of_a_distribution() -> None:
 
 
 class Listed:
-    """A distribution as it is installed in other ways than by pip."""
+    """A distribution with the files that it lists."""
 
-    def __init__(self, files: list[metadata.PackagePath] | None) -> None:
+    def __init__(self, files: list[metadata.PackagePath] | None, root: Path = Path("/nowhere")) -> None:
         self.metadata = {"Name": "other"}
         self.files = files
+        self._root = root
 
     def locate_file(self, path: object) -> Path:
-        return Path("/nowhere") / str(path)
+        return self._root / str(path)
+
+
+def test_all_modules_of_other_packages_are_packed(tmp_path: Path) -> None:
+    names = ["own/__init__.py", "own/test/runner.py", "own/tests/cases.py", "own/include/macros.h"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    listed = Listed([metadata.PackagePath(name) for name in [*names, "../../bin/own", "own.pth"]], tmp_path)
+    assert [each.name for each in files_of(listed)] == names  # type: ignore[arg-type]
 
 
 def test_distributions_without_files() -> None:
