@@ -98,7 +98,9 @@ class KafkalogDataSource(DataSource):
     @brief
     def schema(self) -> StructType:
         if self._is_new_table:
-            return catalog_table.with_options(self._table_schema(), self.options)
+            schema = self._table_schema()
+            kept = self.options if self._values is None else self._values.kept(self.options)
+            return catalog_table.with_options(schema, kept)
         return self._schema()
 
     def _schema(self) -> StructType:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
@@ -67,15 +67,35 @@ class Typed:
             if self.value is None and isinstance(each.dataType, StructType):
                 return replace(self, value=checked_json(each.dataType, "schema: column 'value'"))
             if self.value is not None and each.dataType != self.value:
-                raise OptionsError(
-                    f"schema: column 'value' is {self.value.simpleString()} by valueFormat={self.options.format}, not "
-                    f"{each.dataType.simpleString()}; leave valueSchema out to read it as in the schema"
-                    if self.options.format == "json"
-                    else f"schema: column 'value' is {self.value.simpleString()}, not {each.dataType.simpleString()}"
-                )
+                raise self._differs(self.value, each.dataType)
         if self.value is None and self._reads_values(schema):
             self.schema(schema)  # raises
         return self
+
+    def _differs(self, ours: StructType, other: DataType) -> OptionsError:
+        """Return the error of a schema whose values are of another type."""
+        here, there = ours.simpleString(), other.simpleString()
+        if self.options.format == "json":
+            return OptionsError(
+                f"schema: column 'value' is {here} by valueFormat={self.options.format}, not {there}; leave "
+                "valueSchema out to read it as in the schema"
+            )
+        if self.options.avro_schema is None:
+            return OptionsError(
+                f"schema: column 'value' is {here} by the latest schema in the registry, not {there}; set valueSchema "
+                "to an Avro schema with these fields; a table can be created anew instead"
+            )
+        return OptionsError(f"schema: column 'value' is {here}, not {there}")
+
+    def kept(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Return the options that a table keeps: with the reader's schema, if that is from a registry.
+
+        A later version of the schema would not fit the table's columns. A schema that refers to others cannot be kept,
+        and one of values without frames has no meaning beside a registry.
+        """
+        if self.reader is None or self.options.avro_schema is not None or not self.options.framed:
+            return dict(options)
+        return dict(options) if self.reader.references else {**options, "valueschema": self.reader.text}
 
     def binary_schema(self, schema: StructType) -> StructType:
         """Return the schema that the underlying reader must read for `schema`: values as bytes."""
