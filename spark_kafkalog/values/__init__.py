@@ -7,5 +7,6 @@
 - `typed`            a query's schema with typed values, and the decoding of its record batches
 - `typed_readers`    readers that decode what other readers return
 - `from_json`        JSON documents to structs; `from_avro` Avro records
+- `avro_schema`      Avro schemas, loaded for reading
 - `schema_registry`  client of a schema registry's REST API; `registry_error` its error
 """

@@ -14,12 +14,11 @@ claim any length; a decimal of very many bytes takes quadratic time.
 from __future__ import annotations
 
 import io
-import json
 import logging
 from collections.abc import Callable
 from decimal import Context, Decimal
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,27 +42,27 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_kafkalog.compat import avro
 from spark_kafkalog.values.arrow_types import arrow_type
+from spark_kafkalog.values.avro_schema import (
+    LOGICAL_TYPE,
+    AvroSchemaError,
+    Schema,
+    Unscaled,
+    Writer,
+    load_schema,
+    parse,
+)
 from spark_kafkalog.values.schema_registry import RegisteredSchema
 
 logger = logging.getLogger(__name__)
 
 MAGIC = 0
 _FRAME = Struct(">bi")
-_LOGICAL_TYPE = "kafkalogLogicalType"
-"""The property of a parsed schema that has its logical type, where fastavro does not find it."""
-_SUBSCHEMAS = frozenset({"type", "fields", "items", "values"})
-_DECIMAL = "kafkalog-decimal"
-"""The logical type decimal, under a name for which fastavro calls `_read_decimal`."""
-
 _MOST_DIGITS = 38
 """The most digits of a decimal, in Spark and in Arrow."""
 _TOO_LARGE = 10**_MOST_DIGITS
 _EXACT = Context(prec=_MOST_DIGITS)
 
-Schema = Any
-"""A parsed Avro schema: a dict, a list (union) or a name."""
 Lookup = Callable[[int], RegisteredSchema | None]
 
 _PRIMITIVES: dict[str, DataType] = {
@@ -80,202 +79,6 @@ _LOGICAL: dict[tuple[str, str], DataType] = {
 }
 
 
-class AvroSchemaError(ValueError):
-    """A schema is invalid, or has no counterpart in Spark."""
-
-
-class Writer(NamedTuple):
-    """The schema that records were written with, and fastavro's function that reads them."""
-
-    schema: Schema
-    read: Callable[..., Any]
-
-
-def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> Writer:
-    """Parse a schema's JSON, and the schemas that it refers to, for reading.
-
-    `of_reader`: it is the reader's, which `spark_type` accepts, and fastavro puts its defaults into records.
-
-    Raises:
-        AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes or a decimal that
-            breaks Avro's rules, or it contains itself and this version of fastavro may not be trusted to read that.
-    """
-    parsed, examined = _parse(schema, expand=False)
-    if of_reader:
-        _convert_defaults(examined)
-    if examined.contains_itself:
-        bounded = avro.bounded_reader()
-        if bounded is None:
-            raise AvroSchemaError("it contains itself, which this version of fastavro may not be trusted to read")
-        return Writer(parsed, bounded)
-    from fastavro import schemaless_reader
-
-    return Writer(parsed, schemaless_reader)
-
-
-def _convert_defaults(examined: _Examination) -> None:
-    """Convert the defaults of a schema's records to what fastavro reads of values."""
-    for record in examined.records:
-        for field in record["fields"]:
-            if "default" in field:
-                field["default"] = _default(field["type"], field["default"], examined.named)
-
-
-def _default(schema: Schema, value: Any, named: dict[str, Any]) -> Any:
-    """Convert a default, which is JSON: bytes are a string in it, and fields of a record may be missing."""
-    if isinstance(schema, list):
-        others = [each for each in schema if each != "null"]
-        return _default(others[0], value, named) if len(others) == 1 else value
-    if isinstance(schema, str):
-        schema = named.get(schema, {"type": schema})
-    kind = schema["type"]
-    if not isinstance(kind, str):
-        return _default(kind, value, named)
-    if kind in ("bytes", "fixed") and isinstance(value, str):
-        return value.encode("latin-1", "replace")
-    if kind == "array" and isinstance(value, list):
-        return [_default(schema["items"], each, named) for each in value]
-    if kind == "map" and isinstance(value, dict):
-        return {key: _default(schema["values"], each, named) for key, each in value.items()}
-    if kind in ("record", "error") and isinstance(value, dict):
-        given = {each["name"]: each["default"] for each in schema["fields"] if "default" in each} | value
-        types = {each["name"]: each["type"] for each in schema["fields"]}
-        return {name: _default(types[name], each, named) for name, each in given.items() if name in types}
-    return value
-
-
-def _parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, _Examination]:
-    """Return the parsed schema, and what is found in it."""
-    import fastavro
-
-    found = RegisteredSchema(schema, "AVRO") if isinstance(schema, str) else schema
-    if found.kind != "AVRO":
-        raise AvroSchemaError(f"it is of type {found.kind}, not AVRO")
-    named: dict[str, Any] = {}
-    try:
-        for each in _references(found):
-            fastavro.parse_schema(_own_logical_types(json.loads(each.text)), named_schemas=named)
-        parsed = fastavro.parse_schema(_own_logical_types(json.loads(found.text)), named_schemas=named, expand=expand)
-    except Exception as error:
-        raise AvroSchemaError(f"no Avro schema: {type(error).__name__}: {error}") from None
-    avro.register_decimals(_DECIMAL, _read_decimal)
-    return parsed, _Examination(named, parsed)
-
-
-def _own_logical_types(schema: Schema) -> Schema:
-    """Return the schema (as JSON) with its logical types moved to a property of ours, which fastavro does not apply.
-
-    It reads decimals with `_read_decimal`, because those of a writer may have another scale than the reader's.
-    """
-    if isinstance(schema, list):
-        return [_own_logical_types(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    own = {key: _own_logical_types(value) if key in _SUBSCHEMAS else value for key, value in schema.items()}
-    logical = own.pop("logicalType", None)
-    if isinstance(logical, str):
-        own[_LOGICAL_TYPE] = logical
-    return own | {"logicalType": _DECIMAL} if logical == "decimal" else own
-
-
-class _Unscaled(bytes):
-    """A decimal's bytes with their own scale. To a reader without decimals they are bytes as any."""
-
-    scale: int
-
-
-def _read_decimal(data: bytes, writer: Schema, reader: Schema = None) -> bytes | str:
-    """Return a decimal for a reader that may have another scale, or bytes or text in its place."""
-    if reader == "string" or (isinstance(reader, dict) and reader["type"] == "string"):
-        return data.decode()
-    scale = writer.get("scale", 0)
-    if not isinstance(reader, dict) or reader.get("scale", 0) == scale:
-        return data
-    found = _Unscaled(data)
-    found.scale = scale
-    return found
-
-
-class _Examination:
-    """Examine a schema and the types that it names in one pass.
-
-    Raises:
-        AvroSchemaError: There is an array of items that take no bytes, or a decimal that breaks Avro's rules.
-    """
-
-    def __init__(self, named: dict[str, Any], schema: Schema) -> None:
-        self.named = named
-        self.records: list[dict[str, Any]] = []
-        self.contains_itself = False
-        self._empty: dict[str, bool | None] = {}
-        self._takes_nothing(schema)
-
-    def _takes_nothing(self, schema: Schema) -> bool:
-        """Return whether a value of this type may take no bytes."""
-        if isinstance(schema, list):
-            for each in schema:
-                self._takes_nothing(each)
-            return False
-        if isinstance(schema, str):
-            return schema == "null" if schema in _PRIMITIVES else self._takes_nothing(self.named[schema])
-        kind = schema["type"]
-        if kind in ("record", "error"):
-            return self._record(schema)
-        if kind == "array":
-            if self._takes_nothing(schema["items"]):
-                raise AvroSchemaError("an array of items that take no bytes")
-            return False
-        if kind == "map":
-            self._takes_nothing(schema["values"])
-            return False
-        if schema.get(_LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
-            _check_decimal(schema)
-        return bool(kind == "null" or schema.get("size") == 0)
-
-    def _record(self, schema: dict[str, Any]) -> bool:
-        name = schema["name"]
-        if name not in self._empty:
-            self._empty[name] = None
-            self.records.append(schema)
-            fields = [self._takes_nothing(each["type"]) for each in schema["fields"]]
-            self._empty[name] = all(fields)
-        empty = self._empty[name]
-        if empty is None:
-            self.contains_itself = True
-        # A record that always contains itself has no value at all.
-        return bool(empty)
-
-
-def _check_decimal(schema: dict[str, Any]) -> None:
-    """Check a decimal by Avro's rules. As in fastavro, the precision may be missing.
-
-    Raises:
-        AvroSchemaError: It breaks them.
-    """
-    precision, scale = schema.get("precision"), schema.get("scale", 0)
-    if precision is not None and (type(precision) is not int or precision < 1):
-        raise AvroSchemaError(f"a decimal with the precision {precision!r}, which is no positive number")
-    if type(scale) is not int or scale < 0 or (precision is not None and scale > precision):
-        raise AvroSchemaError(
-            f"a decimal with the scale {scale!r}, which is no number from 0 up to its precision {precision!r}"
-        )
-
-
-def _references(schema: RegisteredSchema) -> list[RegisteredSchema]:
-    """Return all schemas that a schema needs, in the order of their dependencies."""
-    found: list[RegisteredSchema] = []
-
-    def add(each: RegisteredSchema) -> None:
-        if each not in found:
-            for inner in each.references:
-                add(inner)
-            found.append(each)
-
-    for each in schema.references:
-        add(each)
-    return found
-
-
 # ---------------------------------------------------------------------------------------------- types
 
 
@@ -285,7 +88,7 @@ def spark_type(schema: RegisteredSchema | str) -> StructType:
     Raises:
         AvroSchemaError: The schema is of another type, or one contains itself.
     """
-    return _spark_type(_parse(schema, expand=True)[0])
+    return _spark_type(parse(schema, expand=True)[0])
 
 
 def _spark_type(schema: Schema) -> StructType:
@@ -313,9 +116,9 @@ class _Types:
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.of(kind)
-        if schema.get(_LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
+        if schema.get(LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
             return _decimal(schema)
-        logical = _LOGICAL.get((kind, schema.get(_LOGICAL_TYPE, "")))
+        logical = _LOGICAL.get((kind, schema.get(LOGICAL_TYPE, "")))
         if logical is not None:
             return logical
         if kind in ("record", "error"):
@@ -369,7 +172,7 @@ def converter(schema: Schema) -> Convert:
     kind = schema["type"]
     if not isinstance(kind, str):
         return converter(kind)
-    logical = schema.get(_LOGICAL_TYPE)
+    logical = schema.get(LOGICAL_TYPE)
     if kind in ("record", "error"):
         fields = [(each["name"], converter(each["type"])) for each in schema["fields"]]
         changing = [(name, convert) for name, convert in fields if convert is not _identity]
@@ -393,7 +196,7 @@ def _decimal_converter(schema: dict[str, Any]) -> Convert:
     own_scale, own_limit = schema.get("scale", 0), 10 ** schema["precision"]
 
     def convert(value: bytes) -> Decimal:
-        scale, limit = (value.scale, _TOO_LARGE) if isinstance(value, _Unscaled) else (own_scale, own_limit)
+        scale, limit = (value.scale, _TOO_LARGE) if isinstance(value, Unscaled) else (own_scale, own_limit)
         number = int.from_bytes(value, "big", signed=True)
         # To compute very many digits would take quadratic time.
         if abs(number) >= limit:
@@ -426,7 +229,7 @@ class AvroDecoder:
     """
 
     def __init__(self, reader: RegisteredSchema | str, *, framed: bool, lookup: Lookup | None = None) -> None:
-        expanded, _ = _parse(reader, expand=True)
+        expanded, _ = parse(reader, expand=True)
         self.type = arrow_type(_spark_type(expanded))
         self._reader = load_schema(reader, of_reader=True)
         self._convert = converter(expanded)

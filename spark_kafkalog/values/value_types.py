@@ -39,7 +39,8 @@ def plan(options: ValueOptions, topics: tuple[str, ...] | None) -> Typed:
     if options.format == "json":
         schema = options.json_schema
         return Typed(options, None if schema is None else checked_json(schema, "valueSchema"))
-    from spark_kafkalog.values.from_avro import AvroSchemaError, spark_type
+    from spark_kafkalog.values.avro_schema import AvroSchemaError
+    from spark_kafkalog.values.from_avro import spark_type
 
     reader, where = _reader_schema(options, topics)
     try:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafkalog.values.from_avro import AvroDecoder, AvroSchemaError, spark_type
+from spark_kafkalog.values.avro_schema import AvroSchemaError
+from spark_kafkalog.values.from_avro import AvroDecoder, spark_type
 from spark_kafkalog.values.schema_registry import RegisteredSchema
 from tests.spark_kafkalog.values.avro_values import (
     DDL,
