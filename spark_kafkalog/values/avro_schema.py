@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from spark_kafkalog.compat import avro
@@ -25,10 +27,24 @@ class AvroSchemaError(ValueError):
 
 
 class Writer(NamedTuple):
-    """The schema that records were written with, and fastavro's function that reads them."""
+    """The schema that records were written with, fastavro's function that reads them, and a stream for it."""
 
     schema: Schema
     read: Callable[..., Any]
+    stream: Callable[[bytes], io.BytesIO] = io.BytesIO
+
+
+_read = io.BytesIO.read
+
+
+class _Ending(io.BytesIO):
+    """A stream that does not read beyond its end. It is slower than its base, which returns fewer bytes there."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = _read(self, size)
+        if len(data) != size:
+            raise EOFError
+        return data
 
 
 def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> Writer:
@@ -50,7 +66,7 @@ def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> W
         return Writer(parsed, bounded)
     from fastavro import schemaless_reader
 
-    return Writer(parsed, schemaless_reader)
+    return Writer(parsed, schemaless_reader, _Ending if examined.has_endless_arrays else io.BytesIO)
 
 
 def _convert_defaults(examined: _Examination) -> None:
@@ -136,6 +152,21 @@ def _read_decimal(data: bytes, writer: Schema, reader: Schema = None) -> bytes |
     return found
 
 
+class _Takes(IntEnum):
+    """The bytes of a type's values, and what fastavro does if it skips such a value where the input has ended."""
+
+    NOTHING = 0
+    """A value may take no bytes."""
+    UNNOTICED = 1
+    """fastavro does not notice the end."""
+    NOTICED = 2
+    """fastavro raises an error."""
+
+
+_TAKES = {"null": _Takes.NOTHING} | dict.fromkeys(("boolean", "float", "double", "fixed"), _Takes.UNNOTICED)
+"""Of primitive types; all others begin with a number, for which fastavro notices the end."""
+
+
 class _Examination:
     """Examine a schema and the types that it names in one pass.
 
@@ -147,43 +178,48 @@ class _Examination:
         self.named = named
         self.records: list[dict[str, Any]] = []
         self.contains_itself = False
-        self._empty: dict[str, bool | None] = {}
-        self._takes_nothing(schema)
+        self.has_endless_arrays = False
+        """True if fastavro skips as many items of an array as it claims, even beyond the end of the input."""
+        self._of_records: dict[str, _Takes | None] = {}
+        self._takes(schema)
 
-    def _takes_nothing(self, schema: Schema) -> bool:
-        """Return whether a value of this type may take no bytes."""
+    def _takes(self, schema: Schema) -> _Takes:
         if isinstance(schema, list):
             for each in schema:
-                self._takes_nothing(each)
-            return False
+                self._takes(each)
+            return _Takes.NOTICED
         if isinstance(schema, str):
-            return schema == "null" if schema in PRIMITIVES else self._takes_nothing(self.named[schema])
+            return _TAKES.get(schema, _Takes.NOTICED) if schema in PRIMITIVES else self._takes(self.named[schema])
         kind = schema["type"]
         if kind in ("record", "error"):
             return self._record(schema)
         if kind == "array":
-            if self._takes_nothing(schema["items"]):
-                raise AvroSchemaError("an array of items that take no bytes")
-            return False
-        if kind == "map":
-            self._takes_nothing(schema["values"])
-            return False
-        if schema.get(LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
+            self._array(schema)
+        elif kind == "map":
+            self._takes(schema["values"])
+        elif schema.get(LOGICAL_TYPE) == "decimal" and kind in ("bytes", "fixed"):
             _check_decimal(schema)
-        return bool(kind == "null" or schema.get("size") == 0)
+        is_empty = kind == "fixed" and schema["size"] == 0
+        return _Takes.NOTHING if is_empty else _TAKES.get(kind, _Takes.NOTICED)
 
-    def _record(self, schema: dict[str, Any]) -> bool:
+    def _array(self, schema: dict[str, Any]) -> None:
+        items = self._takes(schema["items"])
+        if items is _Takes.NOTHING:
+            raise AvroSchemaError("an array of items that take no bytes")
+        self.has_endless_arrays |= items is _Takes.UNNOTICED
+
+    def _record(self, schema: dict[str, Any]) -> _Takes:
         name = schema["name"]
-        if name not in self._empty:
-            self._empty[name] = None
+        if name not in self._of_records:
+            self._of_records[name] = None
             self.records.append(schema)
-            fields = [self._takes_nothing(each["type"]) for each in schema["fields"]]
-            self._empty[name] = all(fields)
-        empty = self._empty[name]
-        if empty is None:
+            fields = [self._takes(each["type"]) for each in schema["fields"]]
+            self._of_records[name] = max(fields, default=_Takes.NOTHING)
+        found = self._of_records[name]
+        if found is None:
             self.contains_itself = True
         # A record that always contains itself has no value at all.
-        return bool(empty)
+        return _Takes.NOTICED if found is None else found
 
 
 def _check_decimal(schema: dict[str, Any]) -> None:

@@ -5,15 +5,15 @@ big-endian), the datum. Records are resolved to one reader's schema by Avro's ru
 Spark and Avro's own readers; fastavro would apply the writer's. Types are those of Spark's Avro module
 (`SchemaConverters`), with every field nullable.
 
-A producer chooses the bytes of a record and the id of its schema, and may be hostile. Four inputs would make fastavro
-kill or stall the task, and are guarded against here: deeply nested records of a schema that contains itself overflow
-the C stack, and a number of very many bytes in them takes quadratic time; an array of items that take no bytes may
-claim any length; a decimal of very many bytes takes quadratic time.
+A producer chooses the bytes of a record and the id of its schema, and may be hostile. Five inputs would make fastavro
+kill or stall the task, and are guarded against: deeply nested records of a schema that contains itself overflow the C
+stack, and a number of very many bytes in them takes quadratic time; an array of items that take no bytes may claim any
+length, and so may one of items that fastavro skips without noticing the end of the input; a decimal of very many bytes
+takes quadratic time.
 """
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable
 from decimal import Context, Decimal
@@ -277,7 +277,7 @@ class AvroDecoder:
             start = _FRAME.size
         if writer is None:
             return None
-        stream = io.BytesIO(value)
+        stream = writer.stream(value)
         stream.seek(start)
         try:
             datum = writer.read(stream, writer.schema, None if writer is self._reader else self._reader.schema)

@@ -136,3 +136,39 @@ def test_logical_types_are_properties_of_types_only() -> None:
     writer = {"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]}
     reader = record(inner, default={"logicalType": "decimal"})
     assert resolved(writer, reader, [b"\x02"]) == [{"logicalType": "decimal"}]
+
+
+DOUBLES = {"type": "array", "items": "double"}
+POINT = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "float"}, {"name": "y", "type": "boolean"}]}
+OTHER_POINT = {"type": "record", "name": "P", "fields": [{"name": "z", "type": "int", "default": 0}]}
+MANY = b"\x80\x80\x80\x80\x80\x80\x80\x80\x01"
+"""The number 2**56."""
+
+
+@pytest.mark.parametrize(
+    ("writer", "item"),
+    [
+        (DOUBLES, b"\0" * 8),
+        ({"type": "array", "items": "float"}, b"\0" * 4),
+        ({"type": "array", "items": "boolean"}, b"\0"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 3}}, b"abc"),
+        ({"type": "array", "items": POINT}, b"\0" * 5),
+        ({"type": "map", "values": "double"}, b"\x02k" + b"\0" * 8),
+        ({"type": "map", "values": DOUBLES}, b"\x02k\x02" + b"\0" * 9),
+        (["null", {"type": "array", "items": {"type": "array", "items": "double"}}], b"\x02" + b"\0" * 9),
+    ],
+)
+def test_items_that_a_record_claims_and_lacks(writer: Any, item: bytes) -> None:
+    """The reader leaves them out. To skip them must end where the record does."""
+    begins = b"\x02" if isinstance(writer, list) else b""
+    fields = [{"name": "g", "type": writer}, {"name": "f", "type": "int"}]
+    own = {"type": "record", "name": "R", "fields": fields}
+    values = [b"\x02" + item + b"\0\x0e", MANY + item, MANY + item * 3 + b"\0\x0e", b"\x04" + item * 2 + b"\0\x0e"]
+    assert resolved(own, record("int"), [begins + each for each in values]) == [7, "corrupt", "corrupt", 7]
+
+
+def test_items_of_which_the_reader_leaves_out_everything() -> None:
+    """They are read, and all their bytes are skipped."""
+    writer, reader = ({"type": "array", "items": each} for each in (POINT, OTHER_POINT))
+    values = [b"\x02" + b"\0" * 5 + b"\0", MANY + b"\0" * 5]
+    assert resolved(record(writer), record(reader), values) == [[{"z": 0}], "corrupt"]
