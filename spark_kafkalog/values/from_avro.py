@@ -58,6 +58,7 @@ logger = logging.getLogger(__name__)
 
 MAGIC = 0
 _FRAME = Struct(">bi")
+_BEYOND = b"\0"
 _MOST_DIGITS = 38
 """The most digits of a decimal, in Spark and in Arrow."""
 _TOO_LARGE = 10**_MOST_DIGITS
@@ -277,7 +278,8 @@ class AvroDecoder:
             start = _FRAME.size
         if writer is None:
             return None
-        stream = writer.stream(value)
+        # fastavro skips a field that the record's end cuts short. It then reads the byte that is added here.
+        stream = writer.stream(value + _BEYOND)
         stream.seek(start)
         try:
             datum = writer.read(stream, writer.schema, None if writer is self._reader else self._reader.schema)

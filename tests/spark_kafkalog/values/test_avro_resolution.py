@@ -172,3 +172,19 @@ def test_items_of_which_the_reader_leaves_out_everything() -> None:
     writer, reader = ({"type": "array", "items": each} for each in (POINT, OTHER_POINT))
     values = [b"\x02" + b"\0" * 5 + b"\0", MANY + b"\0" * 5]
     assert resolved(record(writer), record(reader), values) == [[{"z": 0}], "corrupt"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "datum"),
+    [
+        ("double", 1.5),
+        ("boolean", True),
+        ("string", "text"),
+        ({"type": "fixed", "name": "F", "size": 3}, b"abc"),
+        (DOUBLES, [1.5]),
+    ],
+)
+def test_a_record_that_ends_in_a_field_that_the_reader_leaves_out(kind: Any, datum: Any) -> None:
+    writer = {"type": "record", "name": "R", "fields": [{"name": "f", "type": "int"}, {"name": "g", "type": kind}]}
+    value = written(writer, {"f": 7, "g": datum})
+    assert resolved(writer, record("int"), [value, value[:-1], value + b"\0"]) == [7, "corrupt", "corrupt"]
