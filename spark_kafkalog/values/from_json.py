@@ -3,8 +3,8 @@
 pyarrow's JSON reader parses all values of a batch at once. Each gets a line of its own, `{"v":[VALUE]}`. The brackets
 reveal a value that is empty or holds two documents, because a line must hold exactly one element. Unbalanced brackets
 within a value are detected before; otherwise `{"a":1}],"w":[5` would pass. If the reader refuses a batch, the batch
-is cut into parts, down to a few records. Python's `json` parses these one by one, and they are converted by the rules
-of Spark's `from_json`.
+is cut into parts, down to small ones. Python's `json` parses their records one by one, and they are converted by the
+rules of Spark's `from_json`.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ from spark_kafkalog.values.arrow_types import arrow_type, parts
 
 SLOW_ROWS = 16
 """A part of at most this many records is parsed one by one instead of being cut further."""
+SLOW_BYTES = 128 << 10
+"""A part of at most this many bytes, too. To cut it costs more, because each call of the reader takes 1 to 2 ms."""
 CUTS = 8
 MOST_BYTES = 256 << 20
 """The most bytes passed to the reader at a time; its offsets have 31 bits."""
@@ -111,7 +113,7 @@ class JsonDecoder:
         parsed = self._parse(values) if len(values) else None
         if parsed is not None:
             found.append(parsed)
-        elif len(values) <= SLOW_ROWS or self._parse_options is None:
+        elif len(values) <= SLOW_ROWS or _size(values) <= SLOW_BYTES or self._parse_options is None:
             found.append(self._one_by_one(values, at, bad))
         else:
             step = -(-len(values) // CUTS)
@@ -122,7 +124,7 @@ class JsonDecoder:
 
     def _parse(self, values: pa.Array) -> pa.Array | None:
         """Parse all values at once; None if one of them is invalid."""
-        if self._parse_options is None or _data_size(values) + 16 * len(values) > MOST_BYTES:
+        if self._parse_options is None or _size(values) > MOST_BYTES:
             return None
         values = values.fill_null(b"null")
         if first_not_enclosed(values) < len(values):
@@ -194,9 +196,10 @@ def _offsets(column: pa.Array) -> Any:
     return np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
 
 
-def _data_size(values: pa.Array) -> int:
+def _size(values: pa.Array) -> int:
+    """Return the bytes of the values with what surrounds them for the reader."""
     offsets = _offsets(values)
-    return int(offsets[-1]) - int(offsets[0])
+    return int(offsets[-1]) - int(offsets[0]) + 16 * len(values)
 
 
 # ---------------------------------------------------------------------------------------------- one by one

@@ -107,6 +107,13 @@ ONE = [
 ]
 
 
+@pytest.fixture
+def divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make small batches be divided as large ones are."""
+    monkeypatch.setattr(from_json, "SLOW_BYTES", 0)
+
+
+@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("others", [0, 100])
 @pytest.mark.parametrize(("kind", "text", "expected"), ONE)
 def test_types(kind: str, text: str, expected: Any, others: int) -> None:
@@ -155,6 +162,7 @@ MALFORMED = [
 ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("divided")
 @pytest.mark.parametrize("value", MALFORMED)
 def test_what_is_no_document_harms_no_other(value: bytes) -> None:
     around = [b'{"a":%d}' % n for n in range(40)]
@@ -193,10 +201,30 @@ def test_a_batch_that_is_a_slice() -> None:
     assert len(JsonDecoder(parse_ddl("a INT")).decode(values.slice(0, 0))[0]) == 0
 
 
+@pytest.mark.usefixtures("divided")
 def test_large_batches_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(from_json, "MOST_BYTES", 1000)
     values: list[bytes | None] = [b'{"a":%d}' % n for n in range(1000)]
     assert decode("a INT", values) == [{"a": n} for n in range(1000)]
+
+
+@pytest.mark.parametrize("every", [16, 1000])
+def test_invalid_records_cost_few_calls_of_the_reader(every: int) -> None:
+    """Each call takes as long as it takes to parse a hundred records one by one."""
+
+    class Counting(JsonDecoder):
+        calls = 0
+
+        def _parse(self, values: pa.Array) -> pa.Array | None:
+            self.calls += 1
+            return super()._parse(values)
+
+    values = [b"{" if n % every == 0 else b'{"a":%d,"z":"%s"}' % (n, b"x" * 100) for n in range(20_000)]
+    decoder = Counting(parse_ddl("a BIGINT"))
+    found, bad = decoder.decode(pa.array(values, pa.binary()))
+    assert [at for at, each in enumerate(bad.to_pylist()) if each] == list(range(0, 20_000, every))
+    assert found.field("a")[19_999].as_py() == 19_999
+    assert decoder.calls < 100
 
 
 SCHEMA = "a BIGINT, b STRING, c STRUCT<d: DOUBLE, e: ARRAY<INT>>, f BOOLEAN, g DECIMAL(10,2), h DATE"
