@@ -50,6 +50,8 @@ SLOW_ROWS = 16
 SLOW_BYTES = 128 << 10
 """A part of at most this many bytes, too. To cut it costs more, because each call of the reader takes 1 to 2 ms."""
 CUTS = 8
+MOST_DEPTH = 500
+"""A value that is nested deeper is corrupt. Python's parser needs such a limit, and pyarrow's has none."""
 MOST_BYTES = 256 << 20
 """The most bytes passed to the reader at a time; its offsets have 31 bits."""
 DECIMAL256_DIGITS = 76
@@ -58,6 +60,8 @@ DECIMAL256_DIGITS = 76
 _HEAD, _TAIL = pa.scalar(b'{"v":['), pa.scalar(b"]}\n")
 _EMPTY = pa.scalar(b"")
 _NEWLINE = 10
+_OPENING, _CLOSING = list(b"[{"), list(b"]}")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _YEARS_400 = datetime.timedelta(days=146_097)
@@ -127,7 +131,7 @@ class JsonDecoder:
         if self._parse_options is None or _size(values) > MOST_BYTES:
             return None
         values = values.fill_null(b"null")
-        if first_not_enclosed(values) < len(values):
+        if first_not_enclosed(values) < len(values) or _has_too_deep(values):
             return None
         lines = pc.binary_join_element_wise(_HEAD, values, _TAIL, _EMPTY)
         begin, end = (int(each) for each in _offsets(lines)[[0, -1]])
@@ -163,6 +167,23 @@ class JsonDecoder:
                     bad[at + number] = True
             rows.append(row)
         return pa.array(rows, self.type)
+
+
+def _has_too_deep(values: pa.Array) -> bool:
+    """Return whether a value is nested too deeply. Short ones and those with few brackets are not looked at."""
+    if np.diff(_offsets(values)).max(initial=0) <= 2 * MOST_DEPTH:
+        return False
+    brackets = pc.add(pc.count_substring(values, "["), pc.count_substring(values, "{"))
+    return any(map(_is_too_deep, values.filter(pc.greater(brackets, MOST_DEPTH)).to_pylist()))
+
+
+def _is_too_deep(value: bytes) -> bool:
+    if value.count(b"[") + value.count(b"{") <= MOST_DEPTH:
+        return False
+    seen = np.frombuffer(_STRING.sub(b"", value), np.uint8)
+    opening, closing = (np.isin(seen, each) for each in (_OPENING, _CLOSING))
+    depth = np.cumsum(opening.astype(np.int64) - closing)
+    return bool(depth.max(initial=0) > MOST_DEPTH)
 
 
 def _is_utf8(text: pa.Buffer) -> bool:
@@ -210,6 +231,8 @@ class _Number(str):
 
 
 def _load(value: bytes) -> Any:
+    if _is_too_deep(value):
+        raise ValueError("nested too deeply")
     return json.loads(value.decode(), parse_int=_Number, parse_float=_Number)
 
 
@@ -261,10 +284,16 @@ def _text(value: Any) -> str:
 def _written(value: Any) -> str:
     if isinstance(value, _Number):
         return str(value)
+    # Loops, because comprehensions would double the number of calls within each other, which Python limits.
+    pieces: list[str] = []
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_written(key)}:{_written(each)}" for key, each in value.items()) + "}"
+        for key, each in value.items():
+            pieces.append(f"{_written(key)}:{_written(each)}")
+        return "{" + ",".join(pieces) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        for each in value:
+            pieces.append(_written(each))  # noqa: PERF401
+        return "[" + ",".join(pieces) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_kafkalog.values import from_json
 from spark_kafkalog.values.ddl import parse_ddl
-from spark_kafkalog.values.from_json import JsonDecoder
+from spark_kafkalog.values.from_json import MOST_DEPTH, JsonDecoder
 from tests.support.amount import examples
 
 pytestmark = pytest.mark.usefixtures("checked")
@@ -192,6 +192,35 @@ def test_deep_nesting() -> None:
     open_only = b'{"z":' + b"[" * 200_000
     found = decode("a BIGINT", [b'{"a":1}', deep, open_only, b'{"a":2}'])
     assert [found[0], found[2], found[3]] == [{"a": 1}, "corrupt", {"a": 2}]
+
+
+def nested(depth: int) -> bytes:
+    return b'{"a":1,"z":' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (nested(MOST_DEPTH), {"a": 1}),
+        (nested(MOST_DEPTH + 1), "corrupt"),
+        (nested(2000), "corrupt"),
+        (nested(200_000), "corrupt"),
+        (b'{"z":' * 1000 + b"1" + b"}" * 1000, "corrupt"),
+        (b'{"a":1,"z":"' + rb"\"[" * 2000 + b'"}', {"a": 1}),
+        (b'{"a":1,"z":[' + b"[]," * 2000 + b"{}]}", {"a": 1}),
+    ],
+)
+def test_the_limit_of_depth_is_the_same_beside_any_other(value: bytes, expected: Any) -> None:
+    assert decode("a BIGINT", [value]) == [expected]
+    assert decode("a BIGINT", [value, None, b'{"a":2}']) == [expected, None, {"a": 2}]
+    assert decode("a BIGINT", [value, b"{"]) == [expected, "corrupt"]
+
+
+def test_text_of_a_document_as_deep_as_may_be() -> None:
+    inner = MOST_DEPTH // 2
+    text = '{"x":[' * (inner - 1) + "1.50" + "]}" * (inner - 1)
+    assert decode("a STRING", [f'{{"a": {text}}}'.encode()]) == [{"a": text}]
+    assert decode("a STRING", [f'{{"a": [[{text}]]}}'.encode()]) == ["corrupt"]
 
 
 def test_a_batch_that_is_a_slice() -> None:
