@@ -65,7 +65,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def nullable(kind: DataType) -> DataType:
-    """Return the type with everything in it nullable, because a record may lack any field."""
+    """Return the type with everything in it nullable, because a record may lack any field; and without metadata."""
     if isinstance(kind, StructType):
         return StructType([StructField(each.name, nullable(each.dataType)) for each in kind.fields])
     if isinstance(kind, ArrayType):
@@ -73,6 +73,18 @@ def nullable(kind: DataType) -> DataType:
     if isinstance(kind, MapType):
         return MapType(nullable(kind.keyType), nullable(kind.valueType))
     return kind
+
+
+def has_not_null(kind: DataType) -> bool:
+    """Return whether something in the type is NOT NULL."""
+    for each in parts(kind):
+        if isinstance(each, StructType) and not all(field.nullable for field in each.fields):
+            return True
+        if isinstance(each, ArrayType) and not each.containsNull:
+            return True
+        if isinstance(each, MapType) and not each.valueContainsNull:
+            return True
+    return False
 
 
 def parts(kind: DataType) -> Iterator[DataType]:

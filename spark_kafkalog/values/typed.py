@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
-from spark_kafkalog.values.arrow_types import nullable
+from spark_kafkalog.values.arrow_types import has_not_null, nullable
 from spark_kafkalog.values.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
 from spark_kafkalog.values.value_options import ValueOptions
 
@@ -62,11 +62,11 @@ class Typed:
                 raise OptionsError(f"schema: column '{each.name}' cannot be NOT NULL; all columns are nullable")
             if each.name != VALUE:
                 continue
-            if each.dataType != nullable(each.dataType):
+            if has_not_null(each.dataType):
                 raise OptionsError("schema: fields of column 'value' cannot be NOT NULL; a record may lack any")
             if self.value is None and isinstance(each.dataType, StructType):
                 return replace(self, value=checked_json(each.dataType, "schema: column 'value'"))
-            if self.value is not None and each.dataType != self.value:
+            if self.value is not None and nullable(each.dataType) != self.value:
                 raise self._differs(self.value, each.dataType)
         if self.value is None and self._reads_values(schema):
             self.schema(schema)  # raises

@@ -92,7 +92,8 @@ def test_as_from_json(reads: Reads, topics: Topics, spark: SparkSession) -> None
 def test_a_schema_with_a_struct(reads: Reads, topics: Topics) -> None:
     topic = topics.create("values-schema")
     topics.produce(topic, [*encoded(GOOD), b"{"])
-    rows = reads.batch("offset BIGINT, value STRUCT<id: BIGINT>", subscribe=topic, valueFormat="json").collect()
+    ddl = "offset BIGINT, value STRUCT<id: BIGINT COMMENT 'of the record'>"
+    rows = reads.batch(ddl, subscribe=topic, valueFormat="json").collect()
     assert sorted((row.offset, row.value) for row in rows)[4] == (4, Row(id=4))
     assert len(rows) == 51
     only = reads.batch("bad BINARY, offset BIGINT", subscribe=topic, columnNameOfCorruptRecord="bad", **JSON)
