@@ -8,5 +8,6 @@
 - `typed_readers`    readers that decode what other readers return
 - `from_json`        JSON documents to structs; `from_avro` Avro records
 - `avro_schema`      Avro schemas, loaded for reading
+- `known_schemas`    schemas that a process knows by their ids
 - `schema_registry`  client of a schema registry's REST API; `registry_error` its error
 """

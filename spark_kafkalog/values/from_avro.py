@@ -52,6 +52,7 @@ from spark_kafkalog.values.avro_schema import (
     load_schema,
     parse,
 )
+from spark_kafkalog.values.known_schemas import drop_oldest
 from spark_kafkalog.values.schema_registry import RegisteredSchema
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ logger = logging.getLogger(__name__)
 MAGIC = 0
 _FRAME = Struct(">bi")
 _BEYOND = b"\0"
+MOST_WRITERS = 256
+"""The most schemas of writers that a decoder keeps."""
 _MOST_DIGITS = 38
 """The most digits of a decimal, in Spark and in Arrow."""
 _TOO_LARGE = 10**_MOST_DIGITS
@@ -292,9 +295,16 @@ class AvroDecoder:
         if schema_id not in self._writers:
             assert self._lookup is not None
             found = self._lookup(schema_id)
-            try:
-                self._writers[schema_id] = None if found is None else load_schema(found)
-            except AvroSchemaError as error:
-                logger.warning("schema %d cannot be read with: %s", schema_id, error)
-                self._writers[schema_id] = None
+            if found is None:
+                return None  # it may be registered later; `lookup` knows when to ask again
+            drop_oldest(self._writers, MOST_WRITERS - 1)
+            self._writers[schema_id] = _load_writer(schema_id, found)
         return self._writers[schema_id]
+
+
+def _load_writer(schema_id: int, schema: RegisteredSchema) -> Writer | None:
+    try:
+        return load_schema(schema)
+    except AvroSchemaError as error:
+        logger.warning("schema %d cannot be read with: %s", schema_id, error)
+        return None

@@ -18,13 +18,14 @@ from pyspark.sql.types import BinaryType, DataType, StructField, StructType
 from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.process_cache import ProcessCache
 from spark_kafkalog.values.arrow_types import has_not_null, nullable
+from spark_kafkalog.values.known_schemas import KnownSchemas
 from spark_kafkalog.values.schema_registry import RegisteredSchema, RegistryConfig, SchemaRegistry
 from spark_kafkalog.values.value_options import ValueOptions
 
 VALUE = "value"
 
-SCHEMAS: ProcessCache[RegistryConfig, dict[int, RegisteredSchema]] = ProcessCache(8)
-"""Schemas by registry and id, for the tasks of this process. The schema of an id never changes."""
+SCHEMAS: ProcessCache[RegistryConfig, KnownSchemas] = ProcessCache(8)
+"""Schemas by registry, for the tasks of this process. The schema of an id never changes."""
 
 
 @dataclass(frozen=True)
@@ -144,13 +145,7 @@ class Typed:
     def _schema_of_id(self, schema_id: int) -> RegisteredSchema | None:
         config = self.options.registry
         assert config is not None
-        known = SCHEMAS.get(config, dict)
-        if schema_id not in known:
-            found = SchemaRegistry(config).by_id(schema_id)
-            if found is None:
-                return None  # it may be registered later; the decoder of this task remembers
-            known[schema_id] = found
-        return known[schema_id]
+        return SCHEMAS.get(config, lambda: KnownSchemas(SchemaRegistry(config).by_id)).get(schema_id)
 
     def __getstate__(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_decoder"}
