@@ -169,7 +169,7 @@ class ConfigController:
                 layers.insert(0, (key.name, text, Source.TOPIC))
             shown = tuple(layer for layer in layers if not _unset(layer))
             result.append(Described(key, text, layers[0][2], False, shown))
-        # As in Kafka, names that are not known are told without their values, which may be secrets.
+        # As in Kafka, unknown names are shown without their values, which may be secrets.
         unknown = [(_unknown(name), ((name, None, Source.TOPIC),)) for name in overrides.unknown]
         return [*result, *(Described(key, None, Source.TOPIC, False, layers) for key, layers in unknown)]
 

@@ -277,8 +277,8 @@ class ReplicaManager:
     def topic_config(self, overrides: Mapping[str, str], topic: str | None = None) -> TopicConfig:
         """Return the configuration of the partitions of a topic with these `overrides` of the broker's defaults.
 
-        Overrides that cannot be read are not in force. If the topic's name is given, they are told in the broker's
-        log, and what was read last stays in force.
+        Overrides that cannot be read are not in force. If the topic's name is given, the broker's log names them, and
+        the values that were read last stay in force.
         """
         stored = read_topic_config(overrides) if topic is None else self.config_faults.read(topic, overrides)
         effective = self.config.topic_values(stored.values)

@@ -14,7 +14,7 @@ from spark_kafkalog.starting.handover import NUMBER
 class Children:
     """The processes that run programs, each with the connection of its launcher.
 
-    A launcher that is killed closes its connection; its program is told to end then, as if it had been killed itself.
+    A launcher that is killed closes its connection. Its program then gets the signal to end, as if it had been killed.
     """
 
     def __init__(self, selector: selectors.BaseSelector) -> None:

@@ -24,11 +24,11 @@ class Unread(NamedTuple):
     """Segments of one log whose times have yet to be read, oldest first."""
 
     largest: list[Segment]
-    """Those whose largest timestamp is not known."""
+    """The segments whose largest timestamp is not known."""
     youngest: int
-    """Those after the first with a larger timestamp than this need not be read."""
+    """Reading `largest` may stop at the first segment with a larger timestamp than this, in milliseconds."""
     first: list[Segment]
-    """Those whose first timestamp is not known."""
+    """The segments whose first timestamp is not known."""
 
 
 class Times(NamedTuple):
