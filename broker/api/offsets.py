@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from broker.api.context import Request
 from broker.api.errors import Answering, error_code
 from broker.log.log import Log
-from broker.log.read.cold_reads import read_largest_timestamp
 from broker.log.read.log_reader import MAX_TIMESTAMP
+from broker.log.read.segment_times import Unread, read_unread, unknown_largest
 from broker.log.read.time_search import TimestampOffset
 from broker.replica.isolation import FetchIsolation
 from broker.replica.partition import Partition
@@ -120,11 +120,7 @@ async def _find(request: Request, log: Log, timestamp: int) -> TimestampOffset |
 async def _read_in(request: Request, log: Log, timestamp: int) -> None:
     """Have workers read the pages for a search by timestamp, so that other requests do not wait for the disk."""
     workers = request.broker.workers
-    unknown = log.segments_of_unknown_time()
-    if unknown:
-        found = await workers.run(lambda: list(map(read_largest_timestamp, unknown)))
-        for segment, largest in zip(unknown, found, strict=True):
-            segment.learn(largest)
+    await read_unread(workers, lambda unreadable: [Unread(unknown_largest(log.segments, unreadable=unreadable))])
     for _ in range(READ_IN_STEPS):
         work = log.missing_for_time(timestamp)
         if work is None:

@@ -335,10 +335,6 @@ class Log:
         """See `LogReader.latest_offset`."""
         return self._reader.latest_offset()
 
-    def segments_of_unknown_time(self) -> list[Segment]:
-        """See `LogReader.segments_of_unknown_time`."""
-        return self._reader.segments_of_unknown_time()
-
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
         """See `LogReader.missing_for_time`."""
         return self._reader.missing_for_time(timestamp)

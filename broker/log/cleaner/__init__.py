@@ -2,7 +2,6 @@
 
 - `log_cleaner`           the threads that clean the dirtiest log, one after another, and their metrics
 - `selection`             which part of a log may be cleaned, how dirty it is, which log is next: pure
-- `dirty_times`           reads the times of segments that `selection` asks for
 - `job`                   one log at one moment: what a worker needs to know of it
 - `clean`                 cleans one log on a worker's thread: reads segments, writes replacements
 - `grouping`              which segments become one: pure

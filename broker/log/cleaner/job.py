@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker.log.cleaner.selection import Cleanable, LogFacts
+from broker.log.cleaner.selection import Cleanable, LogFacts, first_dirty_segment
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
+from broker.log.read.segment_times import Unread, unknown_largest
 from broker.log.segment.segment import Segment
 from kafkalog.storage.transaction_entries import AbortedTransaction
 
@@ -83,6 +84,19 @@ def facts_of(log: Log) -> LogFacts:
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         max_compaction_lag_ms=config.max_compaction_lag_ms,
     )
+
+
+def unread(log: Log, now_ms: int, unreadable: Container[Segment]) -> Unread:
+    """Return the segments to read before `selection.examine` is called, without those that are `unreadable`."""
+    config = log.config
+    dirty = log.segments[first_dirty_segment(facts_of(log)) : -1]
+    # The first segment that is too young ends the part that is examined.
+    until = now_ms - config.min_compaction_lag_ms + 1
+    largest = unknown_largest(dirty, until, unreadable) if config.min_compaction_lag_ms > 0 else []
+    first: list[Segment] = []
+    if config.max_compaction_lag_ms < now_ms:
+        first = [segment for segment in dirty if not segment.knows_first_timestamp and segment not in unreadable]
+    return Unread(largest, until, first)
 
 
 def make_job(log: Log, cleanable: Cleanable, now_ms: int, stopped: Callable[[], bool]) -> CleaningJob:

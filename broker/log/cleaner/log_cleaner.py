@@ -17,19 +17,20 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.log.cleaner.cleaner_config import CleanerConfig
-from broker.log.cleaner.dirty_times import read_times, unread
-from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats, facts_of, make_job
+from broker.log.cleaner.job import CleaningAbortedError, CleaningJob, CleaningStats, facts_of, make_job, unread
 from broker.log.cleaner.selection import Cleanable, examine, filthiest
 from broker.log.cleaner.throttle import Throttle
 from broker.log.files.file_ops import OS, FileOps
 from broker.log.files.out_of_descriptors import OUT_OF_DESCRIPTORS
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
+from broker.log.read.segment_times import Unread, read_unread
 from broker.log.retention.retention_turns import retain
 from broker.log.segment.segment import Segment
 from broker.system import compiler_pages
@@ -267,20 +268,14 @@ class LogCleaner:
 
     async def _read_times(self, log: Log, now_ms: int) -> None:
         """Let a worker read the times by which the log is examined, so that the loop does not wait for the disk."""
-        while not self._stopping.is_set() and self._is_in_service(log):
-            wanted = unread(log, now_ms)
-            if wanted is None:
-                return
-            try:
-                found = await self._pool.run(read_times, wanted, self._ops)
-            except Exception:
-                # The examination meets the error again, and reports it.
-                return
-            for segment, largest, first in found:
-                segment.learn(largest, first)
-            if all(largest is None and first is None for _, largest, first in found):
-                # It is damaged; the examination reports it.
-                return
+
+        def look(unreadable: Container[Segment]) -> list[Unread]:
+            wanted = not self._stopping.is_set() and self._is_in_service(log)
+            return [unread(log, now_ms, unreadable)] if wanted else []
+
+        # The examination meets an error again, and reports it.
+        with suppress(Exception):
+            await read_unread(self._pool, look, self._ops)
 
     def _examine(self, log: Log, now_ms: int) -> Cleanable | None:
         """Examine a log, and correct a wrong `cleaned_offset`; leave it alone if it cannot be examined."""

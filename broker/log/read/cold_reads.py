@@ -6,16 +6,13 @@ index leads. Let a worker do the step, and call the function again until it retu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 
-from broker.log.index.index_file import CorruptIndexError
-from broker.log.index.time_index import NO_TIMESTAMP, read_last
-from broker.log.segment.batch_scan import find_batch, latest_timestamp
+from broker.log.segment.batch_scan import find_batch
 from broker.log.segment.segment import Segment
 from broker.system import page_cache
-from kafkalog.records.errors import CorruptRecordError, RecordsError
+from kafkalog.records.errors import CorruptRecordError
 from kafkalog.storage import names
 
 LOOK_UP_BYTES = 32 << 10
@@ -76,28 +73,3 @@ def missing_for_time(segment: Segment, timestamp: int, start_offset: int) -> Ste
     if page_cache.resident(file.fd, position, length):
         return None
     return lambda: page_cache.read_in(file.fd, position, length)
-
-
-def read_largest_timestamp(segment: Segment) -> tuple[int, int] | None:
-    """Read the largest timestamp and its offset, for `Segment.learn`; None if they cannot be read.
-
-    They stand in the time index. If that is missing or damaged, the batches of the whole log tell. Call it on a
-    worker's thread: it may wait for the disk, and changes nothing.
-    """
-    try:
-        return read_last(segment.path(names.TIME_INDEX), segment.base_offset)
-    except (CorruptIndexError, FileNotFoundError):
-        return _largest_in_log(segment)
-    except OSError:
-        return None
-
-
-def _largest_in_log(segment: Segment) -> tuple[int, int] | None:
-    try:
-        fd = os.open(segment.path(names.LOG), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return latest_timestamp(fd, 0, segment.size, (NO_TIMESTAMP, segment.base_offset))
-        finally:
-            os.close(fd)
-    except (RecordsError, OSError):
-        return None

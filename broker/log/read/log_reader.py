@@ -20,7 +20,7 @@ from broker.log.read import cold_reads
 from broker.log.read.time_search import Candidate, TimestampOffset, candidates
 from broker.log.recovery.segment_recovery import rebuild_transaction_index
 from broker.log.segment.file_slices import FileSlice, ReadResult
-from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
+from broker.log.segment.segment import Segment
 from broker.log.segment.segment_list import SegmentList
 from kafkalog.protocol.errors import CorruptMessageError, KafkaStorageError, OffsetOutOfRangeError
 from kafkalog.records.errors import RecordsError
@@ -216,10 +216,6 @@ class LogReader:
     def latest_offset(self) -> TimestampOffset:
         """Return the log end offset and the latest epoch (ListOffsets -1, before the high watermark bounds it)."""
         return TimestampOffset(-1, self._offsets.end, self._epochs.latest_epoch)
-
-    def segments_of_unknown_time(self) -> list[Segment]:
-        """Return the segments whose largest timestamp `cold_reads.read_largest_timestamp` has yet to read."""
-        return [segment for segment in self._segments.all if segment.max_timestamp == UNKNOWN_TIMESTAMP]
 
     def missing_for_time(self, timestamp: int) -> Callable[[], None] | None:
         """Return what a worker must read before a search for `timestamp` can do without the disk; None if nothing.

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Container, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker.log.log_config import LogConfig
-from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
+from broker.log.read.segment_times import Unread, unknown_largest
+from broker.log.segment.segment import Segment
 
 
 class SegmentFacts:
@@ -136,38 +137,16 @@ def deletable(
     return count + min(max(policy.deletable(facts, config, now_ms), 0), allowed - count)
 
 
-class Unread(NamedTuple):
-    """Segments of one log whose largest timestamps a policy may ask for, and which have yet to be read."""
-
-    segments: list[Segment]
-    """Oldest first."""
-    until: int | None
-    """The policy asks for none after the first that is at least as late as this; None if it may ask for all."""
-
-
 def unread(
-    segments: Sequence[Segment], config: LogConfig, now_ms: int, policy: RetentionPolicy, most: int,
+    segments: Sequence[Segment], config: LogConfig, now_ms: int, policy: RetentionPolicy,
     unreadable: Container[Segment] = (),
-) -> Unread | None:  # fmt: skip
-    """Return the segments to read before `deletable` is called, at most `most`; None if it needs to read none.
+) -> Unread:  # fmt: skip
+    """Return the segments whose largest timestamps have to be read before `deletable` is called.
 
     Args:
         unreadable: segments that were read in vain; they are left out.
     """
-    if not config.delete:
-        return None
-    until: int | None = None
-    if policy is TIME_AND_SIZE:
-        if config.retention_ms < 0:
-            return None
-        until = now_ms - config.retention_ms
-    found: list[Segment] = []
-    for segment in segments:
-        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
-            if segment not in unreadable:
-                found.append(segment)
-        elif until is not None and segment.max_timestamp >= until:
-            break
-        if len(found) == most:
-            break
-    return Unread(found, until) if found else None
+    if not config.delete or (policy is TIME_AND_SIZE and config.retention_ms < 0):
+        return Unread()
+    until = now_ms - config.retention_ms if policy is TIME_AND_SIZE else None
+    return Unread(unknown_largest(segments, until, unreadable), until)

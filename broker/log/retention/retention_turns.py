@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 
 from broker.log.log import Log
 from broker.log.log_manager import LogManager
-from broker.log.read.cold_reads import read_largest_timestamp
-from broker.log.retention.retention_policy import Unread, unread
-from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
+from broker.log.read.segment_times import Unread, read_unread
+from broker.log.retention.retention_policy import unread
+from broker.log.segment.segment import Segment
 from broker.system.workers import Workers
 
 LOGS_AT_ONCE = 64
 """The number of logs that are looked at in one turn."""
 REMOVED_AT_ONCE = 100
 """The number of segments that are removed in one turn: about 20 ms, as each has several files to rename."""
-READ_AT_ONCE = 100
-"""The number of segments of one log whose largest timestamps a worker reads at a time."""
 
 
 async def retain(logs: LogManager, workers: Workers, now_ms: int, chosen: Iterable[Log] | None = None) -> None:
@@ -31,34 +29,13 @@ async def retain(logs: LogManager, workers: Workers, now_ms: int, chosen: Iterab
 
 
 async def _read_timestamps(logs: LogManager, workers: Workers, now_ms: int, group: list[Log]) -> None:
-    """Have workers read what retention of these logs will ask for. The logs may change meanwhile.
+    """Have workers read what retention of these logs will ask for."""
 
-    A damaged segment is read once. Its log will report it.
-    """
-    unreadable: set[Segment] = set()
-    while True:
-        policy, usable = logs.retention_policy, [log for log in group if _is_usable(logs, log)]
-        looked = [unread(log.segments, log.config, now_ms, policy, READ_AT_ONCE, unreadable) for log in usable]
-        wanted = [found for found in looked if found is not None]
-        if not wanted:
-            return
-        read = await workers.run(_read, wanted)
-        for segment, largest in read:
-            segment.learn(largest)
-            if segment.max_timestamp == UNKNOWN_TIMESTAMP:
-                unreadable.add(segment)
+    def look(unreadable: Container[Segment]) -> list[Unread]:
+        usable = [log for log in group if _is_usable(logs, log)]
+        return [unread(log.segments, log.config, now_ms, logs.retention_policy, unreadable) for log in usable]
 
-
-def _read(wanted: list[Unread]) -> list[tuple[Segment, tuple[int, int] | None]]:
-    """Read the largest timestamps as far as they are asked for. On a worker's thread."""
-    read: list[tuple[Segment, tuple[int, int] | None]] = []
-    for segments, until in wanted:
-        for segment in segments:
-            largest = read_largest_timestamp(segment)
-            read.append((segment, largest))
-            if largest is not None and until is not None and largest[0] >= until:
-                break
-    return read
+    await read_unread(workers, look)
 
 
 def run_retention(logs: LogManager, now_ms: int, chosen: Iterable[Log] | None = None) -> Iterator[int]:

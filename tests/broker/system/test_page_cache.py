@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker.log.log_config import LogConfig
-from broker.log.read.cold_reads import read_largest_timestamp
+from broker.log.read.segment_times import read_largest_timestamp, unknown_largest
 from broker.system.page_cache import file_resident, pread_resident, read_in, read_in_file, resident
 from tests.broker.log.by_time import found_by_time, found_latest
 from tests.broker.log.support import NOW, open_log
@@ -178,11 +178,11 @@ def test_a_search_by_time_in_a_cold_log(disk_path: Path) -> None:
     files = [path for path in log.dir.iterdir() if path.suffix in (".log", ".index", ".timeindex")]
     if not evict(max(files, key=lambda path: path.stat().st_size)):
         pytest.skip("this file system cannot drop pages, or cannot tell (tmpfs, macOS)")
-    unknown = log.segments_of_unknown_time()
+    unknown = unknown_largest(log.segments)
     assert len(unknown) == len(log.segments) > 5
     for segment in unknown:
         segment.learn(read_largest_timestamp(segment))
-    assert not log.segments_of_unknown_time()
+    assert not unknown_largest(log.segments)
     cold = 0
     for wanted in (0, 777, count - 1) * 3:
         for path in files:

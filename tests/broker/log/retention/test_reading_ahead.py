@@ -12,7 +12,8 @@ import pytest
 from broker.log.log import Log
 from broker.log.log_config import LogConfig
 from broker.log.log_manager import LogManager
-from broker.log.read.cold_reads import read_largest_timestamp
+from broker.log.read import segment_times
+from broker.log.read.segment_times import READ_AT_ONCE, read_largest_timestamp, unknown_largest
 from broker.log.retention import retention_turns
 from broker.log.retention.retention_policy import SegmentFacts
 from broker.log.segment.segment import UNKNOWN_TIMESTAMP, Segment
@@ -21,8 +22,8 @@ from kafkalog.storage import names
 from tests.broker.log.support import NOW, batch, open_log
 
 CONFIG = LogConfig(segment_bytes=batch(1).nbytes, retention_ms=1000)
-SEGMENTS = 3 * retention_turns.READ_AT_ONCE + 7
-OLD = 2 * retention_turns.READ_AT_ONCE + 3
+SEGMENTS = 3 * READ_AT_ONCE + 7
+OLD = 2 * READ_AT_ONCE + 3
 """The number of segments whose records are too old."""
 
 
@@ -41,7 +42,7 @@ def load(directory: Path, managers: list[LogManager], high_watermark: int = SEGM
     manager.load_all()
     (log,) = manager
     log.high_watermark = high_watermark
-    assert len(log.segments_of_unknown_time()) == SEGMENTS
+    assert len(unknown_largest(log.segments)) == SEGMENTS
     return manager, log
 
 
@@ -92,7 +93,7 @@ def test_a_policy_of_the_users_finds_all_times_known(tmp_path: Path, managers: l
     retain(manager)
     assert log.log_start_offset == 1
     assert read_by_the_loop(log) == 0
-    assert not log.segments_of_unknown_time()
+    assert not unknown_largest(log.segments)
 
 
 @pytest.mark.parametrize("content", [None, b"", bytes(12), b"\1" * 13], ids=["missing", "empty", "zeros", "torn"])
@@ -132,7 +133,7 @@ def test_a_segment_that_cannot_be_read_is_read_once_in_a_check(
         read[segment.base_offset] += 1
         return read_largest_timestamp(segment)
 
-    monkeypatch.setattr(retention_turns, "read_largest_timestamp", counted)
+    monkeypatch.setattr(segment_times, "read_largest_timestamp", counted)
     write(tmp_path)
     # Nothing may be deleted, so the event loop asks for no time, and the segment stays unknown.
     manager, log = load(tmp_path, managers, high_watermark=0)
