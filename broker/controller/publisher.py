@@ -53,7 +53,7 @@ class ConfigPublisher:
         """The topics whose configurations are not in force yet, in order."""
         self._look_ups: set[asyncio.Task[None]] = set()
         self._told: set[tuple[str, str, str, str]] = set()
-        """The dynamic values that were told not to be in force: broker, name, value, and what follows from it."""
+        """The dynamic values that the log has named as not in force: broker, name, value, and what follows from it."""
 
     def publish(self, state: ClusterState, operations: Sequence[Operation]) -> None:
         """Put what `operations` changed in force: a listener of a metadata store."""
