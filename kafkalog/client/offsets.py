@@ -8,9 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import is_retriable, left_out
+from kafkalog.client.errors import about, is_retriable, left_out
 from kafkalog.client.types import EARLIEST, LATEST, READ_UNCOMMITTED, OffsetAndTimestamp, TopicPartition
-from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -100,8 +99,7 @@ def _answers(response: ListOffsetsResponse, asked: Collection[TopicPartition]) -
             if tp not in answers:
                 continue
             if each.error_code:
-                error = error_for(each.error_code)
-                answers[tp] = type(error)(f"partition {tp}: {error.message}")
+                answers[tp] = about(each.error_code, f"partition {tp}")
             else:
                 answers[tp] = OffsetAndTimestamp(each.offset, each.timestamp, each.leader_epoch)
     return answers

@@ -17,7 +17,7 @@ from kafkalog.client.errors import about, is_retriable, left_out
 from kafkalog.client.metadata import TopicMetadata
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, NotControllerError, error_for
+from kafkalog.protocol.errors import ErrorCode, NotControllerError
 from kafkalog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -263,6 +263,5 @@ class TopicAdmin:
                     if each.error_code == ErrorCode.NONE:
                         answers[tp] = each.low_watermark
                     else:
-                        error_of = error_for(each.error_code)
-                        answers[tp] = type(error_of)(f"partition {tp}: {error_of.message}")
+                        answers[tp] = about(each.error_code, f"partition {tp}")
         return answers

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import ClientError, InvalidResponseError
+from kafkalog.client.errors import ClientError, InvalidResponseError, about
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.retry import Retry
 from kafkalog.client.types import ConsumerRecord, TopicPartition
@@ -205,8 +205,7 @@ class LowLevelConsumer(Closing):
             response: ListOffsetsResponse = self._connected(tp).request(request, max_version=_OFFSETS_BEFORE)
             (answer,) = response.topics[0].partitions
             if answer.error_code:
-                error = error_for(answer.error_code)
-                raise type(error)(f"partition {tp}: {error.message}")
+                raise about(answer.error_code, f"partition {tp}")
             return list(answer.old_style_offsets)
 
         return Retry(self._config, None).run(ask, lambda error: self._look_again(tp))

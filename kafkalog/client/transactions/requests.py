@@ -17,7 +17,7 @@ from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import ClientError
+from kafkalog.client.errors import ClientError, about
 from kafkalog.client.transactions.errors import Operation, transaction_error
 from kafkalog.client.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkalog.protocol.errors import ConcurrentTransactionsError, ErrorCode, KafkaError, error_for
@@ -284,8 +284,7 @@ def end_transaction(
 
 def _raise(code: int, what: str) -> None:
     if code:
-        error = error_for(code)
-        raise type(error)(f"{what}: {error.message}")
+        raise about(code, what)
 
 
 def _raise_worst(results: Iterable[tuple[int, str]]) -> None:

@@ -13,10 +13,9 @@ from typing import TypeVar
 from kafkalog.client.admin.groups.descriptions import CommittedOffset
 from kafkalog.client.cluster import Cluster
 from kafkalog.client.coordinators import Coordinators, CoordinatorType
-from kafkalog.client.errors import left_out
+from kafkalog.client.errors import about, left_out
 from kafkalog.client.metadata import Broker
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -131,5 +130,4 @@ class GroupOffsets:
 
     def _check(self, error_code: int, what: str) -> None:
         if error_code:
-            error = error_for(error_code)
-            raise type(error)(f"group {self._group}, {what}: {error.message}")
+            raise about(error_code, f"group {self._group}, {what}")

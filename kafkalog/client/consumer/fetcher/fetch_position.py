@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafkalog.client.errors import about
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import error_for
 from kafkalog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -62,8 +62,7 @@ def find_truncation(tp: TopicPartition, position: FetchPosition, answer: EpochEn
         KafkaError: The leader reports it, such as FencedLeaderEpochError or UnknownLeaderEpochError.
     """
     if answer.error_code:
-        error = error_for(answer.error_code)
-        raise type(error)(f"validating partition {tp} at offset {position.offset}: {error.message}")
+        raise about(answer.error_code, f"validating partition {tp} at offset {position.offset}")
     if answer.end_offset == _UNKNOWN_OFFSET or answer.leader_epoch == NO_EPOCH:
         return Truncation(None)
     if answer.end_offset < position.offset:

@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 class AbstractCoordinator(ABC):
     """The member of one consumer.
 
-    `wake_fetcher` makes the fetcher look at the topics of interest. `interceptors` are called after
-    commits. `committer` is the state that commits belong to.
+    `wake_fetcher` makes the fetcher look at the topics of interest. `interceptors` are called after commits.
+    `committer` is the state that commits belong to.
     """
 
     def __init__(
