@@ -3,8 +3,9 @@
 kazoo works on threads of its own: one talks to ZooKeeper and keeps the session alive, others run callbacks. Results,
 watches and states are handed to the event loop from there, in the order in which they came.
 
-When kazoo loses the connection it fails all requests and forgets all watches. When a session has expired it opens a new
-one by itself.
+When kazoo loses the connection it fails all requests and forgets all watches. A request that it is given while there is
+no connection would wait for the next one, however long that takes. So such a request is refused here. When a session
+has expired kazoo opens a new one by itself.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from broker.zookeeper.interface import (
     Operation,
     Result,
     SessionExpiredError,
+    SessionState,
     SetData,
     Stat,
     Watch,
@@ -95,6 +97,8 @@ class KazooSession:
         self._lock = threading.Lock()
         self._calls: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
         """The calls that kazoo's threads have handed over, and the loop has not taken yet; guarded by the lock."""
+        self._open: set[asyncio.Future[Any]] = set()
+        """The requests that were begun on the present connection and are not answered; guarded by the lock."""
         client.add_listener(self._changed)
 
     @classmethod
@@ -183,8 +187,19 @@ class KazooSession:
             error = result.exception
             self._call_soon(_settle, answer, None if error else result.value, error and translated(error))
 
-        call(*arguments).rawlink(answered)
-        return await answer
+        # Noted before the look at the connection: if that is lost after the look, `_changed` finds the request. kazoo
+        # itself may have failed all others by then, and would keep this one for the next connection.
+        with self._lock:
+            self._open.add(answer)
+        try:
+            if not self._client.connected:
+                raise ConnectionLossError("there is no connection")
+            call(*arguments).rawlink(answered)
+            return await answer
+        finally:
+            answer.cancel()
+            with self._lock:
+                self._open.discard(answer)
 
     def _watch(self, watch: Watch | None) -> Callable[[Any], None] | None:
         if watch is None:
@@ -200,6 +215,11 @@ class KazooSession:
 
     def _changed(self, state: str) -> None:
         """Hand a change of state to the loop; kazoo calls this on its own thread."""
+        if STATES[state] is not SessionState.CONNECTED:
+            with self._lock:
+                lost, self._open = self._open, set()
+            for answer in lost:
+                self._call_soon(_settle, answer, None, ConnectionLossError("the connection is lost"))
         if self._is_closing:
             return
         for listener in self._listeners:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import socket
+import struct
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, KazooState
 
 from broker.zookeeper.interface import (
     NO_OWNER,
@@ -51,6 +55,8 @@ class World(Protocol):
 
     async def disconnect(self, session: ZooKeeper) -> None: ...
 
+    async def shut_out(self, session: ZooKeeper) -> None: ...
+
     async def expire(self, session: ZooKeeper) -> None: ...
 
 
@@ -77,13 +83,17 @@ class RealWorld:
         # kazoo connects again by itself.
         self._opened[session].hang_up()
 
+    async def shut_out(self, session: ZooKeeper) -> None:
+        assert isinstance(session, KazooSession)
+        self._opened[session].shut = True
+        self._opened[session].hang_up()
+
     async def expire(self, session: ZooKeeper) -> None:
         assert isinstance(session, KazooSession)
         other, sign = await self.open(), f"/of-session-{session.session_id}"
         await session.create(sign, b"", is_ephemeral=True)
+        await self.shut_out(session)
         proxy = self._opened[session]
-        proxy.shut = True
-        proxy.hang_up()
 
         async def let_in_when_it_is_over() -> None:
             while await other.get(sign) is not None:
@@ -113,6 +123,10 @@ class SimulatedWorld:
         assert isinstance(session, SimulatedSession)
         session.disconnect()
         self._loop.call_later(0.1, session.reconnect)
+
+    async def shut_out(self, session: ZooKeeper) -> None:
+        assert isinstance(session, SimulatedSession)
+        session.disconnect()
 
     async def expire(self, session: ZooKeeper) -> None:
         assert isinstance(session, SimulatedSession)
@@ -285,6 +299,20 @@ def test_a_lost_connection_ends_requests_and_watches_and_keeps_the_session(run: 
     run(scenario)
 
 
+def test_requests_fail_at_once_while_there_is_no_connection(run: Run) -> None:
+    async def scenario(world: World) -> None:
+        session = await world.open()
+        states: asyncio.Queue[SessionState] = asyncio.Queue()
+        session.listen(states.put_nowait)
+        await world.shut_out(session)
+        assert await states.get() is SessionState.SUSPENDED
+        async with asyncio.timeout(30):
+            await fails(ConnectionLossError, session.get("/a"))
+            await fails(ConnectionLossError, session.create("/a"))
+
+    run(scenario)
+
+
 def test_thousands_of_requests_at_once_have_their_own_answers(run: Run) -> None:
     async def scenario(world: World) -> None:
         session = await world.open()
@@ -378,6 +406,64 @@ def test_requests_without_a_connection_fail_and_may_have_been_carried_out() -> N
 
         virtual_time.run(lambda loop, scenario=scenario: scenario(SimulatedWorld(loop)))  # type: ignore[misc]
     assert {0, 1, 2} <= carried_out
+
+
+class SilentServer:
+    """A server that grants a session on the first connection, answers no request, and is gone after `end`."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._connections: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = self._listener.accept()
+            self._connections.append(connection)
+            connection.recv(1 << 16)
+            connection.sendall(struct.pack(">iiiqi16s?", 37, 0, int(SESSION_S * 1000), 1, 16, bytes(16), False))
+            while connection.recv(1 << 16):
+                pass
+
+    def end(self) -> None:
+        self._listener.close()
+        for each in self._connections:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def test_kazoo_keeps_no_request_for_the_next_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests fail that wait when the connection is lost, that are made then, and that are made at this moment."""
+    server, lost = SilentServer(), threading.Event()
+
+    def suspended(state: str) -> None:
+        if state == KazooState.SUSPENDED:
+            lost.set()
+
+    async def main() -> None:
+        session = await KazooSession.connect(server.address, session_timeout=SESSION_S, connect_timeout=60)
+        client: KazooClient = session._client
+        client.add_listener(suspended)
+        asked = client.get_async
+
+        def asked_too_late(*arguments: Any) -> Any:
+            # There was a connection when the session looked.
+            server.end()
+            assert lost.wait(60)
+            return asked(*arguments)
+
+        waiting = asyncio.ensure_future(session.get("/waits"))
+        await asyncio.sleep(0)
+        monkeypatch.setattr(client, "get_async", asked_too_late)
+        await fails(ConnectionLossError, session.get("/late"))
+        await fails(ConnectionLossError, waiting)
+        assert not session._open
+        monkeypatch.undo()
+        await fails(ConnectionLossError, session.get("/after"))
+        await session.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 @pytest.mark.peer
