@@ -127,7 +127,12 @@ def _conversions(field: str) -> Callable[[Sources], Rows]:
 def _requests(sources: Sources) -> Rows:
     for counter in sources.counters.requests:
         if counter.count:
-            yield (counter.api, str(counter.version)), counter.count
+            version = str(counter.version)
+            yield (counter.api, version), counter.count
+            if counter.api == "Fetch":
+                # As in Kafka, whose dashboards tell consumers from followers.
+                yield ("FetchConsumer", version), counter.count - counter.follower_count
+                yield ("FetchFollower", version), counter.follower_count
 
 
 def _request_times(sources: Sources) -> Rows:
@@ -141,7 +146,6 @@ def _request_times(sources: Sources) -> Rows:
         if counter.count:
             add(counter.api, counter.count, counter.seconds)
             if counter.api == "Fetch":
-                # As in Kafka, whose dashboards tell consumers from followers.
                 count, seconds = counter.follower_count, counter.follower_seconds
                 add("FetchConsumer", counter.count - count, counter.seconds - seconds)
                 add("FetchFollower", count, seconds)

@@ -316,5 +316,7 @@ def test_metrics_tell_followers_from_consumers(tmp_path: Path) -> None:
         assert found[f"{traffic}replicationbytesout_total"] == sent
         counts = {"Fetch": 5, "FetchConsumer": 3, "FetchFollower": 2}
         assert {api: found[f'{requests}{{request="{api}"}}'] for api in counts} == counts
+        answered = "kafka_network_requestmetrics_requests_total"
+        assert {api: found[f'{answered}{{request="{api}",version="12"}}'] for api in counts} == counts
 
     with_broker(tmp_path, work, {"kafkalog.metrics.listener": "127.0.0.1:0"})
