@@ -328,11 +328,11 @@ class Connection:
     def _peer_left(self) -> None:
         """Close the connection, but not before the requests that were received whole are served.
 
-        Produces with acks=0 are never sent again. After each round the reader finds the end once more. A response that
-        cannot be sent closes the connection, as in Kafka, and so does a request that waits for something.
+        Produces with acks=0 are never sent again, and a client may only have ended its own direction. After each round
+        the reader finds the end once more. A response that cannot be sent closes the connection, as in Kafka, and so
+        does a request that waits for something.
         """
-        is_silent = self._unanswered and self.is_silent
-        if self.state is not None or not (is_silent or len(self._reader.frames.head)):
+        if self.state is not None or not (self._unanswered or len(self._reader.frames.head)):
             self.close()
             return
         self._reader.pause()

@@ -80,12 +80,13 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
             found for batch in _batches(request.message) if (found := unverified_of(request, *batch)) is not None
         ]
         if unverified:
+            _keep_records(request)
             return _verify_and_serve(produce, unverified)
     deferred = produce.append_all()
     if not deferred and not produce.rejected:
         produce.respond()
         return None
-    # Do this before anything else runs: the connection continues to receive into the buffer that holds the records.
+    # As in `_keep_records`: before anything else runs.
     request.connection.keep_memory()
     for work in deferred:
         work.keep()
@@ -94,15 +95,22 @@ def handle_produce(request: Request) -> Awaitable[None] | None:
     return _work_and_respond(produce, deferred)
 
 
+def _keep_records(request: Request) -> None:
+    """Copy the records of a request out of the connection's buffer.
+
+    Call this before anything else runs, and so not in a coroutine, whose first step is a later turn of the loop: the
+    connection may receive the next request into the same memory by then.
+    """
+    request.connection.keep_memory()
+    for _, data in _batches(request.message):
+        if data.records is not None:
+            data.records = memoryview(bytearray(data.records))
+
+
 async def _verify_and_serve(produce: Produce, unverified: list[Unverified]) -> None:
     """Serve a request for which the coordinator of the transaction, another broker, has to be asked first."""
     request = produce.request
     message: ProduceRequest = request.message
-    request.connection.keep_memory()
-    for topic in message.topic_data:
-        for data in topic.partition_data:
-            if data.records is not None:
-                data.records = memoryview(bytearray(data.records))
     try:
         assert message.transactional_id is not None
         async with request.broker.transactions.verified(message.transactional_id, unverified) as produce.verified:
@@ -189,7 +197,7 @@ class Produce:
     """
 
     __slots__ = (
-        "_acks", "_failed", "_leaders", "_now_ms", "_room", "_topics", "_version", "_waiting",
+        "_acks", "_failed", "_leaders", "_room", "_topics", "_version", "_waiting",
         "rejected", "request", "verified",
     )  # fmt: skip
 
@@ -197,7 +205,6 @@ class Produce:
         self.request = request
         self._acks: int = request.message.acks
         self._version = request.version
-        self._now_ms = request.broker.now_ms()
         self._waiting: list[Pending] = []
         self._failed = False
         self._leaders = CurrentLeaders(request, LEADER_SINCE, NodeEndpoint)
@@ -206,6 +213,11 @@ class Produce:
         self._topics: list[TopicProduceResponse] = []
         self.rejected: RejectedBatches | None = None
         self.verified: Verified | None = None
+
+    @property
+    def _now_ms(self) -> int:
+        """The time, which is later for records that had to wait: a log's own timestamps never decrease for that."""
+        return self.request.broker.now_ms()
 
     def append_all(self) -> list[DeferredAppend]:
         """Append the batches that need no worker.

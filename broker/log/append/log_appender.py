@@ -26,7 +26,7 @@ from broker.log.roller import Roller
 from broker.log.segment.segment_list import SegmentList
 from broker.log.storage_errors import StorageErrors
 from kafkalog.protocol.errors import KafkaStorageError, OffsetOutOfRangeError
-from kafkalog.records.batch import MAGIC, BatchHeader, assign_offsets
+from kafkalog.records.batch import LOG_APPEND_TIME_FLAG, MAGIC, BatchHeader, assign_offsets, set_log_append_time
 from kafkalog.records.errors import RecordsError
 from kafkalog.storage.index_entries import MAX_RELATIVE_OFFSET
 
@@ -111,6 +111,10 @@ class LogAppender:
             header = records.header
             records = records.records
             check_transaction(header, origin, label, in_transaction=in_transaction)
+            if config.message_timestamp_type == LOG_APPEND_TIME and header.max_timestamp != now_ms:
+                # Other batches may have come first since a worker checked this one.
+                set_log_append_time(records, 0, now_ms)
+                header = header._replace(max_timestamp=now_ms, attributes=header.attributes | LOG_APPEND_TIME_FLAG)
         else:
             records, header = prepare(records, config, now_ms, origin, label, in_transaction=in_transaction)
         producer_id = header.producer_id

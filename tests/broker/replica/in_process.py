@@ -65,6 +65,10 @@ class Wire:
         """Tell whether the broker closes the connection without another byte."""
         return await self._reader.read(1) == b""
 
+    def end_direction(self) -> None:
+        """Send no more; the broker may still answer."""
+        self._writer.write_eof()
+
     def close(self) -> None:
         self._writer.close()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.log.append.validation import Origin, prepare_ahead
 from broker.log.log import Log
 from broker.log.log_config import LOG_APPEND_TIME, LogConfig
 from kafkalog.records.batch import Record, decode_batch, encode_batch, iter_headers, set_log_append_time
@@ -78,6 +79,15 @@ def test_log_append_time_is_the_batch_s(tmp_path: Path) -> None:
     latest = found_latest(log)
     assert latest is not None
     assert latest.timestamp == NOW + 20
+
+
+def test_log_append_time_does_not_decrease_for_a_batch_that_a_worker_checked(tmp_path: Path) -> None:
+    log = open_log(tmp_path, LogConfig(message_timestamp_type=LOG_APPEND_TIME))
+    checked = prepare_ahead(batch(2, timestamp=5), log.config, NOW, Origin.CLIENT, "t-0")
+    log.append_batch(batch(2, timestamp=5), leader_epoch=0, now_ms=NOW + 10)
+    info = log.append_batch(checked, leader_epoch=0, now_ms=NOW + 20)
+    assert info.log_append_time == NOW + 20
+    assert [stamp for _, stamp in every_record(log)] == [NOW + 10, NOW + 10, NOW + 20, NOW + 20]
 
 
 def test_log_append_time_where_compaction_has_left_gaps(tmp_path: Path) -> None:

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.api.context import Request
+from broker.coordinator.transaction.service import Transactions
 from broker.net.postponed import MOST_POSTPONED
+from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
+from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
 from kafkalog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from kafkalog.records.batch import Record
+from kafkalog.records.batch import Record, decode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.legacy.message_set import encode_message_set
 from tests.broker.replica.in_process import DEADLINE_S, InProcess, Wire, with_broker
@@ -203,7 +210,76 @@ def test_a_batch_that_timed_out_is_a_duplicate_when_it_is_sent_again(tmp_path: P
     with_broker(tmp_path, work)
 
 
+def test_the_next_request_in_the_buffer_changes_no_records_while_a_coordinator_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection may receive it as soon as the handler has returned, before its coroutine has run."""
+
+    def transactional(value: bytes) -> bytearray:
+        return batch([value], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+    @asynccontextmanager
+    async def verified(*_: Any) -> AsyncIterator[dict[Any, Any]]:
+        yield {}
+
+    monkeypatch.setattr(Transactions, "asks_others", True)
+    monkeypatch.setattr(Transactions, "must_ask", lambda *_: True)
+    monkeypatch.setattr(Transactions, "admit", lambda *_, **__: None)
+    monkeypatch.setattr(Transactions, "verified", verified)
+
+    async def work(broker: InProcess) -> None:
+        partition = await broker.create_topic("t")
+        assert broker.server.dispatcher is not None
+        apis = broker.server.dispatcher.apis
+        produce_api = apis[ApiKey.PRODUCE]
+
+        def receive_next(request: Request) -> Any:
+            received = request.message.topic_data[0].partition_data[0].records
+            pending = produce_api.handler(request)
+            received[:] = transactional(b"next")
+            return pending
+
+        apis[ApiKey.PRODUCE] = replace(produce_api, handler=receive_next)
+        wire = await broker.connect()
+        request = produce_request("t", {0: transactional(b"this")}, -1)
+        request.transactional_id = "txn"
+        wire.send(request, VERSION)
+        assert await next_result(wire) == (0, 0)
+        _, records = decode_batch(partition.log.read(0, 1000).read(), 0)
+        assert [record.value for record in records] == [b"this"]
+
+    with_broker(tmp_path, work)
+
+
 # -- connections that end
+
+
+def test_a_client_that_has_ended_its_direction_is_answered(tmp_path: Path) -> None:
+    async def work(broker: InProcess) -> None:
+        ended = asyncio.Event()
+        assert broker.server.dispatcher is not None
+        apis = broker.server.dispatcher.apis
+        create = apis[ApiKey.CREATE_TOPICS]
+
+        async def create_later(request: Request) -> None:
+            await ended.wait()
+            pending = create.handler(request)
+            assert pending is not None
+            await pending
+
+        apis[ApiKey.CREATE_TOPICS] = replace(create, handler=create_later)
+        wire = await broker.connect()
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        wire.send(request, 5)
+        wire.end_direction()
+        # The broker sees the end before it serves another connection.
+        assert (await (await broker.connect()).exchange(OTHER, OTHER_VERSION)).error_code == ErrorCode.NONE
+        ended.set()
+        assert [each.error_code for each in (await wire.receive(request, 5)).topics] == [ErrorCode.NONE]
+        assert await wire.is_closed()
+
+    with_broker(tmp_path, work)
 
 
 def failing_produce(wire: Wire) -> None:
