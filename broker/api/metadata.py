@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import Any
 
-from broker.api.context import Broker, Request
+from broker.api.context import Request
 from broker.api.errors import error_code
 from broker.api.explanations import explanation
 from broker.api.unknown_cluster import knows_cluster
@@ -50,6 +50,8 @@ ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
 SORTED_AT_ONCE = 10_000
 """The most names of topics that are sorted at once."""
+LISTENER_SINCE = 6
+"""Versions of Metadata that say that a leader lacks the client's listener."""
 NAMED_BY_NAME_ALONE = (10, 11)
 """These versions have a field for a topic's id, and a name that may be null, but accept neither (KIP-516)."""
 
@@ -73,6 +75,10 @@ async def handle_metadata(request: Request) -> None:
         wanted = [MetadataRequestTopic(name=name) for name in broker.metadata.topic_names()]
     else:
         wanted = message.topics
+        if len(wanted) > 1:
+            # Each topic is answered once, as in Kafka: an entry of the response is 1,000 times as long as its name.
+            named = {(asked.name, asked.topic_id): asked async for asked in request.each(wanted)}
+            wanted = list(named.values())
         if request.version in NAMED_BY_NAME_ALONE and await _is_named_by_id(request, wanted):
             for_all = [
                 MetadataResponseTopic(
@@ -94,7 +100,7 @@ async def handle_metadata(request: Request) -> None:
 
 
 def _answered(request: Request, asked: MetadataRequestTopic, created: Mapping[str, ErrorCode]) -> MetadataResponseTopic:
-    topic = _topic(request.broker, asked.name, asked.topic_id)
+    topic = _topic(request, asked.name, asked.topic_id)
     if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name is not None:
         topic.error_code = created.get(topic.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if request.message.include_topic_authorized_operations and topic.error_code == ErrorCode.NONE:
@@ -155,7 +161,8 @@ def _is_legal(name: str) -> bool:
     return True
 
 
-def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataResponseTopic:
+def _topic(request: Request, name: str | None, topic_id: uuid.UUID) -> MetadataResponseTopic:
+    broker = request.broker
     if name is None:
         name = broker.metadata.names_by_id().get(topic_id)
         if name is None:
@@ -171,18 +178,28 @@ def _topic(broker: Broker, name: str | None, topic_id: uuid.UUID) -> MetadataRes
         name=name,
         topic_id=state.topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=_partitions(broker, state),
+        partitions=_partitions(request, state),
     )
 
 
-def _partitions(broker: Broker, state: TopicState) -> list[MetadataResponsePartition]:
+def _partitions(request: Request, state: TopicState) -> list[MetadataResponsePartition]:
+    broker, listener = request.broker, request.connection.endpoint.name
     result = []
+    unreachable: dict[int, bool] = {NO_LEADER: False}
     for index, partition in enumerate(state.partitions):
         # Kafka answers the same if no live replica can lead: no leader, and the last ISR.
         leader = broker.metadata.leader(state.name, index)
+        error = ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE
+        if leader not in unreachable:
+            unreachable[leader] = broker.metadata.endpoint(leader, listener) is None
+        if unreachable[leader]:
+            # The client's listener is not on that broker. (Kafka's `ZkMetadataCache.getPartitionMetadata`)
+            names_listener = request.message.__class__ is not MetadataRequest or request.version >= LISTENER_SINCE
+            error = ErrorCode.LISTENER_NOT_FOUND if names_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
         result.append(
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
+                error_code=error,
                 partition_index=index,
                 leader_id=leader,
                 leader_epoch=partition.leader_epoch,
@@ -243,7 +260,7 @@ async def handle_describe_topic_partitions(request: Request) -> None:
         if remaining == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = _topic(broker, name, NO_TOPIC_ID)
+        topic = _topic(request, name, NO_TOPIC_ID)
         begin = first_partition if name == first_topic else 0
         partitions = topic.partitions[begin : begin + remaining]
         explained = asked.get(name, frozenset())

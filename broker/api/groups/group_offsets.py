@@ -283,17 +283,18 @@ async def _fetched(
 ) -> list[Any]:
     """Return the committed offsets of a group as of now, for these topics or for all."""
     topic_kind, partition_kind = kinds
-    partitions_of: dict[str, list[Any]] = {}
+    # A partition that is named twice is answered once: its metadata is 1,000 times as long as its number.
+    partitions_of: dict[str, dict[int, Any]] = {}
     for at in _wanted(topics) if topics is not None else await _sorted(offsets, turn):
         if at is not None:
-            found = _partition(request, at, offsets, partition_kind)
-            partitions_of.setdefault(at[0], []).append(found)
+            topic, index = at
+            partitions_of.setdefault(topic, {})[index] = _partition(request, at, offsets, partition_kind)
         if turn.is_over:
             offsets.freeze()
             await turn.end()
     answers = []
     for name, partitions in partitions_of.items():
-        answers.append(topic_kind(name=name, partitions=partitions))
+        answers.append(topic_kind(name=name, partitions=list(partitions.values())))
         if turn.is_over:
             await turn.end()
     return answers

@@ -21,11 +21,13 @@ from kafkalog.protocol.messages.describe_producers import (
 
 async def handle_describe_producers(request: Request) -> None:
     message: DescribeProducersRequest = request.message
-    topics = [await _producers_of(request, topic) async for topic in request.each(message.topics)]
+    seen: set[tuple[str, int]] = set()
+    topics = [await _producers_of(request, topic, seen) async for topic in request.each(message.topics)]
     await request.answer(DescribeProducersResponse(topics=topics))
 
 
-async def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
+async def _producers_of(request: Request, topic: TopicRequest, seen: set[tuple[str, int]]) -> TopicResponse:
+    """Describe the producers of a topic's partitions, but of those that the request has named before."""
     failed: KafkaError | None = None
     try:
         check_topic_name(topic.name)
@@ -34,7 +36,6 @@ async def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
     except KafkaError as error:
         failed = error
     partitions = []
-    seen: set[int] = set()
     async for index in request.each(topic.partition_indexes):
         response = PartitionResponse(partition_index=index)
         with Answering(response):
@@ -42,10 +43,10 @@ async def _producers_of(request: Request, topic: TopicRequest) -> TopicResponse:
                 raise failed
             # Followers answer, too: tools ask a certain broker about all of its replicas.
             partition = request.broker.replicas.require(topic.name, index)
-            if index in seen:
+            if (topic.name, index) in seen:
                 # A partition may have 100,000s of producers, and is described once.
                 continue
-            seen.add(index)
+            seen.add((topic.name, index))
             producers = list(partition.log.producers.producers.items())
             response.active_producers = [_producer(*item) async for item in request.each(producers)]
         partitions.append(response)

@@ -13,6 +13,7 @@ from kafkalog.protocol.codec import decode_response, encode_request
 from kafkalog.protocol.errors import ErrorCode, InvalidRequestError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+from kafkalog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.schema import STRING, Struct
 from tests.kafkalog.protocol.support import request_classes, sample, version_id, versions
@@ -105,6 +106,20 @@ def test_metadata_by_id_is_refused_where_it_was_not_known(
     codes = [topic.error_code for topic in answer.topics]
     assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
     assert [topic.name for topic in answer.topics] == ["t", bad.name or ""]
+
+
+def test_what_is_named_twice_is_answered_once(own: KafkalogBroker) -> None:
+    """The answer may be 1,000 times as long as the name."""
+    name = "twice"
+    with own.connect() as sock:
+        create_topic(sock, name)
+        topics = [MetadataRequestTopic(name=name), MetadataRequestTopic(name="none"), MetadataRequestTopic(name=name)]
+        metadata = exchange(sock, MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12)
+        assert [topic.name for topic in metadata.topics] == [name, "none"]
+        wanted = [TopicRequest(name=name, partition_indexes=[0, 0]), TopicRequest(name=name, partition_indexes=[0, 1])]
+        producers = exchange(sock, DescribeProducersRequest(topics=wanted), 0)
+        indexes = [[each.partition_index for each in topic.partitions] for topic in producers.topics]
+        assert indexes == [[0], [1]]
 
 
 def test_a_good_topic_is_answered_beside_one_with_a_name_that_is_too_long(own: KafkalogBroker) -> None:

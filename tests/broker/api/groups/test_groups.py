@@ -176,6 +176,17 @@ def test_offsets_are_committed_and_fetched(wire: socket.socket, group: str, vers
     assert partition.committed_leader_epoch == (epoch if version >= 5 else -1)
 
 
+@pytest.mark.parametrize("version", [7, 9])
+def test_the_offset_of_a_partition_that_is_named_twice_is_answered_once(
+    wire: socket.socket, group: str, version: int
+) -> None:
+    """Its metadata may be 1,000 times as long as its number."""
+    assert commit(wire, group, {("t", 0): 5}, metadata="note") == [NONE]
+    response = fetch_response(wire, group, [("t", 0), ("t", 1), ("t", 0)], version)
+    found = [(topic.name, each.partition_index) for topic in response.topics for each in topic.partitions]
+    assert found == [("t", 0), ("t", 1)]
+
+
 @pytest.mark.parametrize("version", [2, 4])
 def test_a_retention_beyond_the_end_of_time(wire: socket.socket, group: str, version: int) -> None:
     assert commit(wire, group, {("t", 0): 5}, version, retention_time_ms=(1 << 63) - 1) == [NONE]
