@@ -30,6 +30,7 @@ from kafkalog.protocol.codec import (
     decode_request_header,
     decode_within,
 )
+from kafkalog.protocol.decoder import ELEMENT_COST
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ LARGE_REQUEST = 64 * 1024
 """Requests without record batches are decoded on a worker from this many bytes on: they may hold 10,000s of entries."""
 BUDGET = 32 * 1024
 """The decoding budget of a request with record batches, some 1,024 partitions. A worker decodes larger requests."""
+MOST_ENTRIES = 2_000_000
+"""The most entries of a request. An entry of three bytes takes up to 50 times as much memory once it is decoded."""
 MOST_TAGS = 1000
 """The most tagged fields in the header of a request with record batches; with more, a worker decodes it."""
 FREED_BY_WORKER = 1 << 20
@@ -155,7 +158,11 @@ class ApiDispatcher:
             if connection.closed:
                 return None
             header, position = decode_request_header(frame)
-            return header, decode_message(api.request_type, header.api_version, frame, position)[0]
+            budget = MOST_ENTRIES * ELEMENT_COST + len(frame)
+            try:
+                return header, decode_within(api.request_type, header.api_version, frame, position, budget)
+            except TooManyEntriesError as error:
+                raise ProtocolError(f"{api.key.name} has more than {MOST_ENTRIES:,} entries") from error
 
         return await self._broker.lanes.run(len(frame), decode)
 

@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkalog.protocol.api_keys import ApiKey
 from kafkalog.protocol.codec import encode_request
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkalog.protocol.primitives import uvarint
 from tests.support.kafkalog_broker import KafkalogBroker
 from tests.support.waiting import wait_until
 from tests.support.wire import (
@@ -61,6 +63,20 @@ def test_garbage_closes_its_connection_only(
         bad.sendall(data)
         assert is_closed(bad)
     assert broker.logged().count("closing connection") == before + 1
+    assert_serving(wire, topic)
+
+
+def test_a_request_with_more_entries_than_any_needs_is_refused(
+    broker: KafkalogBroker, wire: socket.socket, topic: str
+) -> None:
+    """Decoded, each entry of three bytes takes 50 times as much memory."""
+    count = 3_000_000
+    start = struct.pack(">iiiiBii", -1, 0, 0, 0, 0, 0, -1) + uvarint(count + 1)
+    body = struct.pack(">hhi", ApiKey.FETCH, 12, 7) + b"\0\1c\0" + start + b"\1\1\0" * count + b"\1\1\0"
+    with broker.connect() as bad:
+        bad.sendall(struct.pack(">i", len(body)) + body)
+        assert is_closed(bad)
+    assert "FETCH has more than 2,000,000 entries" in broker.logged()
     assert_serving(wire, topic)
 
 
