@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from kafkalog.protocol.errors import ErrorCode
+from kafkalog.storage.topics import MAX_TOPIC_NAME
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -229,8 +230,9 @@ class FetchSessionCache:
             if message.session_id in self._sessions:
                 self.forget(message.session_id)
             partitions: dict[PartitionKey, FetchPartitionState] = {}
-            _merge(partitions, message.topics, message.forgotten_topics_data, by_id, names)
-            return self._begin(message, by_id, names, partitions, dict(partitions), list(partitions.values()), now)
+            may_keep = _merge(partitions, message.topics, message.forgotten_topics_data, by_id, names)
+            states = list(partitions.values())
+            return self._begin(message, by_id, names, partitions, dict(partitions), states, now, may_keep)
         session = self._find(message, by_id)
         if not isinstance(session, FetchSession):
             return FetchContext(session, [])
@@ -241,8 +243,8 @@ class FetchSessionCache:
         if not is_named:
             for _ in session.rename(names):
                 pass
-        _merge(session.partitions, message.topics, message.forgotten_topics_data, by_id, names, session)
-        return self._go_on(session, message.session_epoch, size, now)
+        may_keep = _merge(session.partitions, message.topics, message.forgotten_topics_data, by_id, names, session)
+        return self._go_on(session, message.session_epoch, size, now, may_keep)
 
     def steps(
         self, version: int, message: Any, names: Mapping[uuid.UUID, str], now: float
@@ -267,10 +269,10 @@ class FetchSessionCache:
         try:
             if by_id:
                 yield from session.rename(names)
-            yield from _merge_in_steps(session.partitions, message, by_id, names, session)
+            may_keep = yield from _merge_in_steps(session.partitions, message, by_id, names, session)
             if session.is_over:
                 return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-            return self._go_on(session, epoch, size, now)
+            return self._go_on(session, epoch, size, now, may_keep)
         finally:
             if session.epoch is IN_STEPS:
                 session.epoch = epoch
@@ -301,9 +303,12 @@ class FetchSessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         return session
 
-    def _go_on(self, session: FetchSession, epoch: int, size: int, now: float) -> FetchContext:
-        """Return the context of a session that had `size` partitions before its request, which came in `epoch`."""
-        if len(session.partitions) > size and self._partitions() > self._max_partitions:
+    def _go_on(self, session: FetchSession, epoch: int, size: int, now: float, may_keep: bool) -> FetchContext:
+        """Return the context of a session that had `size` partitions before its request, which came in `epoch`.
+
+        `may_keep` is what `_merge` has returned.
+        """
+        if not may_keep or (len(session.partitions) > size and self._partitions() > self._max_partitions):
             self._end(session)
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
         session.last_used = now
@@ -322,14 +327,16 @@ class FetchSessionCache:
         awake: dict[PartitionKey, FetchPartitionState],
         states: list[FetchPartitionState],
         now: float,
+        may_keep: bool,
     ) -> FetchContext:
         """Return the context of a full request; a new session keeps `partitions` if wanted and there is room.
 
-        `awake` and `states` are the same partitions; the session gets the former, the request the latter.
+        `awake` and `states` are the same partitions; the session gets the former, the request the latter. `may_keep` is
+        what `_merge` has returned.
         """
         context = FetchContext(ErrorCode.NONE, states)
         is_follower = message.replica_id >= 0 or message.replica_state.replica_id >= 0
-        wants_one = message.session_epoch == INITIAL_EPOCH and partitions
+        wants_one = message.session_epoch == INITIAL_EPOCH and partitions and may_keep
         if wants_one and self._make_room(len(partitions), now, is_follower):
             session = FetchSession(self._new_id(), by_id, now, is_follower=is_follower)
             session.partitions = partitions
@@ -346,14 +353,14 @@ class FetchSessionCache:
         awake: dict[PartitionKey, FetchPartitionState] = {}
         context = None
         try:
-            yield from _merge_in_steps(partitions, message, by_id, names)
+            may_keep = yield from _merge_in_steps(partitions, message, by_id, names)
             states: list[FetchPartitionState] = []
             items = iter(partitions.items())
             while some := dict(islice(items, STEP)):
                 awake |= some
                 states += some.values()
                 yield
-            context = self._begin(message, by_id, names, partitions, awake, states, now)
+            context = self._begin(message, by_id, names, partitions, awake, states, now, may_keep)
             return context
         finally:
             if (context is None or context.session is None) and len(partitions) > MANY_PARTITIONS:
@@ -419,11 +426,17 @@ def _merge(
     by_id: bool,
     names: Mapping[uuid.UUID, str],
     session: FetchSession | None = None,
-) -> None:
-    """Take the entries of a request into `partitions`, which are those of `session`, unless that is new."""
+) -> bool:
+    """Take the entries of a request into `partitions`, which are those of `session`, unless that is new.
+
+    Return whether a session may keep them: longer names than any topic's would take memory for nothing.
+    """
+    may_keep = True
     for topic in topics:
         identity = topic.topic_id if by_id else topic.topic
         name = names.get(topic.topic_id, "") if by_id else topic.topic
+        if len(name) > MAX_TOPIC_NAME:
+            may_keep = False
         for wanted in topic.partitions:
             key = (identity, wanted.partition)
             state = partitions.get(key)
@@ -439,6 +452,7 @@ def _merge(
                 session.forget((identity, partition))
             else:
                 partitions.pop((identity, partition), None)
+    return may_keep
 
 
 def _merge_in_steps(
@@ -447,13 +461,15 @@ def _merge_in_steps(
     by_id: bool,
     names: Mapping[uuid.UUID, str],
     session: FetchSession | None = None,
-) -> Iterator[None]:
+) -> Generator[None, None, bool]:
+    may_keep = True
     for some in _pieces(message.topics):
-        _merge(partitions, some, (), by_id, names, session)
+        may_keep &= _merge(partitions, some, (), by_id, names, session)
         yield
     for some in _pieces(message.forgotten_topics_data):
         _merge(partitions, (), some, by_id, names, session)
         yield
+    return may_keep
 
 
 class _Piece(NamedTuple):

@@ -31,7 +31,7 @@ def fetch(
     """A FetchRequest's fields: `wanted` maps partitions to offsets."""
 
     def topic(name: str, **fields: Any) -> SimpleNamespace:
-        return SimpleNamespace(topic=name, topic_id=IDS[name], **fields)
+        return SimpleNamespace(topic=name, topic_id=IDS.get(name, uuid.UUID(int=9)), **fields)
 
     def partition(index: int, offset: int) -> FetchPartition:
         return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=100)
@@ -197,6 +197,17 @@ def test_a_session_that_grows_beyond_what_all_may_hold_ends() -> None:
     grown = context_of(cache, 12, fetch(session_id, 1, {("a", index): 0 for index in range(4)}), {}, 0.0)
     assert grown.error is ErrorCode.NONE
     ended = context_of(cache, 12, fetch(session_id, 2, {("b", 0): 0}), {}, 0.0)
+    assert ended.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(cache) == 0
+
+
+def test_no_session_keeps_names_that_no_topic_can_have() -> None:
+    cache = FetchSessionCache(10, chance=CHANCE)
+    long = "x" * 250
+    refused = context_of(cache, 12, fetch(0, 0, {("a", 0): 0, (long, 0): 0}), {}, 0.0)
+    assert (refused.error, refused.session_id, len(refused.partitions)) == (ErrorCode.NONE, 0, 2)
+    session_id = context_of(cache, 12, fetch(0, 0, {("a", 0): 0}), {}, 0.0).session_id
+    ended = context_of(cache, 12, fetch(session_id, 1, {(long, 0): 0}), {}, 0.0)
     assert ended.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert len(cache) == 0
 
