@@ -207,7 +207,7 @@ def growth(
     Raises:
         InvalidPartitionsError: `count` is not above the present number.
         PolicyViolationError: more than MAX_PARTITIONS_PER_REQUEST would be created.
-        InvalidReplicaAssignmentError: `assignments` is invalid.
+        InvalidReplicaAssignmentError: `assignments` is invalid, or has another replication factor than the topic.
     """
     present = len(topic.partitions)
     if count < present:
@@ -218,15 +218,20 @@ def growth(
         raise InvalidPartitionsError(f"Topic already has {present} partitions.")
     added = count - present
     _check_room(added, MAX_PARTITIONS_PER_REQUEST)
+    first = topic.partitions[0].replicas
     if assignments is not None:
         if len(assignments) != added:
             raise InvalidReplicaAssignmentError(
                 f"Increasing the number of partitions by {added} but {len(assignments)} assignments provided."
             )
         replicas = check_manual(dict(enumerate(assignments)), placement.brokers)
+        if len(replicas[0]) != len(first):
+            raise InvalidReplicaAssignmentError(
+                f"Inconsistent replication factor between partitions, partition 0 has {len(first)} while the new "
+                f"partitions have {len(replicas[0])}."
+            )
     else:
         # Continue round robin from the preferred leader of the first partition, or from the next live broker.
-        first = topic.partitions[0].replicas
         start = next((at for at, broker in enumerate(sorted(placement.brokers)) if broker >= first[0]), 0)
         replicas = assign_replicas(placement.brokers, added, len(first), start, present, placement.racks)
     return AddPartitions(topic.name, present, tuple(map(placement.lead_by_first, replicas)))

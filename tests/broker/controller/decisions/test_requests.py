@@ -15,7 +15,13 @@ from broker.controller.decisions.requests import requests_for, roles_of
 from broker.metadata.model import ClusterState, PartitionState, TopicState
 from broker.metadata.operations import ChangePartitions, CreateTopic, DeleteTopic, apply
 from broker.replica.hosting.applier import DELETION_EPOCH
-from kafkalog.protocol.errors import InvalidTopicError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
+from kafkalog.protocol.errors import (
+    InvalidReplicaAssignmentError,
+    InvalidTopicError,
+    KafkaError,
+    PolicyViolationError,
+    TopicAlreadyExistsError,
+)
 
 BROKERS = (1, 2, 5)
 PLACEMENT = Placement(BROKERS, 3, 2, controller_epoch=4, random=random.Random(1))
@@ -114,3 +120,10 @@ def test_leaders_of_added_partitions_go_on_round_robin_from_the_first() -> None:
     assert {partition.controller_epoch for partition in operation.partitions} == {4}
     with pytest.raises(PolicyViolationError):
         growth(TopicState("t", uuid.uuid4(), held), 20_000, None, PLACEMENT)
+
+
+def test_added_partitions_have_as_many_replicas_as_the_first() -> None:
+    topic = TopicState("t", uuid.uuid4(), (PartitionState((1, 2, 5), (1, 2, 5), 1),))
+    with pytest.raises(InvalidReplicaAssignmentError, match="partition 0 has 3 while the new partitions have 1"):
+        growth(topic, 3, [[2], [1]], PLACEMENT)
+    assert len(growth(topic, 2, [[2, 1, 5]], PLACEMENT).partitions) == 1
