@@ -220,6 +220,12 @@ class BrokerConfig:
         self.lost: frozenset[str] = frozenset()
         self.ineffective = sorted(name for name in texts if name in NO_EFFECT or not self._has_effect(name))
         protocol_map = parse_protocol_map(self["listener.security.protocol.map"])
+        if texts.get("authorizer.class.name"):
+            # A broker that ignored it would let everybody do everything.
+            raise ConfigError(
+                "authorizer.class.name is set, and this broker has no authorizer: remove the key, and let a firewall or "
+                "the listeners' addresses decide who connects"
+            )
         self.listeners = parse_listeners("listeners", self["listeners"], protocol_map)
         if not self.listeners:
             raise ConfigError("Invalid value for configuration listeners: name at least one, such as PLAINTEXT://:9092")

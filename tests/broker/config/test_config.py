@@ -215,6 +215,12 @@ def test_bad_listeners_say_what_to_do(listeners: str, message: str) -> None:
         BrokerConfig({"listeners": listeners})
 
 
+def test_a_broker_that_would_ignore_its_authorizer_does_not_start() -> None:
+    with pytest.raises(ConfigError, match="has no authorizer"):
+        BrokerConfig({"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"})
+    assert BrokerConfig({"authorizer.class.name": ""}).unknown == ["authorizer.class.name"]
+
+
 def test_kafkas_own_keys_are_accepted_and_others_are_told() -> None:
     config = BrokerConfig({"num.network.threads": "3", "no.such.key": "x"})
     assert config.ineffective == ["num.network.threads"]
