@@ -52,7 +52,8 @@ async def handle_describe_configs(request: Request) -> None:
     async for resource in request.each(message.resources):
         key, names = (resource.resource_type, resource.resource_name), resource.configuration_keys
         before = wanted.get(key, {})
-        if names is None or before is None:
+        # As in Kafka, no names mean all.
+        if not names or before is None:
             wanted[key] = None
         else:
             before.update(await request.distinct(names))

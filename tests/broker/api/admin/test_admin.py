@@ -244,6 +244,14 @@ def test_configs_are_described_in_the_order_asked(wire: socket.socket, topic: st
     assert [config.name for config in result.configs] == ["segment.ms", "cleanup.policy", "retention.ms"]
 
 
+def test_no_names_of_configs_mean_all(wire: socket.socket, topic: str) -> None:
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=[])]
+    )
+    names = {config.name for config in exchange(wire, request, 4).results[0].configs}
+    assert names == set(describe(wire, TOPIC, topic))
+
+
 def test_topic_configs_are_altered(wire: socket.socket, topic: str) -> None:
     assert alter(wire, TOPIC, topic, ("retention.ms", SET, "55"), ("cleanup.policy", APPEND, "compact")).error_code == 0
     found = describe(wire, TOPIC, topic)
