@@ -1,6 +1,6 @@
 """Other versions of PySpark that the source supports, each in its own environment.
 
-Spark's own Kafka connector fits the oldest.
+Spark's own Kafka connector fits the oldest. `python -m tests.spark_kafkalog.older` installs them before the tests do.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
+
 from peers.cache import MissingPeerError, cached
 from peers.toolchains import java, maven
+from spark_kafkalog.compat.versions import TESTED
 
 PYSPARK = "4.2.0"
 CONNECTOR = (
@@ -80,3 +83,8 @@ def missing(version: str = PYSPARK) -> str | None:
     except MissingPeerError as error:
         return str(error)
     return None
+
+
+if __name__ == "__main__":
+    for other in sorted(TESTED - {pyspark.__version__}):
+        print(f"PySpark {other}: {missing(other) or 'ready'}")
