@@ -102,13 +102,8 @@ class Channel:
         """Tell whether the oldest request has waited too long."""
         return self.deadline() <= now
 
-    def send(
-        self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool, patience: float
-    ) -> bool:
-        """Send a request that carries `batches`; connect first where there is no connection.
-
-        Returns False where the broker has not received all of it within `patience` seconds; the selector reports when
-        `send_rest` may continue. After an error the caller has the batches again.
+    def prepare(self) -> None:
+        """Make sure that `send` has a connection to use, and that its session lasts.
 
         Raises:
             ConnectionFailedError, ClientTimeoutError, AuthenticationError: `Connection` raises them.
@@ -119,9 +114,23 @@ class Channel:
             self.close()
             connection = None
         if connection is None:
-            connection = self._connect()
+            self._connect()
         elif connection.authentication_due and not self._requests:
             connection.reauthenticate(timeout=self._patience)
+
+    def send(
+        self, request: Request, batches: list[ProducerBatch], min_version: int, *, answered: bool, patience: float
+    ) -> bool:
+        """Send a request that carries `batches`, after `prepare`.
+
+        Returns False where the broker has not received all of it within `patience` seconds; the selector reports when
+        `send_rest` may continue. After an error the caller has the batches again.
+
+        Raises:
+            ConnectionFailedError, ClientTimeoutError: `Connection` raises them.
+        """
+        connection = self._connection
+        assert connection is not None
         done = connection.send_now(request, min_version=min_version, answered=answered, patience=patience)
         now = time.monotonic()
         if answered:
@@ -145,7 +154,7 @@ class Channel:
         sent, self._unanswered = self._unanswered, []
         return sent
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> None:
         # A channel remains when a broker moves to another address; metadata has the present one.
         known = self._cluster.metadata([]).brokers
         broker = known.get(self.node_id)
@@ -159,7 +168,6 @@ class Channel:
         self._selector.register(connection.fileno(), selectors.EVENT_READ, self)
         self._connection = connection
         self._failures = 0
-        return connection
 
     @property
     def connected(self) -> bool:

@@ -187,6 +187,11 @@ class Sender:
         channel = self._channels.get(node_id)
         if channel is None:
             channel = self._channels[node_id] = Channel(node_id, self._config, self._cluster, self._selector)
+        try:
+            channel.prepare()
+        except (ClientError, KafkaError) as error:
+            self._unreached(channel, error, batches)
+            return
         encoded = []
         for batch in batches:
             self.sequences.number(self._queue(batch), batch)
@@ -398,6 +403,17 @@ class Sender:
         self.accumulator.requeue(queue, [batch])
 
     # Failing
+
+    def _unreached(self, channel: Channel, error: Exception, batches: list[ProducerBatch]) -> None:
+        """Put back batches that were not sent, because no connection could be made; `retries` does not count that."""
+        self._lost(channel, error, [] if is_retriable(error) else batches)
+        waiting = [batch for batch in batches if not batch.done]
+        self.topics.refresh(*{batch.topic for batch in waiting})
+        for batch in waiting:
+            queue = self._queue(batch)
+            queue.last_error = error
+            self._remove_in_flight(batch)
+            self.accumulator.requeue(queue, [batch])
 
     def _lost(self, channel: Channel, error: Exception, unsent: list[ProducerBatch]) -> None:
         """Handle a lost connection: the outcome of its batches is uncertain."""

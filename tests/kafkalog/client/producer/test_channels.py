@@ -42,6 +42,7 @@ def channel(server: Sessions) -> Iterator[Channel]:
 
 def send(channel: Channel) -> None:
     request: ProduceRequest = produce_request("t", {0: batch([b"x"])})
+    channel.prepare()
     assert channel.send(request, [], 0, answered=True, patience=60)
 
 

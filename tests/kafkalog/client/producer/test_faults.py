@@ -17,9 +17,13 @@ from kafkalog.client.admin import Admin
 from kafkalog.client.config import ClientConfig
 from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import DeliveryFuture, Producer, ProducerClosedError
+from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kafkalog.protocol.messages.produce import ProduceRequest
 from kafkalog.records.batch import decode_batch, iter_headers
 from peers.process import free_port
 from tests.support.kafkalog_broker import KafkalogBroker
+from tests.support.scripted import ScriptedBroker, metadata, taken
 from tests.support.tcp_proxy import Proxy
 from tests.support.waiting import wait_until
 from tests.support.wire import create_topic, fetch
@@ -233,6 +237,50 @@ def test_a_broker_that_stalls(start_broker: Callable[..., KafkalogBroker]) -> No
     assert found[0] == b"before"
     assert found[-1] == b"last"
     assert found.count(b"x" * 1500) <= 1
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[ScriptedBroker, dict[str, int]]]:
+    """A broker that leads a partition, and the port at which its metadata places it: one that refuses connections."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        told = {"port": closed.getsockname()[1]}
+
+        def describe(_: MetadataRequest) -> MetadataResponse:
+            found = metadata({1: broker}, {("t", 0): 1})
+            found.brokers[0].port = told["port"]
+            return found
+
+        broker = ScriptedBroker(
+            {
+                MetadataRequest: describe,
+                InitProducerIdRequest: lambda _: InitProducerIdResponse(producer_id=7),
+                ProduceRequest: taken,
+            }
+        )
+        with broker:
+            yield broker, told
+
+
+def test_refused_connections_are_no_attempts(elsewhere: tuple[ScriptedBroker, dict[str, int]]) -> None:
+    """As in Java, `retries` counts what was sent; until then a record has the time of `delivery.timeout.ms`."""
+    broker, told = elsewhere
+    with producer(broker.address, retries=1) as sending:
+        future = sending.send("t", b"x")
+        # The producer asks for metadata again after each connection that is refused.
+        wait_until(lambda: broker.seen[MetadataRequest] >= 8 or future.done(), "many connections were refused")
+        assert not future.done()
+        told["port"] = broker.port
+        future.result(DEADLINE_S)
+        assert broker.seen[ProduceRequest] == 1
+
+
+def test_what_was_never_sent_is_not_called_sent(elsewhere: tuple[ScriptedBroker, dict[str, int]]) -> None:
+    broker, _ = elsewhere
+    with producer(broker.address, delivery_timeout_ms=300, request_timeout_ms=300, linger_ms=0) as sending:
+        error = sending.send("t", b"x").exception(DEADLINE_S)
+    assert isinstance(error, ClientTimeoutError)
+    assert "waiting to be sent" in str(error)
 
 
 def test_closing_does_not_wait_for_ever(start_broker: Callable[..., KafkalogBroker]) -> None:
