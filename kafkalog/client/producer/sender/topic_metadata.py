@@ -6,14 +6,14 @@ import time
 from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.errors import ClientError, ClientTimeoutError, is_retriable
+from kafkalog.client.errors import ClientError, ClientTimeoutError, about, is_retriable
 from kafkalog.client.metadata import Broker, LeaderIdAndEpoch, TopicMetadata
 from kafkalog.client.producer.accumulator import Accumulator
 from kafkalog.client.producer.config import ProducerConfig
 from kafkalog.client.producer.partition_queue import NO_LEADER, PartitionQueue
 from kafkalog.client.producer.partitioner import StickyPartitioner
 from kafkalog.client.types import TopicPartition
-from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_for
+from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.produce import ProduceResponse
 from kafkalog.protocol.primitives import MAX_STRING
 
@@ -229,7 +229,7 @@ class Topics:
     def _update(self, state: TopicState, found: TopicMetadata) -> None:
         """Apply the metadata of a topic; the lock is held."""
         if found.error_code:
-            error = error_for(found.error_code, _describe(found))
+            error = about(found.error_code, f"topic {found.name}")
             unknown = found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             state.tries += unknown
             if not error.retriable or (unknown and state.tries >= UNKNOWN_TOPIC_TRIES):
@@ -287,9 +287,3 @@ class Topics:
         """Wake the threads that wait for topics."""
         with self._accumulator.lock:
             self._accumulator.changed.notify_all()
-
-
-def _describe(found: TopicMetadata) -> str:
-    if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"topic {found.name} does not exist"
-    return f"topic {found.name}: {ErrorCode(found.error_code).message}"
