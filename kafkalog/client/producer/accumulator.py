@@ -162,6 +162,7 @@ class Accumulator:
                 queue.open = None
             queue.serial += 1
             batch = EncodedBatch(queue.topic, queue.partition, queue.serial, data)
+            queue.used_at = batch.created
             queue.ready.append(batch)
             self._incomplete[batch] = None
             self._active[queue] = None
@@ -181,6 +182,7 @@ class Accumulator:
                 queue.ready.append(batch)
             queue.serial += 1
             queue.open = batch = ProducerBatch(queue.topic, queue.partition, queue.serial)
+            queue.used_at = batch.created
             self._incomplete[batch] = None
             self._active[queue] = None
         return batch

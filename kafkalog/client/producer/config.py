@@ -66,6 +66,8 @@ class ProducerConfig:
     ignore_keys: bool = _option("partitioner.ignore.keys", False, boolean)
     reconnect_backoff: float = _option("reconnect.backoff.ms", 0.05, milliseconds())
     reconnect_backoff_max: float = _option("reconnect.backoff.max.ms", 1.0, milliseconds())
+    metadata_max_idle: float = _option("metadata.max.idle.ms", 300.0, milliseconds())
+    """The time after which a topic that nothing is sent to is left out of requests for metadata."""
     transactional_id: str | None = _option("transactional.id", None, lambda text: text or None)
     transaction_timeout: float = _option("transaction.timeout.ms", 60.0, milliseconds(1))
     key_serializer: Any = None

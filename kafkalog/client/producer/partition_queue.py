@@ -27,6 +27,7 @@ class PartitionQueue:
         "reset",
         "serial",
         "topic",
+        "used_at",
     )
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -47,6 +48,13 @@ class PartitionQueue:
         flight."""
         self.last_error: Exception | None = None
         """The error that has kept the last batch from being written; None after one was written."""
+        self.used_at = float("-inf")
+        """The time when the last batch was begun (`time.monotonic`)."""
+
+    @property
+    def has_batches(self) -> bool:
+        """Return whether some batch waits or is in flight; the lock is held."""
+        return self.open is not None or bool(self.ready or self.in_flight)
 
     def begin_sequence(self) -> None:
         """Continue with sequence number 0, under another id or epoch."""

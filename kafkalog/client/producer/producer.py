@@ -326,17 +326,17 @@ class Producer:
         return list(range(len(self._topics.wait_for(topic, to_send=False).queues)))
 
     def known_partitions(self) -> dict[str, int]:
-        """Return how many partitions are known of each topic that was sent to; never wait."""
+        """Return how many partitions are known of each topic that was sent to lately; never wait."""
         return {topic: len(state.queues) for topic, state in list(self._states.items()) if state.queues}
 
     def look_again(self, bootstrap_servers: Iterable[Address]) -> None:
-        """Fetch the metadata of all topics that were sent to anew, soon.
+        """Fetch the metadata of all topics that were sent to lately anew, soon.
 
         Args:
             bootstrap_servers: The addresses to ask where no known broker answers, in place of those at the start.
         """
         self._cluster.bootstrap_from(bootstrap_servers)
-        self._topics.refresh(*list(self._states))
+        self._topics.refresh(*self.known_partitions())
         with self._accumulator.lock:
             self._accumulator.rouse()
 

@@ -39,7 +39,6 @@ _REASONS = {
     "the time-out of connecting does not grow": "socket.connection.setup.timeout.max.ms",
     "the bootstrap servers are tried where no known broker answers": "metadata.recovery.strategy "
     "metadata.recovery.rebootstrap.trigger.ms",
-    "metadata of unused topics costs nothing here": "metadata.max.idle.ms",
     "bootstrap.servers is used": "bootstrap.controllers",
     "batches go to the partitions that accept them": "partitioner.adaptive.partitioning.enable "
     "partitioner.availability.timeout.ms",

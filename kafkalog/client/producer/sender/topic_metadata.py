@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from kafkalog.client.cluster import Cluster
@@ -80,9 +81,23 @@ class TopicState:
         available: Partitions with a leader.
         error: The error that makes it impossible to write to the topic, for threads that wait for it.
         fetched: How often its metadata has been fetched.
+        waiting: How many threads wait for it.
+        wanted_at: When a thread waited for it last (`time.monotonic`).
     """
 
-    __slots__ = ("available", "error", "fetched", "gone", "name", "queues", "sticky", "topic_id", "tries")
+    __slots__ = (
+        "available",
+        "error",
+        "fetched",
+        "gone",
+        "name",
+        "queues",
+        "sticky",
+        "topic_id",
+        "tries",
+        "waiting",
+        "wanted_at",
+    )
 
     def __init__(self, name: str, switch_bytes: int) -> None:
         self.name = name
@@ -94,6 +109,22 @@ class TopicState:
         self.fetched = 0
         self.topic_id: UUID | None = None
         self.tries = 0
+        self.waiting = 0
+        self.wanted_at = float("-inf")
+
+    def every_queue(self) -> list[PartitionQueue]:
+        """Return the queues of all partitions that exist or have existed."""
+        return list({**self.gone, **{queue.partition: queue for queue in self.queues}}.values())
+
+    @property
+    def needed(self) -> bool:
+        """Return whether a thread or a batch waits for its metadata; the lock is held."""
+        return self.waiting > 0 or any(queue.has_batches for queue in self.every_queue())
+
+    @property
+    def used_at(self) -> float:
+        """Return when a thread last waited for it or began a batch (`time.monotonic`)."""
+        return max([self.wanted_at, *(queue.used_at for queue in self.every_queue())])
 
     def next_queue(self, size: int) -> PartitionQueue:
         """Return the queue for a record without a key that takes `size` bytes."""
@@ -150,31 +181,41 @@ class Topics:
         with accumulator.lock:
             state = self.states.get(name)
             if state is None:
-                state = self.states[name] = TopicState(name, max(self._config.batch_size, 1))
-            fetched = state.fetched
-            state.error = None
-            state.tries = 0
-            self._stale.add(name)
-            accumulator.rouse()
-            while True:
-                if to_send:
-                    accumulator.check_open()
-                else:
-                    accumulator.check_not_closed()
-                if state.queues and (partition is None or partition < len(state.queues)):
-                    return state
-                if state.error is not None:
-                    raise state.error
-                if state.queues and state.fetched > fetched:
-                    raise UnknownTopicOrPartitionError(
-                        f"topic {name} has no partition {partition}, its last is {len(state.queues) - 1}"
-                    )
-                if not accumulator.changed.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
-                    reason = f": {self.last_error}" if self.last_error else ""
-                    raise ClientTimeoutError(
-                        f"topic {name} not in metadata after {self._config.max_block * 1000:.0f} ms (max.block.ms)"
-                        f"{reason}"
-                    )
+                state = self.states[name] = self._new_state(name)
+            state.waiting += 1
+            try:
+                check = accumulator.check_open if to_send else accumulator.check_not_closed
+                return self._wait(state, partition, deadline, check)
+            finally:
+                state.waiting -= 1
+                state.wanted_at = time.monotonic()
+
+    def _wait(self, state: TopicState, partition: int | None, deadline: float, check: Callable[[], None]) -> TopicState:
+        """Wait as `wait_for` does, until `deadline`, while `check` raises nothing; the lock is held."""
+        accumulator = self._accumulator
+        name, fetched = state.name, state.fetched
+        state.error = None
+        state.tries = 0
+        self._stale.add(name)
+        accumulator.rouse()
+        while True:
+            check()
+            if state.queues and (partition is None or partition < len(state.queues)):
+                return state
+            if state.error is not None:
+                raise state.error
+            if state.queues and state.fetched > fetched:
+                raise UnknownTopicOrPartitionError(
+                    f"topic {name} has no partition {partition}, its last is {len(state.queues) - 1}"
+                )
+            if not accumulator.changed.wait(max(deadline - time.monotonic(), 0)) and time.monotonic() >= deadline:
+                reason = f": {self.last_error}" if self.last_error else ""
+                raise ClientTimeoutError(
+                    f"topic {name} not in metadata after {self._config.max_block * 1000:.0f} ms (max.block.ms){reason}"
+                )
+
+    def _new_state(self, name: str) -> TopicState:
+        return TopicState(name, max(self._config.batch_size, 1))
 
     # For the sender
 
@@ -192,20 +233,16 @@ class Topics:
     def refresh_if_due(self, leaderless: set[str], limit: float) -> bool:
         """Fetch metadata that is known to be old, until about `limit`; return whether there is new metadata."""
         now = time.monotonic()
+        if now < self._next_at:
+            return False
         with self._accumulator.lock:
-            wanted = self._stale | leaderless
-            if now >= self._aged_at:
-                wanted |= self.states.keys()
-        if not wanted or now < self._next_at:
+            wanted = self._wanted(leaderless, now)
+            needed = {name for name in wanted if self.states[name].needed}
+        if not wanted:
             return False
         self._next_at = now + self._config.client.retry_backoff
         try:
-            metadata = self._cluster.metadata(
-                sorted(wanted),
-                refresh=True,
-                deadline=self.patience.deadline(limit),
-                allow_auto_topic_creation=True,
-            )
+            found = self._fetch(needed, wanted - needed, limit)
         except (ClientError, KafkaError) as error:
             self.last_error = self.patience.failed(error)
             if not is_retriable(error):
@@ -218,26 +255,61 @@ class Topics:
         self.patience.succeeded()
         self.last_error = None
         with self._accumulator.lock:
-            if wanted.issuperset(self.states):
+            if wanted.issuperset(self._in_use()):
                 # New metadata of some topics says nothing of the partitions of the others.
                 self._aged_at = now + self._config.client.metadata_max_age
             for name in wanted:
-                self._update(self.states[name], metadata.topics[name])
+                self._update(self.states[name], found[name])
             self._accumulator.changed.notify_all()
         return True
+
+    def _in_use(self) -> set[str]:
+        return {name for name, state in self.states.items() if state.queues or state.needed}
+
+    def _wanted(self, leaderless: set[str], now: float) -> set[str]:
+        """Return the topics to ask for now; retire those that are idle. The lock is held."""
+        if now >= self._aged_at:
+            for state in list(self.states.values()):
+                if not state.needed and state.used_at + self._config.metadata_max_idle <= now:
+                    self._retire(state)
+            self._stale |= self._in_use()
+            self._aged_at = now + self._config.client.metadata_max_age
+        self._stale &= self.states.keys()
+        return self._stale | leaderless
+
+    def _fetch(self, needed: Collection[str], others: Collection[str], limit: float) -> dict[str, TopicMetadata]:
+        """Fetch the metadata of topics; let the brokers create those that are `needed` and do not exist."""
+        found: dict[str, TopicMetadata] = {}
+        for names, create in ((needed, True), (others, False)):
+            if names:
+                deadline = self.patience.deadline(limit)
+                found |= self._cluster.metadata(
+                    sorted(names), refresh=True, deadline=deadline, allow_auto_topic_creation=create
+                ).topics
+        return found
+
+    def _retire(self, state: TopicState) -> None:
+        """Leave a topic out of requests until something is sent to it; the lock is held.
+
+        Its queues keep their places in the producer's sequence: brokers take a sequence that begins again at 0 for one
+        that they have had, and drop its records. A thread may be about to append to one of the queues. So nothing is
+        sent from them before the metadata was fetched again.
+        """
+        self._stale.discard(state.name)
+        queues = state.every_queue()
+        if not queues:
+            del self.states[state.name]
+            return
+        retired = self.states[state.name] = self._new_state(state.name)
+        retired.topic_id = state.topic_id
+        for queue in queues:
+            queue.leader = NO_LEADER
+            retired.gone[queue.partition] = queue
 
     def _update(self, state: TopicState, found: TopicMetadata) -> None:
         """Apply the metadata of a topic; the lock is held."""
         if found.error_code:
-            error = about(found.error_code, f"topic {found.name}")
-            unknown = found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            state.tries += unknown
-            if not error.retriable or (unknown and state.tries >= UNKNOWN_TOPIC_TRIES):
-                state.error = error
-                self._stale.discard(state.name)
-            else:
-                self.last_error = error
-                self._stale.add(state.name)
+            self._fail(state, found)
             return
         self._stale.discard(state.name)
         state.tries = 0
@@ -259,9 +331,28 @@ class Topics:
         state.available = []
         for queue in state.queues:
             partition = found.partitions.get(queue.partition)
-            queue.leader = NO_LEADER if partition is None else partition.leader
-            if queue.leader != NO_LEADER:
+            leader = NO_LEADER if partition is None else partition.leader
+            queue.leader = leader
+            if leader != NO_LEADER:
                 state.available.append(queue.partition)
+
+    def _fail(self, state: TopicState, found: TopicMetadata) -> None:
+        """Note that the metadata of a topic reports an error; the lock is held."""
+        error = about(found.error_code, f"topic {found.name}")
+        unknown = found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not state.needed:
+            # It is asked for again when something is sent to it. That would create it, and it may have been deleted.
+            self._stale.discard(state.name)
+            if unknown:
+                self._retire(state)
+            return
+        state.tries += unknown
+        if not error.retriable or (unknown and state.tries >= UNKNOWN_TOPIC_TRIES):
+            state.error = error
+            self._stale.discard(state.name)
+        else:
+            self.last_error = error
+            self._stale.add(state.name)
 
     def take_leaders(self, response: ProduceResponse) -> None:
         """Take the leaders that a broker names for partitions that it does not lead (KIP-951)."""

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from kafkalog.client.errors import ClientTimeoutError
 from kafkalog.client.producer import Producer
-from kafkalog.protocol.errors import KafkaError
+from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
 from kafkalog.protocol.messages.produce import ProduceRequest, ProduceResponse
 from kafkalog.records.batch import iter_headers
 from tests.support.scripted import ScriptedBroker, metadata, taken
+from tests.support.waiting import wait_until
 
 DEADLINE_S = 60.0
 
@@ -89,3 +91,54 @@ def test_an_unknown_error_of_one_topic_fails_no_other(site: Site, start: Callabl
     assert "topic bad" in str(error)
     assert "999" in str(error)
     producer.send("good", b"x").result(DEADLINE_S)
+
+
+def left_out(site: Site, producer: Producer, topic: str) -> int:
+    """Use another topic until metadata is asked for without `topic`; return how many requests there were then."""
+    begun = len(site.asked)
+
+    def is_left_out() -> bool:
+        producer.send("used", b"x").result(DEADLINE_S)
+        return any(topic not in site.names(place) for place in range(begun, len(site.asked)))
+
+    producer.send("used", b"x").result(DEADLINE_S)
+    begun = len(site.asked)
+    wait_until(is_left_out, f"metadata is asked for without {topic}")
+    return len(site.asked)
+
+
+def test_an_idle_topic_is_asked_for_no_more_until_it_is_used(site: Site, start: Callable[..., Producer]) -> None:
+    producer = start(metadata_max_age_ms=20, metadata_max_idle_ms=50)
+    producer.send("idle", b"first").result(DEADLINE_S)
+    begun = left_out(site, producer, "idle")
+    assert "idle" not in producer.known_partitions()
+    producer.send("idle", b"second").result(DEADLINE_S)
+    assert any("idle" in site.names(place) for place in range(begun, len(site.asked)))
+    # A broker would take another batch with the number 0 for the first one.
+    assert site.sequences["idle"] == [0, 1]
+
+
+def test_a_deleted_topic_is_not_created_by_the_next_refresh(site: Site, start: Callable[..., Producer]) -> None:
+    producer = start(metadata_max_age_ms=20)
+    producer.send("t", b"first").result(DEADLINE_S)
+    begun = len(site.asked)
+    site.codes["t"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    end = left_out(site, producer, "t")
+    asked = [site.asked[place] for place in range(begun, end) if "t" in site.names(place)]
+    assert not any(request.allow_auto_topic_creation for request in asked)
+    assert "t" not in producer.known_partitions()
+    # What is sent creates it, as the first record did.
+    site.codes.clear()
+    producer.send("t", b"second").result(DEADLINE_S)
+    assert any(
+        "t" in site.names(place) and site.asked[place].allow_auto_topic_creation
+        for place in range(end, len(site.asked))
+    )
+
+
+def test_nobody_asks_for_a_topic_that_nobody_waits_for(site: Site, start: Callable[..., Producer]) -> None:
+    site.codes["odd"] = ErrorCode.LEADER_NOT_AVAILABLE
+    producer = start(metadata_max_age_ms=20, max_block_ms=200)
+    wait_until(lambda: producer.send("used", b"x").exception(DEADLINE_S) is None, "the broker answers")
+    assert isinstance(producer.send("odd", b"x").exception(DEADLINE_S), ClientTimeoutError)
+    left_out(site, producer, "odd")
