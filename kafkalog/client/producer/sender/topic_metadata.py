@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Collection
 from uuid import UUID
@@ -18,9 +19,12 @@ from kafkalog.protocol.errors import ErrorCode, KafkaError, UnknownTopicOrPartit
 from kafkalog.protocol.messages.produce import ProduceResponse
 from kafkalog.protocol.primitives import MAX_STRING
 
-UNKNOWN_TOPIC_TRIES = 30
-"""The number of times that a topic may be unknown to a broker before it counts as missing. It may have been created a
-moment ago, or be created by the question itself (auto.create.topics.enable)."""
+UNKNOWN_TOPIC_TRIES = 14
+"""The number of times that a topic may be unknown to a broker before it counts as missing, after about 3 s. It may have
+been created a moment ago, or be created by the question itself (auto.create.topics.enable)."""
+STEADY_TRIES = 10
+"""So many requests in vain follow each other after `retry.backoff.ms`, because most leaders are elected meanwhile. The
+pauses before further ones grow (KIP-580)."""
 
 
 def check_name(name: str) -> None:
@@ -154,6 +158,8 @@ class Topics:
         self._accumulator = accumulator
         self._stale: set[str] = set()
         self._next_at = 0.0
+        self._in_vain = 0
+        """The number of requests, one after another, that have failed or told nothing new."""
         self._aged_at = time.monotonic() + config.client.metadata_max_age
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
@@ -182,6 +188,10 @@ class Topics:
             state = self.states.get(name)
             if state is None:
                 state = self.states[name] = self._new_state(name)
+                self._next_at = 0.0
+            if not state.queues and not state.waiting:
+                # The pauses have grown because of other topics, or for threads that wait no more.
+                self._in_vain = 0
             state.waiting += 1
             try:
                 check = accumulator.check_open if to_send else accumulator.check_not_closed
@@ -240,7 +250,8 @@ class Topics:
             needed = {name for name in wanted if self.states[name].needed}
         if not wanted:
             return False
-        self._next_at = now + self._config.client.retry_backoff
+        self._next_at = now + self._pause()
+        self._in_vain += 1
         try:
             found = self._fetch(needed, wanted - needed, limit)
         except (ClientError, KafkaError) as error:
@@ -259,7 +270,9 @@ class Topics:
                 # New metadata of some topics says nothing of the partitions of the others.
                 self._aged_at = now + self._config.client.metadata_max_age
             for name in wanted:
-                self._update(self.states[name], found[name])
+                if self._update(self.states[name], found[name]):
+                    self._in_vain = 0
+                    self._next_at = min(self._next_at, now + self._pause())
             self._accumulator.changed.notify_all()
         return True
 
@@ -269,6 +282,7 @@ class Topics:
     def _wanted(self, leaderless: set[str], now: float) -> set[str]:
         """Return the topics to ask for now; retire those that are idle. The lock is held."""
         if now >= self._aged_at:
+            self._in_vain = 0
             for state in list(self.states.values()):
                 if not state.needed and state.used_at + self._config.metadata_max_idle <= now:
                     self._retire(state)
@@ -276,6 +290,10 @@ class Topics:
             self._aged_at = now + self._config.client.metadata_max_age
         self._stale &= self.states.keys()
         return self._stale | leaderless
+
+    def _pause(self) -> float:
+        client, doublings = self._config.client, min(max(self._in_vain - STEADY_TRIES, 0), 16)
+        return float(min(client.retry_backoff * 2**doublings, client.retry_backoff_max) * random.uniform(0.8, 1.2))
 
     def _fetch(self, needed: Collection[str], others: Collection[str], limit: float) -> dict[str, TopicMetadata]:
         """Fetch the metadata of topics; let the brokers create those that are `needed` and do not exist."""
@@ -306,15 +324,16 @@ class Topics:
             queue.leader = NO_LEADER
             retired.gone[queue.partition] = queue
 
-    def _update(self, state: TopicState, found: TopicMetadata) -> None:
-        """Apply the metadata of a topic; the lock is held."""
+    def _update(self, state: TopicState, found: TopicMetadata) -> bool:
+        """Apply the metadata of a topic, and return whether it tells anything new; the lock is held."""
         if found.error_code:
             self._fail(state, found)
-            return
+            return False
         self._stale.discard(state.name)
         state.tries = 0
         state.fetched += 1
         count, known = len(found.partitions), state.queues
+        is_new = count != len(known) or found.topic_id != state.topic_id
         if found.topic_id != state.topic_id:
             state.topic_id = found.topic_id
             for queue in (*known, *state.gone.values()):
@@ -332,9 +351,11 @@ class Topics:
         for queue in state.queues:
             partition = found.partitions.get(queue.partition)
             leader = NO_LEADER if partition is None else partition.leader
+            is_new |= leader != queue.leader
             queue.leader = leader
             if leader != NO_LEADER:
                 state.available.append(queue.partition)
+        return is_new
 
     def _fail(self, state: TopicState, found: TopicMetadata) -> None:
         """Note that the metadata of a topic reports an error; the lock is held."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from kafkalog.client.errors import ClientTimeoutError
+from kafkalog.client.cluster import Cluster
+from kafkalog.client.errors import ClientTimeoutError, ConnectionFailedError
+from kafkalog.client.metadata import ClusterMetadata, from_response
 from kafkalog.client.producer import Producer
+from kafkalog.client.producer.accumulator import Accumulator
+from kafkalog.client.producer.config import ProducerConfig
+from kafkalog.client.producer.sender import topic_metadata
 from kafkalog.protocol.errors import ErrorCode, KafkaError
 from kafkalog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
@@ -142,3 +148,62 @@ def test_nobody_asks_for_a_topic_that_nobody_waits_for(site: Site, start: Callab
     wait_until(lambda: producer.send("used", b"x").exception(DEADLINE_S) is None, "the broker answers")
     assert isinstance(producer.send("odd", b"x").exception(DEADLINE_S), ClientTimeoutError)
     left_out(site, producer, "odd")
+
+
+class Clock:
+    """A time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Refreshes:
+    """The topics of a producer whose thread is the test, and a cluster that answers with `leader`; None: it is away."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.leader: int | None = None
+        self.times: list[float] = []
+        self._clock = clock
+        config = ProducerConfig.from_dict({"bootstrap.servers": "localhost:9092", "metadata.max.age.ms": 10**9})
+        self.accumulator = Accumulator(config, lambda: None)
+        self.topics = topic_metadata.Topics(
+            config, cast(Cluster, SimpleNamespace(metadata=self._answer)), self.accumulator
+        )
+        self.topics.states["t"] = topic_metadata.TopicState("t", 1)
+        self.topics.states["t"].waiting = 1
+
+    def _answer(self, names: list[str], **_: Any) -> ClusterMetadata:
+        self.times.append(self._clock.now)
+        if self.leader is None:
+            raise ConnectionFailedError("nobody is there")
+        return from_response(metadata({}, {("t", 0): self.leader}), names)
+
+    def run(self, seconds: float) -> int:
+        """Ask whenever it is due; return how often that was."""
+        before, end = len(self.times), self._clock.now + seconds
+        while (due := max(self.topics.due({"t"}), self._clock.now)) < end:
+            self._clock.now = due
+            self.topics.refresh_if_due({"t"}, float("inf"))
+        self._clock.now = end
+        return len(self.times) - before
+
+
+@pytest.mark.parametrize("leader", [None, -1], ids=["no answer", "no leader"])
+def test_requests_in_vain_thin_out(monkeypatch: pytest.MonkeyPatch, leader: int | None) -> None:
+    """As in Java since KIP-580: up to `retry.backoff.max.ms` lies between them."""
+    clock = Clock()
+    monkeypatch.setattr(topic_metadata, "time", clock)
+    refreshes = Refreshes(clock)
+    refreshes.leader = leader
+    assert refreshes.run(1.0) >= 8
+    refreshes.run(4.0)
+    assert 45 <= refreshes.run(60.0) <= 76
+    # A leader is news, and the next one is looked for as fast as the first.
+    refreshes.leader = 1
+    while not refreshes.topics.states["t"].available:
+        refreshes.run(0.05)
+    refreshes.leader = leader
+    assert refreshes.run(1.0) >= 8
