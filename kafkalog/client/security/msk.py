@@ -6,12 +6,14 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from datetime import UTC, datetime
 from typing import Any
 
 from kafkalog import __version__
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import AuthenticationError, ConfigError
+from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError, ConnectionFailedError
 from kafkalog.client.security.mechanisms import MechanismFactory
 from kafkalog.protocol.wire.msk_iam import AwsCredentials, MskIam
 from kafkalog.protocol.wire.sasl import Mechanism
@@ -20,6 +22,10 @@ _REGION = re.compile(r"\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\
 _SESSION_NAME = "kafkalog"
 _BEFORE_END_S = 300.0
 """The time before their end at which the credentials of a role are replaced."""
+_STS_TIMEOUT_S = 5.0
+"""The time that each try to reach AWS's service of tokens may take to connect, and then to answer; not AWS's minute."""
+_OUTAGE_STATUS = 500
+"""From this HTTP status on, the service of tokens has failed, and has refused nothing."""
 
 
 def msk_iam(config: ClientConfig) -> MechanismFactory:
@@ -32,7 +38,7 @@ def msk_iam(config: ClientConfig) -> MechanismFactory:
 
     def make(host: str, deadline: float) -> Mechanism:
         region = region_of(host) or credentials.region()
-        return MskIam(host, region, credentials.get(), f"kafkalog/{__version__}", datetime.now(UTC))
+        return MskIam(host, region, credentials.get(deadline), f"kafkalog/{__version__}", datetime.now(UTC))
 
     return make
 
@@ -54,7 +60,7 @@ class _Credentials:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         try:
-            from botocore.exceptions import BotoCoreError, ProfileNotFound
+            from botocore.exceptions import ProfileNotFound
             from botocore.session import Session
         except ImportError:
             raise ConfigError(
@@ -63,7 +69,8 @@ class _Credentials:
         self._options = dict(options)
         self._for_role = _of_options(options)
         self._lock = threading.Lock()
-        self._error: type[Exception] = BotoCoreError
+        self._request: Future[AwsCredentials] | None = None
+        """The search for credentials that is under way."""
         self._of_role: AwsCredentials | None = None
         self._role_ends = 0.0
         profile = options.get("awsProfileName")
@@ -86,17 +93,54 @@ class _Credentials:
             )
         return str(region)
 
-    def get(self) -> AwsCredentials:
+    def get(self, deadline: float) -> AwsCredentials:
         """Return credentials that can be used now.
+
+        Args:
+            deadline: How long to wait for them (`time.monotonic`). The search goes on after that, for the next call.
 
         Raises:
             AuthenticationError: There are none.
+            ConnectionFailedError: The server that gives them cannot be reached at present.
+            ClientTimeoutError: They did not come in time.
         """
         with self._lock:
-            try:
-                return self._assumed() if "awsRoleArn" in self._options else self._own()
-            except self._error as error:
-                raise AuthenticationError(f"no AWS credentials: {error}") from error
+            request = self._request
+            if request is None:
+                request = self._request = Future()
+                threading.Thread(target=self._find, args=(request,), name="kafkalog-aws", daemon=True).start()
+        try:
+            return request.result(min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX))
+        except FutureTimeoutError:
+            raise ClientTimeoutError("no AWS credentials came in time") from None
+        except (AuthenticationError, ConnectionFailedError) as error:
+            # Several threads may wait for the same search; each raises an error of its own.
+            raise type(error)(str(error)) from error
+
+    def _find(self, request: Future[AwsCredentials]) -> None:
+        """Look for credentials, on a thread of its own: servers may have to be asked, and they may be slow."""
+        from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError, SSLError
+
+        failure: Exception
+        try:
+            found = self._assumed() if "awsRoleArn" in self._options else self._own()
+        except (AuthenticationError, ConnectionFailedError) as error:
+            failure = error
+        except Exception as error:  # a defect must not leave the waiting threads waiting
+            is_outage = isinstance(error, ConnectionError | HTTPClientError) and not isinstance(error, SSLError)
+            kind = ConnectionFailedError if is_outage else AuthenticationError
+            reason = str(error) if isinstance(error, BotoCoreError) else repr(error)
+            failure = kind(f"no AWS credentials: {reason}")
+        else:
+            self._end()
+            request.set_result(found)
+            return
+        self._end()
+        request.set_exception(failure)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._request = None
 
     def _own(self) -> AwsCredentials:
         found = self._session.get_credentials()
@@ -122,7 +166,11 @@ class _Credentials:
             aws_access_key_id=own.access_key,
             aws_secret_access_key=own.secret_key,
             aws_session_token=own.session_token,
-            config=Config(use_fips_endpoint=options.get("awsShouldUseFips", "").lower() == "true" or None),
+            config=Config(
+                use_fips_endpoint=options.get("awsShouldUseFips", "").lower() == "true" or None,
+                connect_timeout=_STS_TIMEOUT_S,
+                read_timeout=_STS_TIMEOUT_S,
+            ),
         )
         more = {"ExternalId": options["awsRoleExternalId"]} if "awsRoleExternalId" in options else {}
         role = options["awsRoleArn"]
@@ -131,7 +179,9 @@ class _Credentials:
                 RoleArn=role, RoleSessionName=options.get("awsRoleSessionName") or _SESSION_NAME, **more
             )
         except ClientError as error:
-            raise AuthenticationError(f"sasl.jaas.config: awsRoleArn={role}: {error}") from error
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            kind = ConnectionFailedError if status >= _OUTAGE_STATUS else AuthenticationError
+            raise kind(f"sasl.jaas.config: awsRoleArn={role}: {error}") from error
         found = answer["Credentials"]
         self._of_role = AwsCredentials(found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"])
         self._role_ends = found["Expiration"].timestamp()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog.client.config import ClientConfig
-from kafkalog.client.errors import AuthenticationError, ConfigError
+from kafkalog.client.errors import AuthenticationError, ClientTimeoutError, ConfigError, ConnectionFailedError
 from kafkalog.client.network.connection import Connection
 from kafkalog.client.security.mechanisms import make_mechanisms
 from kafkalog.client.security.msk import region_of
@@ -30,6 +32,7 @@ from tests.support.scripted import ScriptedBroker
 
 HOST = "b-1.demo.abc123.c2.kafka.eu-west-1.amazonaws.com"
 MODULE = "software.amazon.msk.auth.iam.IAMLoginModule required"
+DEADLINE_S = 60.0
 SAFE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=40)
 
 
@@ -200,6 +203,48 @@ def test_a_role_is_assumed_with_the_keys_of_the_options(monkeypatch: pytest.Monk
     assert "x-amz-security-token" not in plain
     assert with_token["x-amz-security-token"] == "of-the-options"
     assert "Credential=OFENV/" in own["authorization"]
+
+
+ROLE_OPTIONS = 'awsRoleArn="arn:aws:iam::1:role/reader" awsRoleAccessKeyId=a awsRoleSecretAccessKey=s'
+
+
+def test_a_service_of_tokens_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller keeps its deadline, and the next one gets what came after it."""
+    asked, go = threading.Event(), threading.Event()
+
+    def answer(_: Any) -> Reply:
+        asked.set()
+        go.wait(DEADLINE_S)
+        return Reply(200, ROLE.format(ends="2099-01-01T00:00:00Z").encode())
+
+    with TokenServer(answer) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        make = make_mechanisms(config(ROLE_OPTIONS))
+        assert make is not None
+        try:
+            with pytest.raises(ClientTimeoutError, match="no AWS credentials came in time"):
+                make(HOST, 0.0)
+            assert asked.wait(DEADLINE_S)
+            with pytest.raises(ClientTimeoutError):
+                make(HOST, 0.0)
+        finally:
+            go.set()
+        assert json.loads(make(HOST, float("inf")).first())["x-amz-security-token"] == "of-the-role"
+        assert len(sts.asked) == 1
+
+
+def test_a_service_of_tokens_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be back soon, so clients try again; what it refuses, it would refuse again."""
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(ConnectionFailedError, match="no AWS credentials: Could not connect"):
+            first_message(config(ROLE_OPTIONS))
+    with TokenServer(lambda asked: Reply(503, b"")) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        with pytest.raises(ConnectionFailedError, match="awsRoleArn=arn:aws:iam::1:role/reader"):
+            first_message(config(ROLE_OPTIONS))
 
 
 @pytest.mark.parametrize("given", ["awsRoleAccessKeyId=a", "awsRoleSecretAccessKey=tell-nobody"])
