@@ -13,6 +13,11 @@ from spark_kafkalog.values.schema_registry import RegisteredSchema
 
 LOGICAL_TYPE = "kafkalogLogicalType"
 """The property of a parsed schema that has its logical type, where fastavro does not find it."""
+MOST_PARTS = 100_000
+"""The most parts of a record: itself, its fields, and the parts of records in them."""
+FREE_PARTS = 100
+PARTS_A_BYTE = 10
+"""A record may have so many parts, and so many for each byte that it takes at least: reading must not take long."""
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string", "fixed", "enum"})
 _SUBSCHEMAS = frozenset({"type", "fields", "items", "values"})
 _DECIMAL = "kafkalog-decimal"
@@ -53,8 +58,9 @@ def load_schema(schema: RegisteredSchema | str, *, of_reader: bool = False) -> W
     `of_reader`: it is the reader's, which `spark_type` accepts, and fastavro puts its defaults into records.
 
     Raises:
-        AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes or a decimal that
-            breaks Avro's rules, or it contains itself and this version of fastavro may not be trusted to read that.
+        AvroSchemaError: The text is no Avro schema, it has an array of items that take no bytes, a record with too many
+            parts or a decimal that breaks Avro's rules, or it contains itself and this version of fastavro may not be
+            trusted to read that.
     """
     parsed, examined = parse(schema, expand=False)
     if of_reader:
@@ -111,11 +117,15 @@ def parse(schema: RegisteredSchema | str, *, expand: bool) -> tuple[Schema, _Exa
     try:
         for each in _references(found):
             fastavro.parse_schema(_own_logical_types(json.loads(each.text)), named_schemas=named)
-        parsed = fastavro.parse_schema(_own_logical_types(json.loads(found.text)), named_schemas=named, expand=expand)
+        text = _own_logical_types(json.loads(found.text))
+        within = dict(named)
+        parsed = fastavro.parse_schema(text, named_schemas=within)
     except Exception as error:
         raise AvroSchemaError(f"no Avro schema: {type(error).__name__}: {error}") from None
     avro.register_decimals(_DECIMAL, _read_decimal)
-    return parsed, _Examination(named, parsed)
+    examined = _Examination(within, parsed)
+    # Records within each other may have thousands of millions of parts, so this comes after the examination.
+    return fastavro.parse_schema(text, named_schemas=named, expand=True) if expand else parsed, examined
 
 
 def _own_logical_types(schema: Schema) -> Schema:
@@ -171,7 +181,8 @@ class _Examination:
     """Examine a schema and the types that it names in one pass.
 
     Raises:
-        AvroSchemaError: There is an array of items that take no bytes, or a decimal that breaks Avro's rules.
+        AvroSchemaError: There is an array of items that take no bytes, a record with too many parts, or a decimal that
+            breaks Avro's rules.
     """
 
     def __init__(self, named: dict[str, Any], schema: Schema) -> None:
@@ -181,6 +192,8 @@ class _Examination:
         self.has_endless_arrays = False
         """True if fastavro skips as many items of an array as it claims, even beyond the end of the input."""
         self._of_records: dict[str, _Takes | None] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        """The parts of each record, and the bytes that it takes at least."""
         self._takes(schema)
 
     def _takes(self, schema: Schema) -> _Takes:
@@ -215,11 +228,33 @@ class _Examination:
             self.records.append(schema)
             fields = [self._takes(each["type"]) for each in schema["fields"]]
             self._of_records[name] = max(fields, default=_Takes.NOTHING)
+            self._sizes[name] = self._checked_size(schema)
         found = self._of_records[name]
         if found is None:
             self.contains_itself = True
         # A record that always contains itself has no value at all.
         return _Takes.NOTICED if found is None else found
+
+    def _checked_size(self, record: dict[str, Any]) -> tuple[int, int]:
+        parts, least = 1, 0
+        for field in record["fields"]:
+            more, bytes_more = self._size(field["type"])
+            parts, least = parts + more, least + bytes_more
+        if parts > MOST_PARTS or parts > FREE_PARTS + PARTS_A_BYTE * least:
+            raise AvroSchemaError(f"{record['name']} has {parts:,} parts, which take {least:,} bytes")
+        return parts, least
+
+    def _size(self, schema: Schema) -> tuple[int, int]:
+        """Return the parts of a value, and the bytes that it takes at least.
+
+        A union, an array or a map has one part and one byte: records in them are checked on their own.
+        """
+        kind = schema if isinstance(schema, str) else None if isinstance(schema, list) else schema["type"]
+        if kind == "null" or (kind == "fixed" and schema["size"] == 0):
+            return 1, 0
+        if kind in ("record", "error"):
+            return self._sizes.get(schema["name"], (1, 1))
+        return self._sizes.get(kind, (1, 1)) if isinstance(kind, str) else (1, 1)
 
 
 def _check_decimal(schema: dict[str, Any]) -> None:

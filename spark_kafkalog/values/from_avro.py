@@ -5,11 +5,11 @@ big-endian), the datum. Records are resolved to one reader's schema by Avro's ru
 Spark and Avro's own readers; fastavro would apply the writer's. Types are those of Spark's Avro module
 (`SchemaConverters`), with every field nullable.
 
-A producer chooses the bytes of a record and the id of its schema, and may be hostile. Five inputs would make fastavro
+A producer chooses the bytes of a record and the id of its schema, and may be hostile. Six inputs would make fastavro
 kill or stall the task, and are guarded against: deeply nested records of a schema that contains itself overflow the C
 stack, and a number of very many bytes in them takes quadratic time; an array of items that take no bytes may claim any
-length, and so may one of items that fastavro skips without noticing the end of the input; a decimal of very many bytes
-takes quadratic time.
+length, and so may one of items that fastavro skips without noticing the end of the input; a few records within each
+other may have thousands of millions of parts that take no bytes; a decimal of very many bytes takes quadratic time.
 """
 
 from __future__ import annotations

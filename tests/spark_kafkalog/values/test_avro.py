@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafkalog.values.avro_schema import AvroSchemaError
+from spark_kafkalog.values.avro_schema import AvroSchemaError, load_schema
 from spark_kafkalog.values.from_avro import AvroDecoder, spark_type
 from spark_kafkalog.values.schema_registry import RegisteredSchema
 from tests.spark_kafkalog.values.avro_values import (
@@ -184,6 +184,20 @@ def test_arrays_of_items_that_take_no_bytes(types: list[Any]) -> None:
     reader = json.dumps({"type": "record", "name": "R", "fields": [{"name": "i", "type": "int"}]})
     decoder = AvroDecoder(reader, framed=True, lookup={1: RegisteredSchema(writer, "AVRO")}.get)
     assert decode(decoder, [b"\0\0\0\0\1" + b"\xfe\xff\xff\xff\x0f\0"]) == ["corrupt"]
+
+
+@pytest.mark.parametrize("leaf", ["null", "int"])
+def test_records_within_each_other_that_have_too_many_parts(leaf: str) -> None:
+    """Thirty records of two fields each have a thousand million parts."""
+    inner: Any = leaf
+    for depth in range(30):
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": inner if depth == 0 else f"R{depth - 1}"}]
+        inner = {"type": "record", "name": f"R{depth}", "fields": fields}
+    for read in (load_schema, spark_type):
+        with pytest.raises(AvroSchemaError, match="parts, which take"):
+            read(json.dumps(inner))
+    wide = {"type": "record", "name": "W", "fields": [{"name": f"f{at}", "type": leaf} for at in range(99)]}
+    load_schema(json.dumps(wide))
 
 
 @pytest.mark.parametrize(
