@@ -12,6 +12,7 @@ from spark_kafkalog import offsets
 from spark_kafkalog.compat import file_sink, hadoop_files
 from spark_kafkalog.driver.discovery import Discovery
 from spark_kafkalog.options.limits import EARLIEST, LATEST, AtEnd, AtOffsets, Limit
+from spark_kafkalog.options.parsing import OptionsError
 from spark_kafkalog.options.source_options import SourceOptions
 from spark_kafkalog.plan.start_and_end import resolve
 
@@ -29,7 +30,7 @@ def same_for_all(
     again. If all have begun, the options have no effect any more.
 
     Raises:
-        OptionsError: An option is wrong.
+        OptionsError: An option is wrong, or the stored offsets are damaged.
         KafkaError, ClientError: Brokers do not say the offsets.
     """
     options = SourceOptions.parse(source)
@@ -44,7 +45,7 @@ def same_for_all(
         if stored is None:
             found = resolve(start, partitions, discovery.lookup, starting=True)
         else:
-            found = with_later_partitions(offsets.from_json(json.loads(stored)), partitions)
+            found = with_later_partitions(_read(note, stored), partitions)
     text = json.dumps(offsets.to_json(found))
     if stored is None:
         hadoop_files.write_text(spark, note, text)
@@ -56,6 +57,15 @@ def with_later_partitions(
 ) -> dict[TopicPartition, int]:
     """Return the stored start for these partitions; one that was added since begins with its first record."""
     return {tp: stored.get(tp, EARLIEST) for tp in partitions}
+
+
+def _read(note: str, stored: str) -> dict[TopicPartition, int]:
+    try:
+        return offsets.from_json(json.loads(stored))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise OptionsError(
+            f"{note} has no offsets ({error}). Remove it: queries that have not begun start at the latest offsets then"
+        ) from None
 
 
 def _moves(start: Limit) -> bool:

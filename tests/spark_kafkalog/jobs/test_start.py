@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 
 from kafkalog.client.types import TopicPartition
 from spark_kafkalog import offsets
+from spark_kafkalog.compat import hadoop_files
 from spark_kafkalog.jobs import enrich
 from spark_kafkalog.jobs.start import same_for_all, with_later_partitions
+from spark_kafkalog.options.parsing import OptionsError
 from tests.spark_kafkalog.topics import Topics, numbers
 
 pytestmark = pytest.mark.spark
@@ -41,6 +43,9 @@ def test_latest_is_found_once_for_all_queries(spark: SparkSession, topics: Topic
     planned(checkpoints[0])
     topics.produce(topic, numbers(2), partition=1)
     assert json.loads(start("latest")) == {topic: {"0": 3, "1": 2}}, "the other one begins where the first has"
+    hadoop_files.write_text(spark, str(tmp_path / "note"), '{"top')
+    with pytest.raises(OptionsError, match=r"note has no offsets .*Remove it"):
+        start("latest")
     planned(checkpoints[1])
     assert start("latest") == "latest"
 
