@@ -24,6 +24,8 @@ _ABORTABLE = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
+        # Some brokers answer it where Apache Kafka answers the code above.
+        ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )

@@ -262,7 +262,7 @@ class ConsumerMembership:
             raise UnsupportedVersionError(
                 "OffsetCommit version 9 or above must be used by members using the modern group protocol"
             )
-        _check_epoch(member, request.epoch)
+        _check_epoch(member, request.epoch, transactional=request.transactional)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if member_id is None and member_epoch < 0:
@@ -312,17 +312,18 @@ def encoded(records: list[GroupRecord]) -> list[StateRecord]:
     return [StateRecord(*record.encode()) for record in records]
 
 
-def _check_epoch(member: Member, epoch: int) -> None:
+def _check_epoch(member: Member, epoch: int, *, transactional: bool = False) -> None:
     """Check the epoch that a request states.
 
     Raises:
         StaleMemberEpochError: it is not the member's.
-        IllegalGenerationError: it is not the member's, and the member is one of the classic protocol.
+        IllegalGenerationError: it is not the member's, and the member is one of the classic protocol, or the request
+            is TxnOffsetCommit, which has no other error for that.
     """
     if epoch == member.epoch:
         return
     error: KafkaError
-    if member.classic is not None:
+    if member.classic is not None or transactional:
         error = IllegalGenerationError(
             f"The received generation id {epoch} does not match the expected member epoch {member.epoch}."
         )

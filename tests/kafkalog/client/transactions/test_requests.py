@@ -200,6 +200,7 @@ def run(requests: TransactionRequests, request_class: type[Any]) -> None:
         (AddOffsetsToTxnRequest, ErrorCode.GROUP_AUTHORIZATION_FAILED, AbortableTransactionError),
         (AddOffsetsToTxnRequest, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, FatalTransactionError),
         (TxnOffsetCommitRequest, ErrorCode.ILLEGAL_GENERATION, AbortableTransactionError),
+        (TxnOffsetCommitRequest, ErrorCode.STALE_MEMBER_EPOCH, AbortableTransactionError),
         (TxnOffsetCommitRequest, ErrorCode.PRODUCER_FENCED, FencedError),
         (EndTxnRequest, ErrorCode.TRANSACTION_ABORTABLE, AbortableTransactionError),
         (EndTxnRequest, ErrorCode.INVALID_TXN_STATE, FatalTransactionError),

@@ -17,6 +17,7 @@ from broker.coordinator.group.kip848.requests.heartbeat import heartbeat
 from broker.coordinator.group.membership import Answer, CommitRequest, Moment, Store
 from kafkalog.protocol.errors import (
     ErrorCode,
+    IllegalGenerationError,
     KafkaError,
     NonEmptyGroupError,
     StaleMemberEpochError,
@@ -226,6 +227,8 @@ def test_who_may_commit_and_fetch(groups: PartitionGroups) -> None:
         membership.check_commit(CommitRequest("a", None, 1, 8), groups.now)
     with pytest.raises(StaleMemberEpochError, match="epoch 0 does not match the expected member epoch 1"):
         membership.check_commit(CommitRequest("a", None, 0, 9), groups.now)
+    with pytest.raises(IllegalGenerationError):
+        membership.check_commit(CommitRequest("a", None, 0, 3, transactional=True), groups.now)
     with pytest.raises(UnknownMemberIdError):
         membership.check_commit(CommitRequest("", None, -1, 9), groups.now)
     membership.check_fetch(None, -1)
