@@ -40,8 +40,8 @@ FENCED_SINCE = 2
 """From this version on, clients know PRODUCER_FENCED; older ones get INVALID_PRODUCER_EPOCH, its predecessor."""
 BATCHED_SINCE = 4
 """Versions of AddPartitionsToTxn for brokers, with many transactions to verify or to add to."""
-WRITTEN_AT_ONCE = 100
-"""The number of partitions to which a marker is written before waiting for it."""
+MOST_WAITING = 10_000
+"""The most markers of a request that wait for their replicas. Coordinators send markers of fewer partitions."""
 ABORTABLE_SINCE = 5
 """Versions of AddPartitionsToTxn whose sender knows TRANSACTION_ABORTABLE."""
 
@@ -170,11 +170,18 @@ async def handle_end_txn(request: Request) -> None:
 
 async def handle_write_txn_markers(request: Request) -> None:
     message: WriteTxnMarkersRequest = request.message
-    results = [await _write_marker(request, marker) async for marker in request.each(message.markers)]
+    # Write all markers before waiting: one that is not replicated soon must not hold up those of other transactions.
+    waiting: set[asyncio.Future[int]] = set()
+    results = [await _write_marker(request, marker, waiting) async for marker in request.each(message.markers)]
+    if waiting:
+        await asyncio.wait(waiting)
     await request.answer(WriteTxnMarkersResponse(markers=results))
 
 
-async def _write_marker(request: Request, wanted: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _write_marker(
+    request: Request, wanted: WritableTxnMarker, waiting: set[asyncio.Future[int]]
+) -> WritableTxnMarkerResult:
+    """Write a marker to all of its partitions; return the result, which is complete once `waiting` is empty."""
     marker = Marker(wanted.producer_id, wanted.producer_epoch, wanted.transaction_result, wanted.coordinator_epoch)
     write = request.broker.transactions.markers.write
     indexes_of: dict[str, dict[int, None]] = {}
@@ -185,29 +192,33 @@ async def _write_marker(request: Request, wanted: WritableTxnMarker) -> Writable
     topics = []
     for name, indexes in indexes_of.items():
         rows: list[WritableTxnMarkerPartitionResult] = []
-        writing: dict[int, asyncio.Future[int]] = {}
-        try:
-            # The first append to a partition in an epoch of its leader forces a checkpoint to the disk.
-            async for index in request.each(indexes):
-                writing[index] = write(name, index, marker)
-                if len(writing) == WRITTEN_AT_ONCE:
-                    rows += await _written(writing)
-                    writing = {}
-        finally:
-            rows += await _written(writing)
+        # The first append to a partition in an epoch of its leader forces a checkpoint to the disk.
+        async for index in request.each(indexes):
+            rows.append(_row(index, write(name, index, marker), waiting))
+            if len(waiting) == MOST_WAITING:
+                await asyncio.wait(waiting)
         topics.append(WritableTxnMarkerTopicResult(name=name, partitions=rows))
     return WritableTxnMarkerResult(producer_id=wanted.producer_id, topics=topics)
 
 
-async def _written(writing: dict[int, asyncio.Future[int]]) -> list[WritableTxnMarkerPartitionResult]:
-    """Wait for markers; return the result of each partition."""
-    done = await asyncio.gather(*writing.values(), return_exceptions=True)
-    return [
-        WritableTxnMarkerPartitionResult(
-            partition_index=index, error_code=error_code(outcome) if isinstance(outcome, Exception) else ErrorCode.NONE
-        )
-        for index, outcome in zip(writing, done, strict=True)
-    ]
+def _row(
+    index: int, writing: asyncio.Future[int], waiting: set[asyncio.Future[int]]
+) -> WritableTxnMarkerPartitionResult:
+    """Return a partition's result, which gets its error once the marker is written; until then that is in `waiting`."""
+    row = WritableTxnMarkerPartitionResult(partition_index=index, error_code=ErrorCode.NONE)
+
+    def written(writing: asyncio.Future[int]) -> None:
+        waiting.discard(writing)
+        outcome = writing.exception()
+        if isinstance(outcome, Exception):
+            row.error_code = error_code(outcome)
+
+    if writing.done():
+        written(writing)
+    else:
+        waiting.add(writing)
+        writing.add_done_callback(written)
+    return row
 
 
 HANDLERS = {

@@ -9,6 +9,7 @@ import pytest
 
 from broker.api import large, metadata
 from broker.api.transactions import transactions
+from broker.coordinator.transaction import markers
 from kafkalog.protocol.errors import ErrorCode
 from kafkalog.protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -61,6 +62,65 @@ def test_others_have_their_turn_between_markers(serving: Serving) -> None:
         assert codes == [ErrorCode.NONE] * HERE + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * NONE
 
     serving.run(work())
+
+
+def test_no_marker_waits_for_the_replicas_of_another(serving: Serving) -> None:
+    held = serving.parts.replicas.get("t", 0)
+    assert held is not None
+    held.log.config = serving.parts.config.log_config({"flush.messages": 1})
+    flushes = serving.parts.replicas.flushes
+    begin, flushes.begin = flushes.begin, lambda partition: None  # type: ignore[method-assign]
+    wanted = [
+        WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=0,
+            transaction_result=True,
+            topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        )
+        for producer_id, topics in ((1, {"t": [0], "none": [0]}), (2, {"t": [1]}))
+    ]
+
+    async def work() -> None:
+        answering = serving.begin(WriteTxnMarkersRequest(markers=wanted), 1)
+        other = serving.parts.replicas.get("t", 1)
+        assert other is not None
+        await serving.until(lambda: other.log.log_end_offset == 1)
+        assert held.log.log_end_offset == 1
+        assert not answering.done()
+        flushes.begin = begin  # type: ignore[method-assign]
+        begin(held)
+        told = [
+            (marker.producer_id, topic.name, row.partition_index, row.error_code)
+            for marker in (await answering).markers
+            for topic in marker.topics
+            for row in topic.partitions
+        ]
+        assert told == [
+            (1, "t", 0, ErrorCode.NONE),
+            (1, "none", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (2, "t", 1, ErrorCode.NONE),
+        ]
+
+    serving.run(work())
+
+
+def test_a_marker_that_is_not_replicated_in_time_tells_so(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "DEFAULT_TIMEOUT_MS", 1)
+    monkeypatch.setattr(transactions, "MOST_WAITING", 2)
+    for index in range(3):
+        partition = serving.parts.replicas.get("t", index)
+        assert partition is not None
+        partition.log.config = serving.parts.config.log_config({"flush.messages": 1})
+    serving.parts.replicas.flushes.begin = lambda partition: None  # type: ignore[method-assign]
+    marker = WritableTxnMarker(
+        producer_id=1,
+        producer_epoch=0,
+        transaction_result=True,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 1, 2, 3])],
+    )
+    response = serving.run(serving.ask(WriteTxnMarkersRequest(markers=[marker]), 1))
+    codes = [row.error_code for row in response.markers[0].topics[0].partitions]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 3 + [ErrorCode.NONE]
 
 
 def test_topics_are_described_in_order_though_they_are_sorted_in_turns(
