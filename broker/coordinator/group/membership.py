@@ -43,11 +43,14 @@ class Store:
 
     An error other than REQUEST_TIMED_OUT comes before anything else happens, and then the log has nothing of the batch.
     After REQUEST_TIMED_OUT it has all of it. If records are lost after they were appended, `done` is not called: the
-    groups of the partition are unloaded.
+    groups of the partition are unloaded. It is not called either if the group has another membership by then.
     """
 
     records: list[StateRecord]
     done: Callable[[ErrorCode | None, Moment], None]
+    answer: Answer | None = None
+    """The answer of a request that waits for the records, whatever becomes of the group; it gets an error if they are
+    not stored. Requests that the membership keeps are not given here."""
 
 
 class CommitRequest(NamedTuple):

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.coordinator_parts import CoordinatorParts, Group, LoadState
-from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership
+from broker.coordinator.group.kip848.consumer_membership import ConsumerMembership, store_error
 from broker.coordinator.group.membership import Answer, CommitRequest, Membership, Store
 from broker.coordinator.group.offsets import Committed, GroupOffsets, TopicPartition, placed
 from broker.coordinator.group.removal import Removal, tombstone_batches
@@ -72,6 +72,8 @@ class PartitionGroups:
         """Groups in which a producer's transaction has committed offsets."""
         self._markers: list[tuple[int, bool, Appended]] = []
         """Markers of transactions that ended while the groups were being loaded: producer id, committed, marker."""
+        self._owed: dict[asyncio.Future[int], Answer] = {}
+        """The answers of `Store.answer` whose records are not replicated yet."""
 
     def is_of(self, partition: Partition | None) -> bool:
         """Return whether these are the groups of `partition`, which this broker has led without a break since."""
@@ -167,6 +169,9 @@ class PartitionGroups:
             if group.timer is not None:
                 group.timer.cancel()
             _release(group)
+        for answer in self._owed.values():
+            _answer(Answer(answer.token, NotCoordinatorError()))
+        self._owed = {}
         self._producers = {}
 
     # -- groups
@@ -219,16 +224,20 @@ class PartitionGroups:
             written = log.write(self.index, effect.records)
         except Exception as error:
             logger.warning("group %s could not be stored: %s", group.id, error)
+            _tell(effect.answer, error)
             effect.done(_code(error), self._parts.now())
             return
         membership = group.membership
         future = log.acknowledged(written, self._parts.commit_timeout_ms())
+        if effect.answer is not None:
+            self._owed[future] = effect.answer
 
         def done(future: asyncio.Future[int]) -> None:
             error = future.exception()
             if error is not None:
                 logger.warning("group %s was not replicated: %s", group.id, error)
                 self._lost(error)
+            _tell(self._owed.pop(future, None), error)
             if self.groups.get(group.id) is group and group.membership is membership:
                 effect.done(None if error is None else _code(error), self._parts.now())
                 self.settle(group)
@@ -405,6 +414,12 @@ def _answer(effect: Answer) -> None:
     assert isinstance(token, asyncio.Future)
     if not token.done():
         token.set_result(effect.result)
+
+
+def _tell(answer: Answer | None, error: BaseException | None) -> None:
+    """Give a request its answer, or the error with which its records were not stored."""
+    if answer is not None:
+        _answer(answer if error is None else Answer(answer.token, store_error(_code(error))))
 
 
 def _code(error: BaseException) -> ErrorCode:

@@ -46,7 +46,6 @@ from kafkalog.protocol.errors import (
     NotCoordinatorError,
     UnknownServerError,
     UnsupportedVersionError,
-    error_for,
 )
 from kafkalog.protocol.messages.consumer_group_describe import DescribedGroup
 from kafkalog.protocol.messages.consumer_group_heartbeat import (
@@ -286,17 +285,14 @@ class ConsumerGroups:
         partition_groups.settle(group)
 
         def done(error: ErrorCode | None, then: Moment) -> None:
-            told = [] if answer is None else [answer if error is None else Answer(answer.token, error_for(error))]
             if error is None or error is ErrorCode.REQUEST_TIMED_OUT:
-                classic.out += told
                 return
             classic.unload()
-            told += [each for each in classic.out if isinstance(each, Answer)]
             group.membership = membership
-            membership.carry_on(told)
+            membership.carry_on([each for each in classic.out if isinstance(each, Answer)])
 
         group.membership = classic
-        classic.out.append(Store(records, done))
+        classic.out.append(Store(records, done, answer))
         classic.take_over(now)
         partition_groups.settle(group)
         return True

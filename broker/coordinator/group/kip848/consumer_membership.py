@@ -140,7 +140,7 @@ class ConsumerMembership:
             if failed:
                 self.group, self._timers = group, timers
                 self._plan_wake()
-            told = answer if error is None else Answer(token, error_for(_STORE_ERRORS.get(error, error)))
+            told = answer if error is None else Answer(token, store_error(error))
             answers = [] if token is None else [told]
             if not self._storing:
                 answers += self._waiting
@@ -305,6 +305,11 @@ class ConsumerMembership:
         """Keep the group as it was, because its replacement could not be stored."""
         self.out += answers
         self._plan_wake()
+
+
+def store_error(code: ErrorCode) -> KafkaError:
+    """Return the error of a request whose records could not be stored."""
+    return error_for(_STORE_ERRORS.get(code, code))
 
 
 def encoded(records: list[GroupRecord]) -> list[StateRecord]:

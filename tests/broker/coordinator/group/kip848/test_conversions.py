@@ -67,11 +67,15 @@ class Changing:
 
     def heartbeat(self, epoch: int) -> Any:
         """Of the member of the consumer protocol."""
+        return self.running.run(self.sent(epoch))
+
+    async def sent(self, epoch: int) -> Any:
+        """Return the response to the member's heartbeat."""
         request = ConsumerGroupHeartbeatRequest(
             group_id="g", member_id="consumer", member_epoch=epoch, rebalance_timeout_ms=SESSION_MS,
             subscribed_topic_names=["t"], topic_partitions=[],
         )  # fmt: skip
-        return self.running.run(self.consumers.heartbeat(request, 0, "client", "/host", NO_PARTITIONS))
+        return await self.consumers.heartbeat(request, 0, "client", "/host", NO_PARTITIONS)
 
     def join(self, metadata: bytes = subscription("t")) -> JoinResult:
         """A member of the classic protocol."""
@@ -293,3 +297,54 @@ def test_a_member_that_left_at_a_moved_coordinator_asks_again(start: Start) -> N
             await leaving
 
     group.running.run(work())
+
+
+def test_the_last_member_that_leaves_a_moved_coordinator_asks_again(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    group.join()
+    group.running.hold_replication()
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(group.sent(LEAVE_EPOCH))
+        await asyncio.sleep(0)
+        assert group.kind == "classic"
+        group.running.groups.stop()
+        with pytest.raises(NotCoordinatorError):
+            await leaving
+
+    group.running.run(work())
+
+
+def test_the_last_member_leaves_a_group_that_is_upgraded_again(start: Start) -> None:
+    group = Changing(start)
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    group.join()
+    release = group.running.hold_replication()
+
+    async def work() -> None:
+        leaving = asyncio.ensure_future(group.sent(LEAVE_EPOCH))
+        await asyncio.sleep(0)
+        assert group.kind == "classic"
+        joining = asyncio.ensure_future(group.sent(JOIN_EPOCH))
+        await asyncio.sleep(0)
+        assert group.kind == "consumer"
+        assert not leaving.done()
+        release()
+        assert (await leaving).member_epoch == LEAVE_EPOCH
+        assert (await joining).error_code == NONE
+
+    group.running.run(work())
+    group.running.groups.stop()
+
+
+def test_the_last_member_that_leaves_learns_of_no_timeout(start: Start) -> None:
+    """Clients send the heartbeat again after this error."""
+    group = Changing(start, offsets_commit_timeout_ms="1")
+    assert group.heartbeat(JOIN_EPOCH).error_code == ErrorCode.NONE
+    group.join()
+    group.running.hold_replication()
+    with pytest.raises(CoordinatorNotAvailableError):
+        group.heartbeat(LEAVE_EPOCH)
+    assert group.kind == "classic"
+    group.running.groups.stop()
