@@ -9,6 +9,7 @@ and effects are returned as data.
 - `classic_group`   a group, made of the parts that follow
 - `deadlines`       when a group must be woken
 - `effects`         answers, and records to be stored
+- `given_ids`       member ids that were given out and have not joined yet
 - `group_metadata`  state, generation and protocol of a group, and its record
 - `join`            JoinGroup
 - `member`          a member

@@ -195,9 +195,7 @@ class ClassicGroup:
 
     def wake(self, now: Moment) -> None:
         """Act on all deadlines that have passed by now, such as those of sessions."""
-        for member_id, deadline in list(self.members.pending.items()):
-            if deadline <= now.ms:
-                self._rebalance.remove(member_id)
+        self.members.pending.end(now.ms)
         for member in self.members:
             if member.deadline is not None and member.deadline <= now.ms and member.member_id in self.members:
                 member.deadline = None

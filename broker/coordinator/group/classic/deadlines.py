@@ -45,6 +45,6 @@ class Deadlines:
 
     def plan_wake(self) -> None:
         """Compute `wake_at` from all deadlines."""
-        deadlines = [member.deadline for member in self._members] + [self.join, self.sync]
-        deadlines += self._members.pending.values()
+        deadlines = [member.deadline for member in self._members]
+        deadlines += [self.join, self.sync, self._members.pending.next_deadline]
         self.wake_at = min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -139,7 +139,7 @@ class Join:
             self._add(member_id, request, token, now)
         elif step is JoinStep.GIVE_ID:
             deadline = now.ms + request.session_timeout_ms
-            self._members.pending[member_id] = deadline
+            self._members.pending.add(member_id, deadline)
             self._deadlines.wake_by(deadline)
             self._effects.answer(token, JoinResult(member_id, ErrorCode.MEMBER_ID_REQUIRED))
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from broker.coordinator.group.classic.given_ids import GivenIds
 from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.classic.requests import JoinedMember, Protocols
 from kafkalog.protocol.errors import ErrorCode
@@ -15,7 +16,7 @@ class Roster:
 
     Attributes:
         leader: id of the member that assigns, or None.
-        pending: ids that were given out and have not joined yet (KIP-394), each with its deadline in ms.
+        pending: ids that were given out and have not joined yet (KIP-394).
         static: member ids by the instance ids of static members (KIP-345).
         awaiting_sync: ids of members that have joined this generation and not sent SyncGroup, in order.
     """
@@ -26,7 +27,7 @@ class Roster:
         self._members: dict[str, Member] = {}
         self._supporters: Counter[str] = Counter()
         self.leader: str | None = None
-        self.pending: dict[str, int] = {}
+        self.pending = GivenIds()
         self.static: dict[str, str] = {}
         self.awaiting_sync: dict[str, None] = {}
         self._awaiting_join = 0
@@ -78,7 +79,7 @@ class Roster:
             self.static[member.instance_id] = member.member_id
         if self.leader is None:
             self.leader = member.member_id
-        self.pending.pop(member.member_id, None)
+        self.pending.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
         """Remove a member, or an id that was given out; if it was the leader, the oldest other member leads."""
@@ -91,7 +92,7 @@ class Roster:
                 del self.static[member.instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self._members), None)
-        self.pending.pop(member_id, None)
+        self.pending.discard(member_id)
         self.awaiting_sync.pop(member_id, None)
         return member
 

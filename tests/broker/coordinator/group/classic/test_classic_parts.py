@@ -9,6 +9,7 @@ import pytest
 from broker.coordinator.group import records
 from broker.coordinator.group.classic.classic_group import ClassicGroup, ClassicSettings
 from broker.coordinator.group.classic.deadlines import Deadlines
+from broker.coordinator.group.classic.given_ids import SPARE, GivenIds
 from broker.coordinator.group.classic.group_metadata import ClassicGroupState, GroupMetadata, stored_members
 from broker.coordinator.group.classic.join import JoinStep, decide_join
 from broker.coordinator.group.classic.member import Member
@@ -18,6 +19,7 @@ from broker.coordinator.group.classic.roster import Roster
 from broker.coordinator.group.classic.sync import check_sync
 from broker.coordinator.group.membership import Moment, Retention
 from kafkalog.protocol.errors import ErrorCode
+from tests.broker.coordinator.group.classic.classic_world import SESSION_MS, World
 
 NOW = Moment(1000, 1_700_000_000_000)
 RANGE: Protocols = (("range", b"topics"),)
@@ -78,9 +80,9 @@ STRANGE: dict[str, Any] = {"protocols": (("sticky", b""),)}
 )
 def test_what_comes_of_a_join(state: ClassicGroupState, request_: JoinRequest, decided: JoinStep | ErrorCode) -> None:
     metadata, members = group(state, member("leader"), member("follower"), member("static", "i"))
-    members.pending["pending"] = 5000
+    members.pending.add("pending", 5000)
     assert decide_join(request_, metadata, members, 1000) is decided
-    assert (list(members.pending), len(members), metadata.state) == (["pending"], 3, state)
+    assert ("pending" in members.pending, len(members), metadata.state) == (True, 3, state)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +167,69 @@ def test_a_group_is_woken_for_what_is_due_first() -> None:
     deadlines.plan_wake()
     assert deadlines.wake_at == 6000
     deadlines.sync = None
-    members.pending["c"] = 6500
+    members.pending.add("c", 6500)
     deadlines.plan_wake()
     assert deadlines.wake_at == 6500
-    del members.pending["c"]
+    members.pending.discard("c")
     deadlines.plan_wake()
     assert deadlines.wake_at == 7000
+
+
+def test_ids_that_were_given_out_end_in_time() -> None:
+    given = GivenIds()
+
+    def left() -> tuple[int, int | None]:
+        return len(given), given.next_deadline
+
+    for number in range(3 * SPARE):
+        given.add(f"m{number}", 1000 + number)
+    for number in range(3 * SPARE - 2):
+        given.discard(f"m{number}")
+    given.discard("nobody")
+    # Ids that have joined leave little behind.
+    assert len(given._heap) <= SPARE + 4
+    last = 1000 + 3 * SPARE - 1
+    given.end(last - 2)
+    assert left() == (2, last - 1)
+    given.end(last - 1)
+    assert left() == (1, last)
+    given.end(last)
+    assert left() == (0, None)
+
+
+class Watched(int):
+    """A time that counts how often such times are compared."""
+
+    compared = 0
+
+    def __radd__(self, other: int) -> Watched:
+        return Watched(int(other) + int(self))
+
+    def __lt__(self, other: int) -> bool:
+        Watched.compared += 1
+        return int(self) < int(other)
+
+    def __le__(self, other: int) -> bool:
+        Watched.compared += 1
+        return int(self) <= int(other)
+
+    def __eq__(self, other: object) -> bool:
+        Watched.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_a_group_that_is_woken_looks_at_few_of_many_ids() -> None:
+    world = World()
+    for number in range(10_000):
+        world.join(session_timeout_ms=Watched(SESSION_MS + number), require_known_id=True)
+    Watched.compared = 0
+    world.pass_time(SESSION_MS + 9)
+    assert len(world.group.members.pending) == 10_000 - 10
+    # Ten were due, each at a time of its own.
+    assert Watched.compared < 10 * 200
+    assert world.group.wake_at == SESSION_MS + 10
 
 
 def test_members_that_have_not_synced_are_known_in_the_order_in_which_they_joined() -> None:
