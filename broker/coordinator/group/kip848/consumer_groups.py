@@ -43,6 +43,7 @@ from kafkalog.protocol.errors import (
     ErrorCode,
     GroupIdNotFoundError,
     InvalidRegularExpressionError,
+    KafkaError,
     NotCoordinatorError,
     UnknownServerError,
     UnsupportedVersionError,
@@ -300,7 +301,16 @@ class ConsumerGroups:
     def _membership(self, group: ConsumerGroup) -> ConsumerMembership:
         membership = ConsumerMembership(group, self._context)
         membership.on_fenced = self._downgrade
+        membership.most_stored = lambda: self._most_stored(group.group_id)
         return membership
+
+    def _most_stored(self, group_id: str) -> int:
+        log = self._coordinator.log
+        try:
+            return log.most_bytes(log.partition_for(group_id))
+        except KafkaError:
+            # It is not led here any more.
+            return 0
 
     def _existing(self, group_id: str, present: Membership | None) -> ConsumerMembership:
         if present is None:

@@ -8,7 +8,7 @@ even be appended, the group is restored to its earlier state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from broker.coordinator.group.classic.requests import JoinRequest, JoinResult, Leaver, SyncRequest, SyncResult
@@ -38,6 +38,10 @@ logger = logging.getLogger(__name__)
 
 FENCE_AGAIN_MS = 500
 """The time, in ms, after which members whose removal could not be stored are fenced again."""
+FENCED_AT_ONCE = 500
+"""The most members that are fenced in one change."""
+MOST_FENCED_BYTES = 1 << 20
+"""The bytes that a change of late members has at most, whatever the log takes."""
 MEMBER_EPOCH_VERSION = 9
 """The first version of OffsetCommit that has a member's epoch."""
 
@@ -68,6 +72,7 @@ class ConsumerMembership:
         out: effects in order. `PartitionGroups.settle` carries them out and empties the list.
         matched: the current matches of its stale regular expressions that are known (`Context.matched`).
         is_matching: whether more of them are being matched.
+        most_stored: returns how many bytes one change may have in the group's log, 0 if that cannot be said now.
         on_fenced: called for members whose timers have ended, before they are removed; returns True if it has removed
             them.
     """
@@ -80,6 +85,7 @@ class ConsumerMembership:
         self.wake_at: int | None = None
         self.matched: dict[str, Matched] = {}
         self.is_matching = False
+        self.most_stored: Callable[[], int] = lambda: MOST_FENCED_BYTES
         self.on_fenced: Callable[[ConsumerMembership, Collection[Member], Moment], bool] = lambda *fenced: False
         self._context = context
         self._timers: dict[tuple[TimerKind, str], tuple[int, int]] = {}
@@ -231,7 +237,7 @@ class ConsumerMembership:
         return self.group.is_empty
 
     def wake(self, now: Moment) -> None:
-        late: dict[str, Member] = {}
+        late: dict[str, TimerKind] = {}
         for key, (deadline, epoch) in list(self._timers.items()):
             if deadline > now.ms:
                 continue
@@ -240,16 +246,37 @@ class ConsumerMembership:
             if member is None or (kind is TimerKind.REBALANCE and member.epoch != epoch):
                 del self._timers[key]
                 continue
-            # The timer stops when the member is removed; the member is still there if that cannot be stored.
-            self._timers[key] = now.ms + FENCE_AGAIN_MS, epoch
-            if member_id not in late:
-                logger.info("member %s of group %s is fenced: %s", member_id, self.group.group_id, _FENCED[kind])
-                late[member_id] = member
+            late.setdefault(member_id, kind)
+        fenced = self._fenced_together(late)
+        for member in fenced:
+            member_id = member.member_id
+            logger.info("member %s of group %s is fenced: %s", member_id, self.group.group_id, _FENCED[late[member_id]])
+            # The timers stop when the member is removed; it is still there if that cannot be stored.
+            for key in ((kind, member_id) for kind in TimerKind):
+                deadline, epoch = self._timers.get(key, (now.ms + 1, 0))
+                if deadline <= now.ms:
+                    self._timers[key] = now.ms + FENCE_AGAIN_MS, epoch
         self._plan_wake()
-        if late:
-            # Remove them together: each change copies the group, and assigns anew.
-            self._fence(late.values(), now)
+        if fenced:
+            self._fence(fenced, now)
             self._plan_wake()
+
+    def _fenced_together(self, late: Iterable[str]) -> list[Member]:
+        """Return late members to remove in one change; the others stay due at once.
+
+        A change copies the group, so there are many in it; but the sessions of a whole group end together after its
+        coordinator has moved, and the log takes only so many bytes. The change has records of the group as well, so
+        half of the bytes is left for those.
+        """
+        room = min(self.most_stored(), MOST_FENCED_BYTES) // 2
+        fenced: list[Member] = []
+        for member_id in late:
+            member = self.group.members[member_id]
+            room -= member_changes.removal_bytes(self.group, member)
+            if fenced and (room < 0 or len(fenced) == FENCED_AT_ONCE):
+                break
+            fenced.append(member)
+        return fenced
 
     def _plan_wake(self) -> None:
         self.wake_at = min((deadline for deadline, _ in self._timers.values()), default=None)

@@ -22,6 +22,9 @@ from kafkalog.protocol.errors import (
     UnreleasedInstanceIdError,
 )
 
+RECORD_BYTES = 40
+"""About the bytes that a tombstone has besides the names in its key."""
+
 _ABANDON = "The member must abandon all its partitions and rejoin."
 
 
@@ -132,6 +135,13 @@ def remove(group: ConsumerGroup, members: Collection[Member], context: Context) 
         records.append(group_records.regex_tombstone(group.group_id, regex))
     refresh(group, left, group.regexes, True, context, records)
     return records
+
+
+def removal_bytes(group: ConsumerGroup, member: Member) -> int:
+    """Return about how many bytes the records of a member's removal have."""
+    record = RECORD_BYTES + len(group.group_id.encode())
+    tombstones = 3 * (record + len(member.member_id.encode()))
+    return tombstones + (record + len(member.topic_regex.encode()) if member.topic_regex else 0)
 
 
 def stop_timers(member_id: str) -> list[Timer]:

@@ -12,6 +12,7 @@ import pytest
 
 from broker.coordinator.group.classic.requests import JoinRequest
 from broker.coordinator.group.kip848.model import NO_PARTITIONS
+from broker.coordinator.group.membership import Moment
 from kafkalog.protocol.errors import ErrorCode, InvalidGroupIdError, InvalidRequestError
 from kafkalog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kafkalog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -95,6 +96,27 @@ def test_the_other_members_go_on(serving: Serving) -> None:
         beats = ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=1)
         assert (await serving.ask(beats, 1)).error_code == ErrorCode.NONE
         assert [member.member_id for member in serving.broker.consumer_groups.describe("g").members] == ["a"]
+
+    serving.run(work())
+
+
+def test_members_with_long_ids_are_fenced(serving: Serving) -> None:
+    """Their sessions end together, such as after their coordinator has moved. One batch would be too large."""
+    group_id, members = LONGEST, [f"{number}{LONGEST[1:]}" for number in range(6)]
+
+    async def work() -> None:
+        for member in members:
+            joins = {**JOINING, "group_id": group_id, "member_id": member}
+            assert (await serving.ask(ConsumerGroupHeartbeatRequest(**joins), 1)).error_code == ErrorCode.NONE
+        partition_groups = serving.broker.groups.partition_groups_for(group_id)
+        group = partition_groups.groups[group_id]
+        now = serving.broker.groups.now()
+        late = Moment(now.ms + 3_600_000, now.wall_ms + 3_600_000)
+        for _ in members:
+            group.membership.wake(late)
+            partition_groups.settle(group)
+        assert group.membership.is_empty
+        serving.broker.groups.stop()
 
     serving.run(work())
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.kip848 import consumer_membership
 from broker.coordinator.group.kip848.config import ConsumerGroupConfig, MigrationPolicy
 from broker.coordinator.group.kip848.consumer_membership import FENCE_AGAIN_MS, ConsumerMembership
 from broker.coordinator.group.kip848.context import Context
@@ -163,6 +164,33 @@ def test_sessions_that_end_together_are_one_change(groups: PartitionGroups) -> N
     assert groups.membership.is_empty
     assert groups.membership.group.group_epoch == epoch
     assert groups.membership.wake_at is None
+
+
+@pytest.mark.parametrize("bound", ["members", "bytes"])
+def test_many_sessions_that_end_together_are_several_changes(
+    groups: PartitionGroups, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    if bound == "members":
+        monkeypatch.setattr(consumer_membership, "FENCED_AT_ONCE", 2)
+    else:
+        groups.membership.most_stored = lambda: 2 * 2 * 3 * 50
+    expire(groups, "a", "b", "c", "d", "e")
+    for left in (3, 1, 0):
+        assert len(groups.membership.group.members) == left
+        assert len(groups.stores) == 1
+        groups.stored()
+        assert groups.membership.wake_at is None or left
+        groups.pass_time(0)
+    assert groups.membership.is_empty
+    assert not groups.stores
+
+
+def test_a_member_that_alone_is_too_much_is_fenced_alone(groups: PartitionGroups) -> None:
+    groups.membership.most_stored = lambda: 0
+    expire(groups, "a", "b")
+    assert set(groups.membership.group.members) == {"b"}
+    groups.pass_time(0)
+    assert groups.membership.is_empty
 
 
 def test_who_could_not_be_fenced_is_fenced_later(groups: PartitionGroups) -> None:
