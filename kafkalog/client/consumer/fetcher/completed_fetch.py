@@ -82,7 +82,7 @@ class CompletedFetch:
             if not self._left:
                 try:
                     found = next(self._records, None)
-                except Exception:
+                except RecordsError:
                     if taken:
                         self.broken = True
                         return taken, position

@@ -3,12 +3,14 @@
 Decoding takes time, and the fetcher may learn meanwhile that the log was truncated. So completed fetches are read
 without the lock. Then, under the lock, the position moves; or, where `version` has changed, the records are
 discarded.
+
+A signal may raise its exception anywhere in this. Then the caller gets nothing, so all positions go back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
@@ -23,6 +25,16 @@ from kafkalog.records.errors import RecordsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+T = TypeVar("T")
+
+
+class _Visit(NamedTuple):
+    """A partition, and where it was before something was taken from it."""
+
+    state: PartitionState
+    version: int
+    position: FetchPosition | None
 
 
 class FetchedBatches(NamedTuple):
@@ -55,6 +67,7 @@ class FetchCollector:
         self._make_room = make_room
         self.records = 0
         self.after: dict[TopicPartition, FetchPosition] = {}
+        self._visits: list[_Visit] = []
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Take at most `limit` fetched records, one partition after the other.
@@ -64,49 +77,102 @@ class FetchCollector:
         """
         taken: list[ConsumerRecord] = []
         self.after = {}
-        for state in list(self._subscription.partitions.values()):
-            if len(taken) >= limit:
-                break
-            try:
-                self._raise_error(state, keep=bool(taken))
-                more = self._take_from(state, limit - len(taken)) if state.ready() else []
-            except Exception as error:
-                if taken:
-                    # The error is raised by the next call.
+        failure: Exception | None = None
+        try:
+            for state in self._in_line():
+                if len(taken) >= limit:
                     break
-                raise _located(error, state) from error.__cause__
-            if more:
-                taken += more
-                with self._monitor.lock:
-                    self._subscription.to_end_of_line(state.tp)
+                more: list[ConsumerRecord] = []
+                error = self._take_error(state, keep=bool(taken))
+                if error is None and state.ready():
+                    more, error = self._take_from(state, limit - len(taken))
+                if error is not None:
+                    failure = _located(error, state)
+                    break
+                if more:
+                    taken += more
+                    with self._monitor.lock:
+                        self._subscription.to_end_of_line(state.tp)
+        except BaseException as interruption:
+            self._go_back(interruption)
+            raise
+        if failure is not None and not taken:
+            # Otherwise the next call raises it.
+            raise failure
         self.records += len(taken)
         return taken
 
-    def _raise_error(self, state: PartitionState, *, keep: bool = False) -> None:
-        """Raise a partition's error, if it has one; unless `keep`, forget it, so that the fetcher tries again.
+    def _take_first(self, take: Callable[[PartitionState], tuple[T | None, Exception | None]]) -> T | None:
+        """Return what `take` finds in the first partition that has something, or raise that partition's error."""
+        failure: Exception | None = None
+        try:
+            for state in self._in_line():
+                found: T | None = None
+                error = self._take_error(state)
+                if error is None:
+                    found, error = take(state)
+                if error is not None:
+                    failure = _located(error, state)
+                    break
+                if found is not None:
+                    with self._monitor.lock:
+                        self._subscription.to_end_of_line(state.tp)
+                    return found
+        except BaseException as interruption:
+            self._go_back(interruption)
+            raise
+        if failure is not None:
+            raise failure
+        return None
+
+    def _in_line(self) -> Iterator[PartitionState]:
+        """Yield the partitions, and note where each is before something is taken from it."""
+        self._visits = []
+        for state in list(self._subscription.partitions.values()):
+            self._visits.append(_Visit(state, state.version, state.position))
+            yield state
+
+    def _go_back(self, error: BaseException) -> None:
+        """Move the partitions back to where they were, because the caller gets an error and not what was taken."""
+        if isinstance(error, Exception) and self._visits:
+            _located(error, self._visits[-1].state)
+        with self._monitor.lock:
+            for state, version, position in self._visits:
+                # A signal may have come while the partition changed its place.
+                self._subscription.partitions.setdefault(state.tp, state)
+                moved = self.after.get(state.tp)
+                if state.version == version or (moved is not None and state.position == moved):
+                    state.position = position
+                    state.refetch()
+            self.after = {}
+        self._make_room()
+
+    def _take_error(self, state: PartitionState, *, keep: bool = False) -> Exception | None:
+        """Return a partition's error, if it has one; unless `keep`, forget it, so that the fetcher tries again.
 
         The error that the log was truncated is always kept: only a seek or another assignment gives the partition a
         good position. The other partitions come first the next time.
         """
         if state.error is None:
-            return
+            return None
         with self._monitor.lock:
             error = state.error
             if error is None:
-                return
+                return None
             if not keep:
                 self._subscription.to_end_of_line(state.tp)
                 if not isinstance(error, LogTruncationError):
                     state.error = None
         self._make_room()
-        raise error.with_traceback(None)
+        return error.with_traceback(None)
 
-    def _take_from(self, state: PartitionState, count: int) -> list[ConsumerRecord]:
+    def _take_from(self, state: PartitionState, count: int) -> tuple[list[ConsumerRecord], Exception | None]:
+        """Take records; return them, and the error that comes before the first record, if there is one."""
         with self._monitor.lock:
             version, completed_fetches = state.version, list(state.completed_fetches)
         taken: list[ConsumerRecord] = []
         after: FetchPosition | None = None
-        failure: Exception | None = None
+        failure: RecordsError | None = None
         used, stale = 0, False
         for completed in completed_fetches:
             if completed.columns is not None:
@@ -114,7 +180,7 @@ class FetchCollector:
                 break
             try:
                 more, position = completed.take(count - len(taken), self._config)
-            except Exception as error:
+            except RecordsError as error:
                 failure, stale = error, True
                 break
             taken += more
@@ -125,7 +191,7 @@ class FetchCollector:
             used, after = used + 1, completed.next
         with self._monitor.lock:
             if state.version != version:
-                return []
+                return [], None
             for _ in range(used):
                 state.completed_fetches.popleft()
             if after is not None:
@@ -134,9 +200,7 @@ class FetchCollector:
                 state.refetch()
         if stale or used:
             self._make_room()
-        if failure is not None and not taken:
-            raise _named(failure, state) from failure
-        return taken
+        return taken, None if failure is None or taken else _named(failure, state)
 
     def take_fetched(self) -> FetchedBatches | None:
         """Take what the next fetch returned, undecoded, one partition after the other.
@@ -144,36 +208,24 @@ class FetchCollector:
         Raises:
             Exception: A partition has this error.
         """
-        for state in list(self._subscription.partitions.values()):
-            try:
-                self._raise_error(state)
-                found = self._take_fetched_from(state)
-            except Exception as error:
-                raise _located(error, state) from error.__cause__
-            if found is not None:
-                with self._monitor.lock:
-                    self._subscription.to_end_of_line(state.tp)
-                return found
-        return None
+        return self._take_first(self._take_fetched_from)
 
-    def _take_fetched_from(self, state: PartitionState) -> FetchedBatches | None:
+    def _take_fetched_from(self, state: PartitionState) -> tuple[FetchedBatches | None, Exception | None]:
         with self._monitor.lock:
             if not state.ready():
-                return None
+                return None, None
             version, completed = state.version, state.completed_fetches[0]
         if completed.columns is not None or not completed.untouched:
             self._refetch(state, version)
-            return None
+            return None, None
         try:
             fetched = completed.take_fetched()
         except RecordsError as error:
-            if not self._refetch(state, version):
-                return None
-            raise _named(error, state) from error
+            return None, _named(error, state) if self._refetch(state, version) else None
         if not self._took(state, version, completed, completed.next):
-            return None
+            return None, None
         after, epoch = completed.next
-        return FetchedBatches(state.tp, completed.start, after, fetched, completed.topic_id, epoch)
+        return FetchedBatches(state.tp, completed.start, after, fetched, completed.topic_id, epoch), None
 
     def take_arrow(self, columns: Sequence[str]) -> pa.RecordBatch | None:
         """Take the next fetched Arrow batch, one partition after the other.
@@ -181,38 +233,32 @@ class FetchCollector:
         Raises:
             Exception: A partition has this error.
         """
-        for state in list(self._subscription.partitions.values()):
-            try:
-                self._raise_error(state)
-                batch = self._take_arrow_from(state, tuple(columns))
-            except Exception as error:
-                raise _located(error, state) from error.__cause__
-            if batch is not None:
-                with self._monitor.lock:
-                    self._subscription.to_end_of_line(state.tp)
-                self.records += batch.num_rows
-                return batch
-        return None
+        wanted = tuple(columns)
+        batch = self._take_first(lambda state: self._take_arrow_from(state, wanted))
+        self.records += 0 if batch is None else batch.num_rows
+        return batch
 
-    def _take_arrow_from(self, state: PartitionState, columns: tuple[str, ...]) -> pa.RecordBatch | None:
+    def _take_arrow_from(
+        self, state: PartitionState, columns: tuple[str, ...]
+    ) -> tuple[pa.RecordBatch | None, Exception | None]:
         while True:
             with self._monitor.lock:
                 if not state.ready():
-                    return None
+                    return None, None
                 version, completed = state.version, state.completed_fetches[0]
             try:
                 if completed.columns is None and completed.untouched:
                     completed.decode_arrow(columns, self._config)
                 if completed.columns != columns:
                     self._refetch(state, version)
-                    return None
+                    return None, None
                 batch, position = completed.take_arrow()
-            except Exception as error:
+            except RecordsError as error:
                 if not self._refetch(state, version):
                     continue
-                raise _named(error, state) from error
+                return None, _named(error, state)
             if self._took(state, version, completed, position) and batch is not None:
-                return batch
+                return batch, None
 
     def _took(self, state: PartitionState, version: int, completed: CompletedFetch, position: FetchPosition) -> bool:
         """Move the position; return False where the completed fetch was discarded meanwhile."""
@@ -237,10 +283,12 @@ class FetchCollector:
         return True
 
 
-def _named(error: Exception, state: PartitionState) -> Exception:
-    if not isinstance(error, RecordsError) or state.position is None:
+def _named(error: RecordsError, state: PartitionState) -> Exception:
+    if state.position is None:
         return error
-    return UnreadableBatchError(state.tp, state.position.offset, error)
+    named = UnreadableBatchError(state.tp, state.position.offset, error)
+    named.__cause__ = error
+    return named
 
 
 def _located(error: Exception, state: PartitionState) -> Exception:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import pytest
 
+from kafkalog.client.consumer import Consumer
+from kafkalog.client.consumer.subscription import SubscriptionState
+from kafkalog.client.fetch import decode
+from kafkalog.client.types import TopicPartition
+from kafkalog.protocol.messages.list_offsets import ListOffsetsRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest
-from tests.kafkalog.client.consumer.support import DEADLINE_S
+from tests.kafkalog.client.consumer.support import DEADLINE_S, take
 from tests.kafkalog.client.consumer.test_created_again import NEW, TP, Topic, offsets, reading
+from tests.kafkalog.client.consumer.test_faults import SILENT_LEADS, two_leaders
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -78,3 +88,68 @@ def test_records_come_again_if_a_signal_ends_their_deserialization() -> None:
             offsets(consumer, 5)
         assert consumer.position(TP) == 0
         assert offsets(consumer, 5) == [0, 1, 2, 3, 4]
+
+
+@contextmanager
+def two_partitions() -> Iterator[Consumer]:
+    """Yield a consumer that has fetched the two records of each of two partitions."""
+    with two_leaders(ListOffsetsRequest) as (leader, _), Consumer({"bootstrap.servers": leader.broker.address}) as made:
+        with made._monitor.lock:
+            made.assign(SILENT_LEADS)
+            for tp in SILENT_LEADS:
+                made.seek(tp, 0)
+        states = [made._subscription.state(tp) for tp in SILENT_LEADS]
+        wait_until(lambda: all(state.ready() for state in states), "both partitions are fetched")
+        yield made
+
+
+def expect_all(consumer: Consumer) -> None:
+    assert [consumer.position(tp) for tp in SILENT_LEADS] == [0, 0]
+    found = sorted((record.partition, record.offset) for record in take(consumer, 4))
+    assert found == [(tp.partition, offset) for tp in SILENT_LEADS for offset in (0, 1)]
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
+def test_records_come_again_if_a_signal_ends_their_decoding(
+    error: type[BaseException], partition: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of the partitions that were decoded before it, too."""
+    read_batch, met = decode.read_batch, []
+
+    def interrupted(buf: Any, pos: int, header: Any, tp: TopicPartition, check_crc: bool = True) -> Any:
+        if tp not in met:
+            met.append(tp)
+        if len(met) == partition + 1:
+            raise error("of a signal's handler")
+        return read_batch(buf, pos, header, tp, check_crc)
+
+    with two_partitions() as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(decode, "read_batch", interrupted)
+            with pytest.raises(error, match="of a signal's handler"):
+                consumer.poll(DEADLINE_S)
+        expect_all(consumer)
+
+
+POLLS: dict[str, Callable[[Consumer], Any]] = {
+    "records": lambda consumer: consumer.poll(DEADLINE_S),
+    "fetched": lambda consumer: consumer.poll_fetched(DEADLINE_S),
+    "arrow": lambda consumer: consumer.poll_arrow(DEADLINE_S, ("offset",)),
+}
+
+
+@pytest.mark.parametrize("poll", POLLS.values(), ids=POLLS)
+def test_a_signal_after_records_were_taken_moves_no_position(
+    poll: Callable[[Consumer], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(subscription: SubscriptionState, tp: TopicPartition) -> None:
+        subscription.partitions.pop(tp)
+        raise KeyboardInterrupt
+
+    with two_partitions() as consumer:
+        with monkeypatch.context() as patched:
+            patched.setattr(SubscriptionState, "to_end_of_line", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                poll(consumer)
+        expect_all(consumer)
