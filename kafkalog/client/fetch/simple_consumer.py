@@ -16,6 +16,7 @@ import select
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from kafkalog.client.closing import Closing
 from kafkalog.client.cluster import Cluster
@@ -91,6 +92,13 @@ class _Partition:
         return taken
 
 
+class _Asked(NamedTuple):
+    """A fetch in flight: its offsets, and when its answer is late (`time.monotonic`)."""
+
+    offsets: dict[TopicPartition, int]
+    late_at: float
+
+
 class SimpleConsumer(Closing):
     """Read assigned partitions (`assign`); the module says when to use it. Not safe for several threads at once."""
 
@@ -100,7 +108,7 @@ class SimpleConsumer(Closing):
         self._cluster = cluster or Cluster(config)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._connections: dict[int, tuple[Broker, Connection]] = {}
-        self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._asked: dict[int, _Asked] = {}
         self._retry = Retry(config, float("inf"))
         self._blocked_until = 0.0
 
@@ -281,7 +289,7 @@ class SimpleConsumer(Closing):
 
         Returns an error that kept some leader from being asked, or None.
         """
-        busy = {tp for asked in self._asked.values() for tp in asked}
+        busy = {tp for asked in self._asked.values() for tp in asked.offsets}
         by_leader: dict[Broker, list[tuple[TopicPartition, int, int]]] = defaultdict(list)
         failure: Exception | None = None
         for tp, partition in self._partitions.items():
@@ -304,11 +312,14 @@ class SimpleConsumer(Closing):
                 isolation_level=config.isolation_level,
             )
             try:
-                self._connected(broker).send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
+                connection = self._connected(broker)
+                connection.send(request, min_version=MIN_VERSION, max_version=MAX_VERSION)
             except Exception as error:
                 failure = error
                 continue
-            self._asked[broker.node_id] = {tp: offset for tp, offset, _ in wanted}
+            patience = config.request_timeout + config.fetch_max_wait
+            late_at = max(time.monotonic(), connection.serves_at) + patience
+            self._asked[broker.node_id] = _Asked({tp: offset for tp, offset, _ in wanted}, late_at)
         return failure
 
     def _connected(self, broker: Broker) -> Connection:
@@ -323,7 +334,11 @@ class SimpleConsumer(Closing):
         return connection
 
     def _wait(self, timeout: float) -> None:
-        """Receive the answers that come within `timeout` seconds; at least one, if one has come already."""
+        """Receive the answers that come within `timeout` seconds; at least one, if one has come already.
+
+        Raises:
+            ClientTimeoutError: An answer is late. The connection is closed, since its broker may be gone.
+        """
         waiting = {node_id: self._connections[node_id][1] for node_id in self._asked}
         if not waiting:
             if timeout:
@@ -336,10 +351,18 @@ class SimpleConsumer(Closing):
             for node_id, connection in waiting.items():
                 poller.register(connection, select.POLLIN)
                 nodes[connection.fileno()] = node_id
-            ready = [nodes[fileno] for fileno, _ in poller.poll(timeout * 1000)]
+            until_late = min(asked.late_at for asked in self._asked.values()) - time.monotonic()
+            ready = [nodes[fileno] for fileno, _ in poller.poll(max(min(timeout, until_late), 0.0) * 1000)]
         for node_id in ready:
             asked = self._asked.pop(node_id)
-            self._receive(waiting[node_id], asked)
+            self._receive(waiting[node_id], asked.offsets)
+        now = time.monotonic()
+        late = [node_id for node_id, asked in self._asked.items() if asked.late_at <= now]
+        for node_id in late:
+            del self._asked[node_id]
+            waiting[node_id].close()
+        if late:
+            raise ClientTimeoutError(f"{waiting[late[0]].address} did not answer in time")
 
     def _receive(self, connection: Connection, asked: dict[TopicPartition, int]) -> None:
         response: FetchResponse = connection.receive()

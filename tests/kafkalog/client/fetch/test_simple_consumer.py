@@ -18,7 +18,7 @@ from kafkalog.client.fetch.simple_consumer import SimpleConsumer
 from kafkalog.client.types import ConsumerRecord, TopicPartition
 from kafkalog.protocol.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kafkalog.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from kafkalog.records.batch import Record, encode_batch
 from kafkalog.records.compression import Codec
 from kafkalog.records.control import ControlRecordType, EndTransactionMarker
@@ -26,7 +26,7 @@ from kafkalog.records.errors import CorruptRecordError
 from tests.kafkalog.client.fetch.test_partition_fetcher import records
 from tests.kafkalog.client.test_cluster import config_for
 from tests.support.kafkalog_broker import KafkalogBroker
-from tests.support.scripted import ScriptedBroker, metadata
+from tests.support.scripted import ScriptedBroker, Silence, metadata
 from tests.support.wire import batch, create_topic, produce
 
 DEADLINE_S = 240.0
@@ -248,6 +248,27 @@ def test_a_leader_that_is_gone_does_not_hold_up_the_others() -> None:
             consumer.seek(TopicPartition("t", 0), 0)
             consumer.seek(TopicPartition("t", 1), 0)
             assert [(record.partition, record.offset) for record in drain(consumer, 3)] == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_a_leader_that_falls_silent_is_given_up() -> None:
+    """Its machine has lost power, say, and nothing ends the connection. The new leader must be found."""
+
+    def fetch(request: FetchRequest) -> FetchResponse:
+        (asked,) = request.topics[0].partitions
+        return response((asked.partition, 0, records(asked.fetch_offset, [b"good"])))
+
+    def listed(request: MetadataRequest) -> MetadataResponse:
+        return metadata({1: silent, 2: server}, {("t", 0): 2 if silent.seen[FetchRequest] else 1})
+
+    with ScriptedBroker({FetchRequest: lambda request: Silence()}) as silent, ScriptedBroker() as server:
+        server.handlers.update({FetchRequest: fetch, MetadataRequest: listed})
+        silent.handlers[MetadataRequest] = listed
+        config = config_for(server, request_timeout_ms="300", fetch_max_wait_ms="100")
+        with SimpleConsumer(config) as consumer:
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek(TopicPartition("t", 0), 7)
+            assert [record.offset for record in consumer.poll(DEADLINE_S)] == [7]
+        assert silent.seen[FetchRequest] == 1
 
 
 def test_partitions_of_two_leaders_are_read_side_by_side() -> None:
