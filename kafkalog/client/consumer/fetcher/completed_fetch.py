@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from kafkalog.client.config import ClientConfig
@@ -27,6 +27,16 @@ _EPOCH_AT = LOG_OVERHEAD
 _MAX_OFFSET = (1 << 63) - 1
 
 
+class _Piece(NamedTuple):
+    """Records decoded to Arrow, the offset after them, and the bytes that the next piece comes from."""
+
+    batch: pa.RecordBatch | None
+    after: int
+    left: memoryview
+    is_converted: bool
+    """True if the bytes were messages of formats v0 and v1."""
+
+
 class CompletedFetch:
     """A fetch of `tp` that began at offset `start`.
 
@@ -35,8 +45,8 @@ class CompletedFetch:
 
     Attributes:
         broken: Whether an error came after records that were handed out: the rest must be fetched again.
-        failure: The error that makes it end before the fetch does: the batch at `next` cannot be read. For records that
-            are not decoded yet, only an error of the first batch is known.
+        failure: The error that makes it end before the fetch does: the batch at `next` cannot be read. Of what is not
+            decoded yet, only an error of the first batch is known.
     """
 
     def __init__(
@@ -58,7 +68,12 @@ class CompletedFetch:
         self._records: Iterator[tuple[list[ConsumerRecord], FetchPosition]] | None = None
         self._left: list[ConsumerRecord] = []
         self._after = FetchPosition(start)
-        self._arrow: list[tuple[pa.RecordBatch, FetchPosition]] = []
+        self._config: ClientConfig | None = None
+        self._piece: tuple[pa.RecordBatch, FetchPosition] | None = None
+        self._offset = start
+        """The offset at which the next piece begins."""
+        self._left_bytes = memoryview(b"")
+        self._is_converted = False
         self.next = FetchPosition(fetched.next_offset(start), _last_epoch(fetched.records, leader_epoch))
         if self.next.offset <= start:
             try:
@@ -115,26 +130,34 @@ class CompletedFetch:
     # Arrow
 
     def decode_arrow(self, columns: Sequence[str], config: ClientConfig) -> None:
-        """Decode all records, or those before bytes that are not a record batch; `take_arrow` then raises the error."""
-        fetched = self._fetched
-        assert fetched is not None
-        records = fetched.records
-        try:
-            found = self._arrow_batches(records, columns, config)
-        except RecordsError as error:
-            records, found = self._sound(records, columns, config)
-            sound = fetched._replace(records=records)
-            self.next = FetchPosition(sound.next_offset(self.start), _last_epoch(records, self._leader_epoch))
-            self.failure = error
-        self._arrow = [(batch, FetchPosition(after, self.next.epoch)) for batch, after in found]
-        self.columns = tuple(columns)
-        # Nothing refers to the response's buffer any more, so the connection can use it again.
-        self._fetched = None
+        """Decode the first piece of it to Arrow. `take_arrow` decodes the others, each when its turn comes.
 
-    def _arrow_batches(
-        self, records: memoryview, columns: Sequence[str], config: ClientConfig
-    ) -> list[tuple[pa.RecordBatch, int]]:
-        """Decode all of `records`; return Arrow batches, each with the offset after it.
+        A piece is as much as one call of the decoder expands. Zeros shrink to a 30,000th of their size, so all pieces
+        of a fetch at once may be too much for the memory.
+        """
+        assert self._fetched is not None
+        self.columns, self._config = tuple(columns), config
+        self._left_bytes = self._fetched.records
+        self._decode_piece()
+
+    def _decode_piece(self) -> None:
+        """Decode the next piece, or that before bytes that are not a record batch; `take_arrow` then raises the error.
+
+        The piece is None where no record is left.
+        """
+        try:
+            piece = self._piece_of(self._left_bytes)
+        except RecordsError as error:
+            self.failure = error
+            piece = self._sound_piece()
+        self._left_bytes, self._is_converted, self._offset = piece.left, piece.is_converted, piece.after
+        self._piece = None if piece.batch is None else (piece.batch, FetchPosition(piece.after, self.next.epoch))
+        if piece.batch is None or piece.after >= self.next.offset:
+            # Nothing refers to the response's buffer any more, so the connection can use it again.
+            self._left_bytes, self._fetched = memoryview(b""), None
+
+    def _piece_of(self, records: memoryview) -> _Piece:
+        """Decode the next piece of these bytes.
 
         Raises:
             RecordsError: Bytes are not a record batch.
@@ -142,9 +165,10 @@ class CompletedFetch:
         from kafkalog.records.arrow import decode_arrow
 
         assert self._fetched is not None
-        aborted = self._fetched.aborted if config.isolation_level == READ_COMMITTED else ()
-        found: list[tuple[pa.RecordBatch, int]] = []
-        given, offset = records, self.start
+        assert self._config is not None
+        assert self.columns is not None
+        aborted = self._fetched.aborted if self._config.isolation_level == READ_COMMITTED else ()
+        is_converted, offset = self._is_converted, self._offset
         while True:
             try:
                 batch, after = decode_arrow(
@@ -153,41 +177,39 @@ class CompletedFetch:
                     partition=self.tp.partition,
                     start=offset,
                     end=_MAX_OFFSET,
-                    columns=columns,
+                    columns=self.columns,
                     aborted=aborted,
-                    check_crc=config.check_crcs,
-                    converted=records is not given,
+                    check_crc=self._config.check_crcs,
+                    converted=is_converted,
                 )
             except UnsupportedMagicError:
-                if records is not given:
+                if is_converted:
                     raise
-                records = _modern(records)
+                records, is_converted = _modern(records), True
                 continue
-            if after <= offset:
-                return found
+            if batch is not None or after <= offset or after >= self.next.offset:
+                return _Piece(batch, max(after, offset), records, is_converted)
             offset = after
-            if batch is not None:
-                found.append((batch, after))
-            if offset >= self.next.offset:
-                return found
 
-    def _sound(
-        self, records: memoryview, columns: Sequence[str], config: ClientConfig
-    ) -> tuple[memoryview, list[tuple[pa.RecordBatch, int]]]:
-        """Find the longest part of `records` that can be decoded; return it and its Arrow batches."""
+    def _sound_piece(self) -> _Piece:
+        """Decode the next piece of the longest part that can be decoded, and end the fetch where that part ends."""
+        assert self._fetched is not None
+        records = self._left_bytes
         ends = [0]
         with contextlib.suppress(RecordsError):
             ends.extend(at + header.size for at, header in iter_any_headers(records))
-        found: list[tuple[pa.RecordBatch, int]] = []
+        found = _Piece(None, self._offset, records[:0], self._is_converted)
         well, most = 0, len(ends) - 1
         while well < most:
             middle = (well + most + 1) // 2
             try:
-                found = self._arrow_batches(records[: ends[middle]], columns, config)
+                found = self._piece_of(records[: ends[middle]])
                 well = middle
             except RecordsError:
                 most = middle - 1
-        return records[: ends[well]], found
+        sound = self._fetched._replace(records=records[: ends[well]])
+        self.next = FetchPosition(sound.next_offset(self.start), _last_epoch(sound.records, self._leader_epoch))
+        return found
 
     @property
     def untouched(self) -> bool:
@@ -196,8 +218,9 @@ class CompletedFetch:
 
     @property
     def arrow_left(self) -> bool:
-        """Return whether `take_arrow` has another batch, or an error to raise."""
-        return bool(self._arrow) or self.failure is not None
+        """Return whether `take_arrow` may have another batch, or has an error to raise."""
+        is_decoding = self.columns is not None and self._fetched is not None
+        return self._piece is not None or is_decoding or self.failure is not None
 
     def take_arrow(self) -> tuple[pa.RecordBatch | None, FetchPosition]:
         """Take the next Arrow batch; return it and the position after it. The batch is None where none is left.
@@ -205,8 +228,11 @@ class CompletedFetch:
         Raises:
             RecordsError: The next bytes are not a record batch, and everything before them was taken.
         """
-        if self._arrow:
-            return self._arrow.pop(0)
+        if self._piece is None and self._fetched is not None:
+            self._decode_piece()
+        if self._piece is not None:
+            taken, self._piece = self._piece, None
+            return taken
         if self.failure is not None:
             raise self.failure
         return None, self.next

@@ -44,8 +44,6 @@ from kafkalog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from kafkalog.protocol.schema import Request
-from kafkalog.records import arrow as records_arrow
-from kafkalog.records.arrow import decode_arrow
 from kafkalog.records.batch import MAGIC_AT, Record, encode_batch, iter_headers
 from kafkalog.records.errors import CorruptRecordError, RecordsError, UnsupportedMagicError
 from tests.kafkalog.client.consumer.support import DEADLINE_S, Live, poll_until, take, values
@@ -422,23 +420,6 @@ def test_records_come_before_what_cannot_be_read(broken: bytes, leader_epoch: in
     assert first.failure is not None or first.next.offset > 4, "there is something to tell"
     with pytest.raises(RecordsError):
         first.take(10, config)
-
-
-def test_a_fetch_is_decoded_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
-
-    def counted(*args: Any, **kwargs: Any) -> Any:
-        calls.append(kwargs["start"])
-        return decode_arrow(*args, **kwargs)
-
-    monkeypatch.setattr(records_arrow, "decode_arrow", counted)
-    config = ConsumerConfig.from_dict({"bootstrap.servers": "127.0.0.1:1"}).client
-    chunk = CompletedFetch(TP, 1, FetchedRecords(memoryview(batch(0) + batch(2)), 4, 4, 0, []), 0)
-    chunk.decode_arrow(("offset",), config)
-    assert calls == [1]
-    found, position = chunk.take_arrow()
-    assert found is not None
-    assert (found["offset"].to_pylist(), position.offset, chunk.arrow_left) == ([1, 2, 3], 4, False)
 
 
 @pytest.fixture(params=["checksum", "magic"])
