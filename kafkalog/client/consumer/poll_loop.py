@@ -58,7 +58,7 @@ class PollLoop:
                 return found
             if time.monotonic() >= deadline:
                 return found
-            self._monitor.wait(min(deadline, self._next_time()), self._due)
+            self._monitor.wait(min(deadline, self._next_time()), self._step_due)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Take fetched records, deserialize and intercept them.
@@ -171,8 +171,12 @@ class PollLoop:
                 raise failure
         self._position_reset.step()
 
-    def _due(self) -> bool:
+    def _step_due(self) -> bool:
         """Tell whether `_step` or a take has something to do."""
+        return self._due() or (self._coordinator is not None and self._coordinator.commits.has_finished)
+
+    def _due(self) -> bool:
+        """Tell as `_step_due` does, except that callbacks of commits can wait."""
         return any(state.ready() for state in self._subscription.partitions.values()) or self._interrupted()
 
     def _interrupted(self) -> bool:

@@ -216,6 +216,10 @@ class AbstractCoordinator(ABC):
         # Commits that were begun earlier come first. A member that has left the group cannot commit any more.
         future = self.commits.begin(offsets, deadline, drop_unknown=True)
         self._monitor.wait(deadline, future.done)
+        if offsets:
+            error = future.exception() if future.done() else "it did not end in time"
+            if error is not None:
+                logger.warning("group %s: the last automatic commit failed: %s", self.requests.group_id, error)
         self.commits.call_all_back()
 
     def _auto_commit(self) -> None:

@@ -131,6 +131,11 @@ class Commits:
         future.add_done_callback(done)
         return future
 
+    @property
+    def has_finished(self) -> bool:
+        """Return whether `call_back` has something to tell."""
+        return bool(self._done)
+
     def call_back(self) -> None:
         """Tell interceptors what was committed, and call the callbacks of finished commits."""
         while self._done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalog.client.cluster import Cluster
-from kafkalog.client.consumer import Consumer, ConsumerConfig
+from kafkalog.client.consumer import Consumer, ConsumerConfig, WakeupError
 from kafkalog.client.consumer.classic.coordinator import ClassicCoordinator
 from kafkalog.client.consumer.fetcher.fetch_position import FetchPosition
 from kafkalog.client.consumer.group.generation import Generation
@@ -178,6 +179,48 @@ def test_what_the_application_commits_is_sent_until_the_topic_is_known(member: R
     offsets = dict.fromkeys((DELETED, KEPT), OffsetAndMetadata(3))
     member.made.commits.begin(offsets, time.monotonic() + DEADLINE_S).result(DEADLINE_S)
     assert member.sent == [["deleted", "kept"]] * 3
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_last_commit_that_fails_is_told(member: Refusing, in_time: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody else would hear of it, and the group reads records again."""
+    held = threading.Event()
+    member.codes = [{"kept": ErrorCode.GROUP_AUTHORIZATION_FAILED}]
+    if in_time:
+        member.commit_last()
+    else:
+        member.made.commits.worker.submit(lambda: held.wait(DEADLINE_S))
+        member.made.commit_last(time.monotonic())
+        held.set()
+    (told,) = caplog.messages
+    assert told.startswith("group g: the last automatic commit failed: ")
+    assert ("committing kept-0" if in_time else "did not end in time") in told
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_callback_is_called_as_soon_as_its_commit_is_done(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The poll that is under way calls it, although there is nothing else to do."""
+    waiting = threading.Event()
+
+    def committed(*given: Any) -> CommitAnswer:
+        assert waiting.wait(DEADLINE_S)
+        return CommitAnswer(0)
+
+    def next_time() -> float:
+        # The poll has done its steps, and is about to wait.
+        waiting.set()
+        return float("inf")
+
+    named = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "enable.auto.commit": False}
+    with Consumer({**named, "group.protocol": protocol}) as consumer:
+        consumer._subscription.assign_manually([TP])
+        consumer._subscription.state(TP).move(FetchPosition(0))
+        assert consumer._coordinator is not None
+        monkeypatch.setattr(consumer._coordinator.requests, "commit", committed)
+        monkeypatch.setattr(consumer._loop, "_next_time", next_time)
+        consumer.commit_async({TP: 1}, callback=lambda offsets, error: consumer.wakeup())
+        with pytest.raises(WakeupError):
+            consumer.poll(DEADLINE_S)
 
 
 def test_callbacks_that_raise_as_the_consumer_closes_do_not_keep_it_in_the_group(
