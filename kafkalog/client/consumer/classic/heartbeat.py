@@ -89,7 +89,7 @@ class Heartbeat(HeartbeatThread):
             todo = self._member.heartbeat_failed(code, generation)
             error = _error(code, self._requests.group_id)
             if todo is Next.FIND:
-                self._requests.note_failure(error)
+                self._requests.forget()
             if todo is Next.REJOIN:
                 # The coordinator has answered, and it does not remove members that are about to join.
                 self.timer.note_received(now)

@@ -99,8 +99,12 @@ class GroupRequests:
         self._coordinators.notice(CoordinatorType.GROUP, self.group_id, error)
 
     def forget(self) -> None:
-        """Forget the coordinator, so that it is looked up before its next use."""
+        """Forget the coordinator, so that it is looked up before its next use.
+
+        A JoinGroup or SyncGroup that it was sent fails, because its answer may never come.
+        """
         self._coordinators.forget(CoordinatorType.GROUP, self.group_id)
+        self.interrupt()
 
     # Requests with late answers
 
@@ -111,9 +115,8 @@ class GroupRequests:
         return answer
 
     def sync(self, request: SyncGroupRequest) -> SyncGroupResponse:
-        """Send SyncGroup; wait for the leader's assignment."""
-        patience = max(self._config.client.request_timeout, self._config.max_poll_interval + 5.0)
-        answer: SyncGroupResponse = self._wait_for(request, patience)
+        """Send SyncGroup; wait for the leader's assignment, up to `request.timeout.ms` as in Java."""
+        answer: SyncGroupResponse = self._wait_for(request, self._config.client.request_timeout)
         return answer
 
     def _wait_for(self, request: Request, patience: float) -> Any:
