@@ -33,7 +33,8 @@ class Session:
     Args:
         zookeeper: the session.
         loop: the event loop.
-        patience_s: how long a request waits for a connection.
+        patience_s: how long a request waits for a connection, from when that was lost. So requests that have to wait
+            for each other fail together.
         max_bytes: the size of a request that ZooKeeper takes (its `jute.maxbuffer`).
 
     Attributes:
@@ -49,13 +50,15 @@ class Session:
         self.max_bytes = max_bytes
         self._connected = asyncio.Event()
         self._connected.set()
+        self._lost_at = loop.time()
         zookeeper.listen(self._changed)
 
     def _changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED:
             self._connected.set()
-        else:
+        elif self._connected.is_set():
             self._connected.clear()
+            self._lost_at = self.loop.time()
 
     async def connected(self) -> None:
         """Wait for a connection, after one was lost.
@@ -63,9 +66,11 @@ class Session:
         Raises:
             OSError: there was none for `patience_s`.
         """
+        await asyncio.sleep(_PAUSE_S)
+        if self._connected.is_set():
+            return
         try:
-            async with asyncio.timeout(self.patience_s):
-                await asyncio.sleep(_PAUSE_S)
+            async with asyncio.timeout_at(self._lost_at + self.patience_s):
                 await self._connected.wait()
         except TimeoutError:
             text = f"there is no connection to ZooKeeper for {self.patience_s:g} s (zookeeper.connect)"

@@ -243,8 +243,10 @@ def test_a_role_is_not_taken_in_a_life_that_ends_meanwhile(tmp_path: Path) -> No
     async def work(cluster: Cluster) -> None:
         host, session = cluster.hosts[1], cluster.hosts[1].session
         cluster.assigned["t", 0] = PartitionState((1, 2), (1, 2), 1, 0, 0, 1)
+        # The session expires before the patience with the lost connection is over.
+        session.silence()
+        await asyncio.sleep(4)
         session.disconnect()
-        await asyncio.sleep(3)
         # It waits for the topic's configuration.
         asked = asyncio.ensure_future(cluster.tell_roles(("t", 0), to=[1], is_new=True))
         await asyncio.sleep(4)

@@ -256,6 +256,22 @@ def test_configurations_that_could_not_be_read_are_read_after_the_next_word() ->
     run(scenario)
 
 
+def test_commits_that_wait_for_each_other_fail_together_without_a_connection() -> None:
+    async def scenario(world: World) -> None:
+        store = await world.store(1)
+        world.sessions[1].disconnect()
+        lost_at = world.loop.time()
+        commits = [store.commit(lambda state, n=n: [CreateTopic(new_topic(f"t{n}", 1))]) for n in range(5)]  # type: ignore[misc]
+        outcomes = await asyncio.gather(*commits, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [OSError] * 5
+        assert 20 <= world.loop.time() - lost_at < 21
+        with pytest.raises(OSError, match="there is no connection to ZooKeeper"):
+            await store.commit(lambda state: [CreateTopic(new_topic("late", 1))])
+        assert world.loop.time() - lost_at < 21
+
+    run(scenario)
+
+
 def test_blocks_of_producer_ids_follow_each_other_across_brokers() -> None:
     async def scenario(world: World) -> None:
         zookeeper = world.session()
