@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
@@ -48,6 +49,8 @@ NO_AUTHORIZED_OPERATIONS = -(1 << 31)
 ALL_TOPIC_OPERATIONS = sum(1 << op for op in (3, 4, 5, 6, 7, 8, 10, 11))
 """READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE and both _CONFIGS: without an authorizer all are allowed."""
 ALL_CLUSTER_OPERATIONS = sum(1 << op for op in (5, 7, 8, 9, 10, 11, 12))
+CREATION_S = 2.0
+"""The seconds that metadata waits for ZooKeeper to take new topics: the client wants to know of the others, too."""
 SORTED_AT_ONCE = 10_000
 """The most names of topics that are sorted at once."""
 LISTENER_SINCE = 6
@@ -143,7 +146,12 @@ async def _auto_create(request: Request, wanted: list[MetadataRequestTopic]) -> 
         return {}
     # Created topics count for the quota, but metadata is never refused for it.
     mutations = request.mutations(strict_since=request.version + 1)
-    made = await broker.topics.create(missing.values(), admit=mutations.record, wait_ms=0)
+    try:
+        async with asyncio.timeout(CREATION_S if broker.member is not None else None):
+            made = await broker.topics.create(missing.values(), admit=mutations.record, wait_ms=0)
+    except TimeoutError:
+        # Kafka's brokers do not wait for the controller's answer. The client asks again.
+        return dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return {name: _code_of(result) for name, result in made.items()}
 
 

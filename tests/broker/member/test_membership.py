@@ -18,7 +18,7 @@ from broker.zookeeper.interface import Create, Delete, Operation, Result
 from kafkalog.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
 from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
-from kafkalog.protocol.messages.metadata import MetadataRequest
+from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
 from tests.broker.log.support import FaultyOps
@@ -380,6 +380,26 @@ def test_a_leader_whose_disk_is_full_gives_its_partitions_up_if_others_can_lead(
         assert shared.offline is not None
         assert "other brokers can lead" in shared.offline
         assert alone.offline is None
+
+    with_cluster(tmp_path, work)
+
+
+def test_metadata_does_not_wait_for_zookeeper_to_take_a_topic_that_the_client_lacks(tmp_path: Path) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2))
+        wanted = [MetadataRequestTopic(name="t"), MetadataRequestTopic(name="new")]
+
+        async def ask() -> list[int]:
+            answer = await cluster.hosts[1].ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+            return [each.error_code for each in answer.topics]
+
+        cluster.hosts[1].session.disconnect()
+        began = cluster.loop.time()
+        assert await ask() == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert cluster.loop.time() - began < 3
+        cluster.hosts[1].session.reconnect()
+        assert await ask() == [ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE]
+        assert "new" in await cluster.zookeeper.children(paths.TOPICS)
 
     with_cluster(tmp_path, work)
 
