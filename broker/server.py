@@ -37,7 +37,6 @@ from broker.modes.mode import Mode
 from broker.net.acceptor import Acceptor
 from broker.net.disk_reads import DiskReads, on_workers
 from broker.replica.hosting.applier import ReplicaApplier
-from broker.replica.hosting.log_dirs import resume_moves
 from broker.replica.manager import ReplicaManager
 from broker.runtime import Runtime
 from kafkalog.java_properties import told_of_hidden
@@ -157,7 +156,6 @@ class Server:
         )
         self.broker.publisher.tell_faults(state)
         await mode.host(applier)
-        resume_moves(self.replicas)
         if not self.logs.online_dirs:
             raise LogDirUnusableError(self.all_failed)
         self.dispatcher = ApiDispatcher(self.broker)

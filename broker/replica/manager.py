@@ -222,6 +222,7 @@ class ReplicaManager:
             self._partitions[key] = partition
             self._offline.pop(key, None)
             self._retries.discard(key)
+            self.moves.resume_found(log)
         if partition.become(assigned):
             self._role_changed(partition)
         return partition

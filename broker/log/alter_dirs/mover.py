@@ -5,7 +5,7 @@ thread lists the files of a log for them, and lets the copy take the log's place
 
 A move ends when it is complete, when it is cancelled (by a request that names another directory, or by the deletion of
 the topic), when a log directory fails, or when the broker stops. In the last case its files stay, and the next start
-resumes the move. After a full disk the move is tried again.
+resumes the move once the partition is hosted. After a full disk the move is tried again.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from broker.log.alter_dirs.copier import Copier, SourceError, StaleError
 from broker.log.alter_dirs.future_log import FutureLog
 from broker.log.alter_dirs.moved_from import forget_moved_from
 from broker.log.alter_dirs.plan import Extent, Step, next_step, reached
+from broker.log.alter_dirs.startup import read_topic_id
 from broker.log.cleaner.throttle import Throttle
 from broker.log.directories.checkpoints import write_partition_metadata
 from broker.log.directories.log_dir import LogDir
@@ -113,6 +114,19 @@ class LogMover:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return future
+
+    def resume_found(self, log: Log) -> None:
+        """Resume the move of `log` that the last stop, or a crash, has interrupted, if there is one."""
+        key = log.topic, log.partition
+        path = self._logs.futures.found.get(key)
+        if path is None:
+            return
+        if read_topic_id(path) not in (None, log.topic_id):
+            logger.warning("%s is removed: it is the copy of a former topic of this name", path)
+            self._logs.futures.cancel(key)
+            return
+        del self._logs.futures.found[key]
+        self.resume(log, path)
 
     async def stop(self) -> None:
         """Stop all moves; the next start resumes them."""

@@ -1,4 +1,4 @@
-"""Moves of partitions between the log directories of this broker (KIP-113): begins, cancels and resumes them."""
+"""Moves of partitions between the log directories of this broker (KIP-113): begins and cancels them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,3 @@ def alter_log_dir(replicas: ReplicaManager, topic: str, index: int, path: str) -
         offline = ", ".join(str(directory.path) for directory in logs.offline_dirs)
         raise KafkaStorageError(f"Can not create log for {topic}-{index} because log directories {offline} are offline")
     replicas.moves.begin(log, target)
-
-
-def resume_moves(replicas: ReplicaManager) -> None:
-    """Resume the moves that the last stop, or a crash, interrupted."""
-    found = replicas.logs.futures.found
-    for key, path in list(found.items()):
-        partition = replicas.get(*key)
-        if partition is not None and partition.log.offline is None:
-            del found[key]
-            replicas.moves.resume(partition.log, path)

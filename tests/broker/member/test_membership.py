@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from broker.config.definition import ConfigError
+from broker.config.server import BrokerConfig
 from broker.metadata.model import PartitionState
 from broker.metadata.znodes import brokers, paths
 from broker.metadata.znodes.notices import decode_log_dir_event
+from broker.replica.hosting.log_dirs import alter_log_dir
 from broker.zookeeper.interface import Create, Delete, Operation, Result
 from kafkalog.protocol.errors import ErrorCode, NotLeaderOrFollowerError
 from kafkalog.protocol.messages.api_versions import ApiVersionsRequest
@@ -21,6 +24,7 @@ from kafkalog.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkalog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkalog.protocol.messages.stop_replica import StopReplicaRequest
 from kafkalog.protocol.messages.update_metadata import UpdateMetadataRequest
+from kafkalog.storage.properties import format_partition_metadata
 from tests.broker.log.support import FaultyOps
 from tests.broker.member.simulated import SETTINGS, TOPIC_ID, Cluster, with_cluster
 from tests.simulation.host import SimulatedHost
@@ -410,6 +414,41 @@ def test_a_new_topic_has_its_configuration_from_the_first_role_on(tmp_path: Path
         assert leader.min_insync == 2
         assert leader.log.config.segment_bytes == 1000
         assert cluster.partition(2, "t").log.topic_id == TOPIC_ID
+
+    with_cluster(tmp_path, work)
+
+
+@pytest.mark.parametrize("is_same_topic", [True, False], ids=["the same topic", "a topic of that name"])
+def test_a_move_between_log_directories_goes_on_after_a_restart(tmp_path: Path, is_same_topic: bool) -> None:
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+    async def work(cluster: Cluster) -> None:
+        dirs = {"log.dirs": f"{tmp_path / 'one'},{tmp_path / 'two'}"}
+        settings = {**SETTINGS, "broker.id": "4", rate: "1", **dirs}
+        host = SimulatedHost(cluster.network, "four", tmp_path / "four", settings, random.Random(4), cluster.ensemble)
+        cluster.hosts[4] = host
+        await host.start()
+        log = (await cluster.create("t", (4, 1))).log
+        assert await cluster.produce(4, "t", b"x" * 10_000) == 0
+        before = cluster.log(4, "t")
+        target = next(each.path for each in host.server.logs.log_dirs if each.path != log.log_dir)
+        alter_log_dir(host.server.replicas, "t", 0, str(target))
+        await host.stop()
+        (copy,) = target.glob("t-0*-future")
+        if not is_same_topic:
+            (copy / "partition.metadata").write_bytes(format_partition_metadata(uuid.UUID(int=78)))
+        await host.start()
+        await cluster.tell_roles(("t", 0), to=[4])
+        assert log.log_dir == cluster.partition(4, "t").log.log_dir
+        assert [each.dir for each in host.server.logs.futures] == ([copy] if is_same_topic else [])
+        host.server.replicas.config = BrokerConfig({**settings, rate: "1000000"})
+        if is_same_topic:
+            await cluster.until(lambda: cluster.partition(4, "t").log.log_dir == target, "it is moved")
+        assert cluster.log(4, "t") == before
+        assert not list(target.glob("*-future"))
+        await host.link.close()
+        await host.stop()
+        del cluster.hosts[4]
 
     with_cluster(tmp_path, work)
 
