@@ -13,6 +13,10 @@ from broker.runtime import Runtime
 Connect = Callable[[BrokerRegistration, str], Link]
 """Makes a link to a broker for a purpose, such as `controller`; see `ClusterLinks.connect`."""
 
+LONGEST_RESPONSE = 0x7FFFFFFF
+"""Kafka's brokers bound no response of another broker: one batch may be as long as `socket.request.max.bytes` lets it.
+"""
+
 
 class NoListenerError(LinkError):
     """The broker is registered without the listener on which brokers reach each other."""
@@ -55,7 +59,11 @@ class ClusterLinks:
         return Link(
             endpoint.host,
             endpoint.port,
-            LinkSettings(f"broker-{self._broker_id}-{purpose}", request_timeout=self._timeout),
+            LinkSettings(
+                f"broker-{self._broker_id}-{purpose}",
+                request_timeout=self._timeout,
+                max_response_bytes=LONGEST_RESPONSE,
+            ),
             loop=runtime.loop,
             workers=runtime.workers,
             chance=runtime.random,

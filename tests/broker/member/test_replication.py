@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from broker.config.cluster import RACK_AWARE
 from broker.metadata.model import NO_LEADER
 from broker.modes.cluster import ClusterMode
-from broker.net.links.link import Link
+from broker.net.links.link import Link, LinkSettings
 from broker.net.links.link_errors import LinkBrokenError
 from broker.replica.fetching.fetcher import DOUBT_S
 from broker.replica.fetching.fetchers import FollowerFetchers
@@ -83,6 +84,22 @@ def test_a_leader_that_was_replaced_drops_what_nobody_else_has(tmp_path: Path, p
         assert cluster.partition(1, "t").log.epochs.entries() == cluster.partition(2, "t").log.epochs.entries()
 
     with_cluster(tmp_path, work, protocol)
+
+
+def test_a_batch_is_replicated_that_is_larger_than_what_other_links_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.create("t", (1, 2), {"max.message.bytes": "200000"})
+        assert await cluster.produce(1, "t", random.Random(1).randbytes(100_000), acks=1) == 0
+        await cluster.until_equal("t", 1, 2)
+        assert cluster.partition(2, "t").log.log_end_offset == 1
+
+    defaults = LinkSettings.__init__.__defaults__
+    assert defaults is not None
+    least = (50_000 if each == LinkSettings("").max_response_bytes else each for each in defaults)
+    monkeypatch.setattr(LinkSettings.__init__, "__defaults__", tuple(least))
+    with_cluster(tmp_path, work)
 
 
 def test_partitions_that_cannot_be_fetched_for_the_same_reason_are_logged_together(
