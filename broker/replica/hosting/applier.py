@@ -87,6 +87,8 @@ class ReplicaApplier:
         self._controller_epoch = 0
         self._in_turn = asyncio.Lock()
         self._processed = 0
+        self._out_of_reach: set[PartitionKey] = set()
+        """Partitions whose role has ended, and whose logs may lie in a log directory that is offline."""
 
     @property
     def controller_epoch(self) -> int:
@@ -204,6 +206,7 @@ class ReplicaApplier:
             if config is None:
                 config = configs[wanted.topic] = self._config(wanted.topic)
             replicas.host_partition(*wanted.key, topic_id, wanted.state, config, is_new=wanted.is_new)
+            self._out_of_reach.discard(wanted.key)
         except KafkaError as error:
             logger.error("the role of %s-%d cannot be taken: %s", *wanted.key, error)
             return error.code
@@ -226,11 +229,14 @@ class ReplicaApplier:
         if partition is not None and is_fenced and wanted.leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         is_offline = replicas.is_offline(*wanted.key)
+        if is_offline and replicas.logs.offline_dirs and replicas.logs.get(*wanted.key) is None:
+            # A controller that deletes a topic ends the roles first. The deletion would find no log here.
+            self._out_of_reach.add(wanted.key)
         try:
             replicas.stop_partition(*wanted.key)
             if not wanted.delete:
                 return ErrorCode.NONE
-            if is_offline:
+            if is_offline or wanted.key in self._out_of_reach:
                 # The log directory may come back with the log in it; the start that finds it then has to delete it.
                 return ErrorCode.KAFKA_STORAGE_ERROR
             replicas.logs.delete(*wanted.key, sync=False)

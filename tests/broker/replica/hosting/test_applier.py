@@ -125,6 +125,23 @@ def test_no_empty_log_takes_the_place_of_one_on_a_disk_that_failed(tmp_path: Pat
     with_world(work, tmp_path / "a", tmp_path / "b")
 
 
+def test_a_log_on_a_disk_that_failed_is_not_told_to_be_deleted_after_its_role_has_ended(tmp_path: Path) -> None:
+    async def work(world: World) -> None:
+        failed = world.logs.log_dirs[1]
+        world.logs.fail_directory(failed.path, "it broke")
+        assert await world.lead(decided(0)) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        deletion = StopReplica("t", 0, DELETION_EPOCH, delete=True)
+        # So does a controller that deletes a topic: both in one decision. It may delete again later.
+        assert await world.stop(StopReplica("t", 0, DELETION_EPOCH)) == {T0: ErrorCode.NONE}
+        assert await world.stop(deletion) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        assert await world.stop(deletion) == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+        # A new topic of this name has a log that can be deleted.
+        assert await world.lead(decided(0, epoch=1, is_new=True)) == {T0: ErrorCode.NONE}
+        assert await world.stop(deletion) == {T0: ErrorCode.NONE}
+
+    with_world(work, tmp_path / "a", tmp_path / "b")
+
+
 def test_a_stopped_replica_keeps_its_log_unless_it_is_deleted(tmp_path: Path) -> None:
     async def work(world: World) -> None:
         await world.lead(decided(0, epoch=3, is_new=True))
